@@ -1,0 +1,111 @@
+//! What can go wrong, sorted by what a caller can do about it.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a lock was not acquired, or why a release does not confirm the work done under it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Somebody else held the lock until the wait was over. Nothing is held or queued.
+    #[error("the lock is held elsewhere and the wait is over")]
+    Busy {
+        /// When the present holder's lease would end, if the store said so. It may be renewed or released before.
+        retry_after: Option<Duration>,
+    },
+    /// Too many callers wait for this key already. Nothing is held or queued.
+    #[error("too many callers wait for the lock already")]
+    Overloaded,
+    /// The hold was lost: its lease lapsed, or somebody removed it. Work done under it may have overlapped other work.
+    #[error("the lock was lost while it was held")]
+    Lost,
+    /// The store could not be asked, or did not answer in time.
+    ///
+    /// An acquisition that ends so holds nothing: what the store may have granted unheard is taken back in the
+    /// background. A release that ends so is unconfirmed; it goes on in the background until the lease is over.
+    #[error("the lock store is unavailable")]
+    Unavailable(#[source] StoreError),
+    /// The key holds something that is not this kind of lock, and will not become one by waiting.
+    #[error("the key holds something else than this kind of lock")]
+    Conflict(#[source] StoreError),
+    /// The owner holds the key for reading and asked to write. Waiting for its own read to end would never end: release
+    /// the read first.
+    #[error("a read hold cannot be upgraded: release it before asking to write")]
+    Upgrade,
+    /// The store cannot do what was asked; the text says what.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// The request contradicts itself; the text says what to change.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The client was shut down.
+    #[error("the lock client was shut down")]
+    Shutdown,
+}
+
+impl From<StoreError> for LockError {
+    fn from(error: StoreError) -> Self {
+        match error.kind() {
+            StoreErrorKind::Conflict => Self::Conflict(error),
+            _ => Self::Unavailable(error),
+        }
+    }
+}
+
+/// A failure of a store, with its cause as an opaque source.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Arc<dyn Error + Send + Sync>,
+}
+
+/// What a [`StoreError`] means for the operation that met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The operation never reached the store: it has had no effect.
+    Unreachable,
+    /// The operation was sent and no answer came: it may have had its effect, or may still have it later.
+    Unanswered,
+    /// The store answered that it cannot do it just now (loading, busy, failing over): no effect, worth another try.
+    Transient,
+    /// The store answered that it will not do it (access rights, memory): no effect, another try would not help.
+    Refused,
+    /// The key holds something that is not this kind of lock: no effect.
+    Conflict,
+}
+
+impl StoreError {
+    /// Wraps `source` and says what it means.
+    pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            kind,
+            source: source.into().into(),
+        }
+    }
+
+    /// What the failure means for the operation that met it.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Unreachable => "the store cannot be reached",
+            StoreErrorKind::Unanswered => "the store did not answer",
+            StoreErrorKind::Transient => "the store cannot serve just now",
+            StoreErrorKind::Refused => "the store refused",
+            StoreErrorKind::Conflict => "the key holds something that is not this kind of lock",
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,167 @@
+//! The vocabulary of locking: modes, leases, owners, holds.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::key::LockKey;
+
+/// The rule about which holds on one key may coexist.
+///
+/// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock. An
+/// exclusive lock and a read-write lock are different things in the store: never use both on one key (PROTOCOL 1.10).
+/// The names are Redisson's; every mode re-enters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockMode {
+    /// Excludes everybody else. Waiters are served in no particular order across processes. Redisson's `RLock`.
+    Reentrant,
+    /// Excludes everybody else. Waiters are served in the order in which they asked. Redisson's `RFairLock`.
+    Fair,
+    /// Excludes writers. The read side of Redisson's `RReadWriteLock`.
+    Read,
+    /// Excludes everybody else. The write side of Redisson's `RReadWriteLock`.
+    Write,
+}
+
+impl LockMode {
+    /// Whether a hold in this mode excludes every other owner.
+    pub fn is_exclusive(self) -> bool {
+        self != Self::Read
+    }
+
+    /// The kind of lock that this mode belongs to. Modes of different families must not meet on one key.
+    pub fn family(self) -> LockFamily {
+        match self {
+            Self::Reentrant | Self::Fair => LockFamily::Exclusive,
+            Self::Read | Self::Write => LockFamily::ReadWrite,
+        }
+    }
+
+    /// The mode's name in lower case, for labels and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reentrant => "reentrant",
+            Self::Fair => "fair",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// The two kinds of lock. One key belongs to one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockFamily {
+    /// [`LockMode::Reentrant`] and [`LockMode::Fair`].
+    Exclusive,
+    /// [`LockMode::Read`] and [`LockMode::Write`].
+    ReadWrite,
+}
+
+/// How long a hold lives without being renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lease {
+    /// Renewed to this duration every third of it, for as long as the guard lives. When the process dies, others wait at
+    /// most this long. Redisson's watchdog.
+    Renewed(Duration),
+    /// Never renewed: the hold lapses after this duration, guard or not.
+    Fixed(Duration),
+}
+
+impl Lease {
+    /// How long the store keeps the hold without hearing of it again.
+    pub fn duration(self) -> Duration {
+        match self {
+            Self::Renewed(duration) | Self::Fixed(duration) => duration,
+        }
+    }
+}
+
+impl Default for Lease {
+    /// Redisson's default: renewed, 30 seconds.
+    fn default() -> Self {
+        Self::Renewed(Duration::from_secs(30))
+    }
+}
+
+/// Who may re-enter a lock.
+///
+/// Two requests with the same owner (a clone of one value) share what they hold: the second acquisition of a key that
+/// the owner holds already succeeds at once, without asking the store. Every acquisition that names no owner is an owner
+/// of its own. An owner means something within one process only; it is never a task or a thread, and never sent anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// A new owner, equal to no other.
+    #[allow(clippy::new_without_default)] // Two defaults would not be equal.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The name of one grant: `<client uuid>:<n>`, where the client never uses an `n` twice.
+///
+/// It stands where Redisson puts `<client uuid>:<thread id>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HoldId {
+    client: Uuid,
+    n: u64,
+}
+
+impl HoldId {
+    /// Names the `n`-th grant of `client`.
+    pub fn new(client: Uuid, n: u64) -> Self {
+        Self { client, n }
+    }
+
+    /// The client that this grant belongs to.
+    pub fn client(self) -> Uuid {
+        self.client
+    }
+}
+
+impl fmt::Display for HoldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.client.hyphenated(), self.n)
+    }
+}
+
+/// One grant in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// What is held.
+    pub key: LockKey,
+    /// How it is held.
+    pub mode: LockMode,
+    /// By which grant.
+    pub id: HoldId,
+}
+
+/// A number that grows with every exclusive grant of a key.
+///
+/// Send it along with every write to the protected resource, and let the resource refuse a token smaller than the
+/// largest that it has seen: then a holder that was paused past its lease can do no harm (Kleppmann, "How to do
+/// distributed locking", 2016).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// Wraps a token that the store issued.
+    pub fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The number.
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

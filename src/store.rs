@@ -1,0 +1,232 @@
+//! Where holds live.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::StoreError;
+use crate::lock::{FencingToken, Hold, LockMode};
+
+pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+
+/// How long a waiter that has stopped asking still counts as waiting.
+///
+/// A live waiter asks again at least every second, so this forgives two lost or late questions; a dead one delays others
+/// by no more than this.
+pub const WAITER_LIVENESS: Duration = Duration::from_secs(3);
+
+/// One try to get one hold.
+///
+/// The client makes the hold id before it sends the first byte, so that whatever becomes of the attempt can be undone by
+/// name. The same attempt may be made many times while its owner waits.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The hold that is asked for.
+    pub hold: Hold,
+    /// How long it shall live without renewal.
+    pub lease: Duration,
+    /// How long the caller is willing to wait; `None` if it will not ask again. Only attempts with patience are
+    /// remembered as waiters.
+    pub patience: Option<Duration>,
+    /// Whether the grant shall carry a fencing token.
+    pub fencing: Option<Fencing>,
+}
+
+/// What a caller wants of its fencing tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fencing {
+    /// How long the key's token counter is kept after its last use; `None`, which Redisson does, keeps it for ever.
+    pub retention: Option<Duration>,
+    /// How many more tokens, following the one granted, are reserved for passing the hold on inside the process.
+    pub reserve: u32,
+}
+
+/// What the store answers to an [`Attempt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The hold is the caller's, for one lease from now.
+    Granted {
+        /// The first of the tokens asked for by [`Attempt::fencing`].
+        token: Option<FencingToken>,
+    },
+    /// Others go first.
+    Refused {
+        /// When asking again may succeed without a wake-up: the rest of the present holder's lease, or of whatever else
+        /// stands in the way.
+        retry_after: Duration,
+    },
+}
+
+/// Whether a hold was in the store when the store was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The store carried the hold. After a release: it carried it until now.
+    Held,
+    /// The store does not carry the hold: it lapsed, was removed, or never was.
+    Gone,
+}
+
+/// A hold whose lease is to begin anew.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    /// The hold.
+    pub hold: Hold,
+    /// How long it shall live from now.
+    pub lease: Duration,
+}
+
+/// Where holds live: one process's memory, a Redis server, a majority of several.
+///
+/// # Contract
+///
+/// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read`, or exactly one of anything
+///    else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
+///    that writer releases, its read stays, and other readers may enter.
+/// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
+///    lapses on its own. A shared expiry is never shortened below what another live hold was promised.
+/// 3. **Only `acquire` creates.** `renew`, `check`, `release` and `withdraw` never create a hold, and touch no other than
+///    the one they name.
+/// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again.
+/// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
+///    entries as a waiter, and even a copy of the attempt that arrives later is not granted.
+/// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order. One
+///    that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is refused while others do.
+/// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
+///    released, the `Read` attempts that wait at that moment go first: until each has entered or withdrawn or stopped
+///    asking, `Write` attempts are refused. Neither side can starve the other.
+/// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
+///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line.
+/// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
+///    lock, fails with [`StoreErrorKind::Conflict`](crate::error::StoreErrorKind::Conflict).
+///
+/// # Errors
+///
+/// Every method may fail with a [`StoreError`]; its kind says whether the operation may have had an effect.
+///
+/// # Cancel safety
+///
+/// The client drives every future of a store to its end. An implementation need not be cancel safe.
+pub trait LockStore: Send + Sync + 'static {
+    /// Asks for a hold.
+    fn acquire(
+        &self,
+        attempt: &Attempt,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Begins the leases of several holds anew; answers for each, in order.
+    fn renew(
+        &self,
+        renewals: &[Renewal],
+    ) -> impl Future<Output = Result<Vec<Standing>, StoreError>> + Send;
+
+    /// Asks which of several holds the store carries; answers for each, in order.
+    fn check(
+        &self,
+        holds: &[Hold],
+    ) -> impl Future<Output = Result<Vec<Standing>, StoreError>> + Send;
+
+    /// Ends a hold, and says whether there was one.
+    fn release(&self, hold: &Hold) -> impl Future<Output = Result<Standing, StoreError>> + Send;
+
+    /// Takes back whatever an attempt has left or may still leave: its hold, its entries as a waiter.
+    fn withdraw(&self, attempt: &Attempt) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Listens for whatever may turn the attempt's refusal into a grant. When this answers, listening has begun.
+    fn subscribe(
+        &self,
+        attempt: &Attempt,
+    ) -> impl Future<Output = Result<Wakeups, StoreError>> + Send;
+
+    /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
+    /// caller's eyes.
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        let _ = (mode, fenced);
+        Ok(())
+    }
+}
+
+/// Notices that a refused attempt may succeed now. Dropping it ends the subscription.
+///
+/// A wake-up that comes between two calls of [`Wakeups::wait`] is kept; several are one.
+#[derive(Debug)]
+pub struct Wakeups {
+    signal: watch::Receiver<()>,
+    _subscription: Option<Subscription>,
+}
+
+struct Subscription(#[allow(dead_code)] Box<dyn Send + Sync>);
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Subscription")
+    }
+}
+
+impl Wakeups {
+    /// Wakes whenever `signal` is sent. `subscription` is dropped with the wake-ups: its `Drop` must not block.
+    pub fn new(signal: watch::Receiver<()>, subscription: impl Send + Sync + 'static) -> Self {
+        Self {
+            signal,
+            _subscription: Some(Subscription(Box::new(subscription))),
+        }
+    }
+
+    /// Waits for the next wake-up; for ever if none can come any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a wake-up is consumed only by returning.
+    pub async fn wait(&mut self) {
+        if self.signal.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
+pub(crate) trait DynStore: Send + Sync {
+    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
+    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
+    fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
+    fn withdraw(self: Arc<Self>, attempt: Attempt) -> Answer<()>;
+    fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
+}
+
+impl<S: LockStore> DynStore for S {
+    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
+        Box::pin(async move { LockStore::acquire(&*self, &attempt).await })
+    }
+
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>> {
+        Box::pin(async move { LockStore::renew(&*self, &renewals).await })
+    }
+
+    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>> {
+        Box::pin(async move { LockStore::check(&*self, &holds).await })
+    }
+
+    fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing> {
+        Box::pin(async move { LockStore::release(&*self, &hold).await })
+    }
+
+    fn withdraw(self: Arc<Self>, attempt: Attempt) -> Answer<()> {
+        Box::pin(async move { LockStore::withdraw(&*self, &attempt).await })
+    }
+
+    fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
+        Box::pin(async move { LockStore::subscribe(&*self, &attempt).await })
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        LockStore::supports(self, mode, fenced)
+    }
+}
