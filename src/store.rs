@@ -93,7 +93,7 @@ pub struct Renewal {
 ///    the one they name.
 /// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again.
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
-///    entries as a waiter, and even a copy of the attempt that arrives later is not granted.
+///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order. One
 ///    that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
@@ -133,8 +133,13 @@ pub trait LockStore: Send + Sync + 'static {
     /// Ends a hold, and says whether there was one.
     fn release(&self, hold: &Hold) -> impl Future<Output = Result<Standing, StoreError>> + Send;
 
-    /// Takes back whatever an attempt has left or may still leave: its hold, its entries as a waiter.
-    fn withdraw(&self, attempt: &Attempt) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Takes back whatever an attempt has left: its hold, its entries as a waiter. If it went `unanswered`, a copy of it
+    /// may still arrive, and must find that it was withdrawn.
+    fn withdraw(
+        &self,
+        attempt: &Attempt,
+        unanswered: bool,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Listens for whatever may turn the attempt's refusal into a grant. When this answers, listening has begun.
     fn subscribe(
@@ -188,7 +193,8 @@ impl Wakeups {
     }
 }
 
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+/// A store's answer to come.
+pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
 pub(crate) trait DynStore: Send + Sync {
@@ -196,7 +202,7 @@ pub(crate) trait DynStore: Send + Sync {
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
-    fn withdraw(self: Arc<Self>, attempt: Attempt) -> Answer<()>;
+    fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
 }
@@ -218,8 +224,8 @@ impl<S: LockStore> DynStore for S {
         Box::pin(async move { LockStore::release(&*self, &hold).await })
     }
 
-    fn withdraw(self: Arc<Self>, attempt: Attempt) -> Answer<()> {
-        Box::pin(async move { LockStore::withdraw(&*self, &attempt).await })
+    fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
+        Box::pin(async move { LockStore::withdraw(&*self, &attempt, unanswered).await })
     }
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {

@@ -1,0 +1,226 @@
+//! The lock client: requests, and the one loop that waits for the store.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::key::LockKey;
+use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
+use crate::lock::HoldId;
+use crate::store::{DynStore, LockStore};
+
+mod ask;
+mod request;
+
+pub use request::{LockRequest, Target};
+
+/// Takes locks in a store. Cheap to clone; clones are the same client.
+///
+/// A client has one background task, which renews what is held. It starts with the first lock, on the runtime that takes
+/// it, and ends when the last clone and the last guard are gone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+/// use tower_distributed_lock::{LockClient, MemoryStore};
+///
+/// let locks = LockClient::new(MemoryStore::new());
+/// let guard = locks.lock("account:42").await?;
+/// // … work …
+/// guard.release().await?; // `Err(Lost)` if the lock was lost meanwhile
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: Uuid,
+    grants: AtomicU64,
+    store: Arc<dyn DynStore>,
+    local: Arc<Local>,
+    closed: watch::Sender<bool>,
+}
+
+impl LockClient {
+    /// A client of `store` with default settings.
+    pub fn new(store: impl LockStore) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// A client of `store`, to be configured.
+    pub fn builder(store: impl LockStore) -> LockClientBuilder {
+        LockClientBuilder {
+            store: Arc::new(store),
+            pace: Pace::default(),
+        }
+    }
+
+    /// The identity under which this client's holds stand in the store: the first part of every hold id.
+    pub fn id(&self) -> Uuid {
+        self.inner.id
+    }
+
+    /// Asks for the lock on `key`; await it, or configure it first.
+    pub fn lock(&self, key: impl Into<LockKey>) -> LockRequest {
+        LockRequest::one(self.clone(), key.into())
+    }
+
+    /// Asks for the locks on all `keys`, or for none of them.
+    ///
+    /// They are taken in one order, whatever order they are named in, so that callers that name the same keys never wait
+    /// for each other in a circle; a key named twice is taken once. A key may come with a mode of its own.
+    ///
+    /// ```
+    /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::LockMode;
+    ///
+    /// let both = locks.lock_all(["account:1", "account:2"]).await?;
+    /// # drop(both);
+    /// let mixed = locks.lock_all([("rates", LockMode::Read), ("ledger", LockMode::Write)]).await?;
+    /// # drop(mixed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_all<T>(&self, keys: impl IntoIterator<Item = T>) -> LockRequest
+    where
+        T: Into<Target>,
+    {
+        LockRequest::all(self.clone(), keys.into_iter().map(Into::into).collect())
+    }
+
+    /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released.
+    ///
+    /// Guards that are still alive find their locks lost. Call it when the server has stopped serving, and before the
+    /// runtime ends: what is not released then frees itself when its lease is over.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if not everything was released within `timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not undo the shutdown.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
+        self.inner.closed.send_replace(true);
+        let keeper = self.inner.local.keeper();
+        keeper.abandon_all();
+        tokio::time::timeout(timeout, keeper.drained())
+            .await
+            .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
+    }
+
+    /// How many keys this client holds or waits for just now.
+    pub fn keys_in_use(&self) -> usize {
+        self.inner.local.len()
+    }
+
+    /// Takes one key: queues in the process, then asks the store.
+    async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
+        let mut closed = self.inner.closed.subscribe();
+        if *closed.borrow() {
+            return Err(LockError::Shutdown);
+        }
+        let admission = match self.inner.local.enter(key, terms)? {
+            Entrance::Admitted(admission) => admission,
+            Entrance::Queued(queued) => tokio::select! {
+                admission = queued => admission,
+                () = tokio::time::sleep_until(wait.until) => {
+                    return Err(LockError::Busy { retry_after: None });
+                }
+                _ = closed.wait_for(|closed| *closed) => return Err(LockError::Shutdown),
+            },
+        };
+        match admission {
+            Admission::Share(share) => Ok(share),
+            Admission::Turn(turn) => tokio::select! {
+                share = self.ask(key, terms, wait, turn) => share,
+                _ = closed.wait_for(|closed| *closed) => Err(LockError::Shutdown),
+            },
+        }
+    }
+
+    fn next_hold_id(&self) -> HoldId {
+        HoldId::new(
+            self.inner.id,
+            self.inner.grants.fetch_add(1, Ordering::Relaxed),
+        )
+    }
+}
+
+impl fmt::Debug for LockClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClient")
+            .field("id", &self.inner.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a caller waits.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// Zero: one try.
+    patience: Duration,
+    until: Instant,
+}
+
+/// Settings of a [`LockClient`].
+///
+/// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
+/// them. These settings bound how long that may go on before other processes get their turn.
+#[must_use]
+pub struct LockClientBuilder {
+    store: Arc<dyn DynStore>,
+    pace: Pace,
+}
+
+impl LockClientBuilder {
+    /// Passes a lock on inside the process at most `times` in a row (default 16; 0: never).
+    pub fn handovers(mut self, times: u32) -> Self {
+        self.pace.handovers = times;
+        self
+    }
+
+    /// Passes a lock on inside the process for at most `time` since the store granted it (default 50 ms).
+    pub fn handover_time(mut self, time: Duration) -> Self {
+        self.pace.handover_time = time;
+        self
+    }
+
+    /// Lets new readers join a read hold of the process for `window` since the store granted it (default 5 ms); later ones
+    /// ask the store, where waiting writers of other processes are seen.
+    pub fn share_window(mut self, window: Duration) -> Self {
+        self.pace.share_window = window;
+        self
+    }
+
+    /// Makes the client.
+    pub fn build(self) -> LockClient {
+        LockClient {
+            inner: Arc::new(Inner {
+                id: Uuid::new_v4(),
+                grants: AtomicU64::new(1),
+                local: Local::new(self.store.clone(), self.pace),
+                store: self.store,
+                closed: watch::Sender::new(false),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for LockClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClientBuilder")
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}

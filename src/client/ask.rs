@@ -1,0 +1,267 @@
+//! Asking the store: the one wait loop, and the attempt that cleans up after itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{LockClient, Wait};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::keeper::{Keeper, LiveHold};
+use crate::key::LockKey;
+use crate::local::{Share, Terms, Turn};
+use crate::lock::Hold;
+use crate::store::{Answer, Attempt, DynStore, Fencing, Outcome, Wakeups};
+
+/// The longest sleep between two questions: what a lost wake-up costs at most.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The pause before asking a store again that cannot serve just now.
+const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
+
+impl LockClient {
+    /// Asks the store until it grants or the wait is over.
+    ///
+    /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or the
+    /// store's hint, or one poll.
+    pub(super) async fn ask(
+        &self,
+        key: &LockKey,
+        terms: &Terms,
+        wait: Wait,
+        turn: Turn,
+    ) -> Result<Share, LockError> {
+        let mut pending = Pending::new(self, key, terms, wait, &turn);
+        let mut wakeups: Option<Wakeups> = None;
+        let mut refused = None;
+        let mut failures = 0;
+        loop {
+            let sent = Instant::now();
+            let Ok(answer) = timeout_at(wait.until, pending.ask()).await else {
+                return Err(over(refused));
+            };
+            match answer {
+                Ok(Outcome::Granted { token }) => {
+                    let limit = terms.max_hold.map(|max_hold| Instant::now() + max_hold);
+                    let live = LiveHold::new(
+                        pending.attempt.hold.clone(),
+                        terms.lease,
+                        token,
+                        sent,
+                        pending.attempt.lease,
+                        limit,
+                    );
+                    if live.is_lost() {
+                        // The answer took longer than the lease.
+                        pending.renounce(self);
+                        wakeups = None;
+                        continue;
+                    }
+                    pending.disarm();
+                    return Ok(turn.granted(live, terms));
+                }
+                Ok(Outcome::Refused { retry_after }) => {
+                    failures = 0;
+                    refused = Some(retry_after);
+                    if wait.patience.is_zero() {
+                        return Err(over(refused));
+                    }
+                    if wakeups.is_none() {
+                        wakeups = self.subscribe(&pending.attempt, wait).await;
+                        if wakeups.is_some() {
+                            continue;
+                        }
+                    }
+                    self.sleep(wakeups.as_mut(), retry_after, wait).await;
+                    if Instant::now() >= wait.until {
+                        return Err(over(refused));
+                    }
+                }
+                Err(error) => {
+                    failures += 1;
+                    let again = match error.kind() {
+                        StoreErrorKind::Unanswered if turn.nested().is_none() => {
+                            // It may be granted yet, so it is taken back, and the next question bears another name.
+                            pending.renounce(self);
+                            wakeups = None;
+                            failures < 2
+                        }
+                        StoreErrorKind::Unreachable => failures < 2,
+                        StoreErrorKind::Transient => {
+                            tokio::time::sleep(fastrand_between(TRANSIENT_PAUSE)).await;
+                            true
+                        }
+                        _ => false,
+                    };
+                    if !again || wait.patience.is_zero() || Instant::now() >= wait.until {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
+    async fn subscribe(&self, attempt: &Attempt, wait: Wait) -> Option<Wakeups> {
+        let subscribing = self.inner.store.clone().subscribe(attempt.clone());
+        match timeout_at(wait.until, subscribing).await {
+            Ok(Ok(wakeups)) => Some(wakeups),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not subscribe, polling instead");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn sleep(&self, wakeups: Option<&mut Wakeups>, retry_after: Duration, wait: Wait) {
+        let poll = fastrand_between(POLL);
+        // One more millisecond: the store rounds its remaining time down.
+        let until = Instant::now() + poll.min(retry_after + Duration::from_millis(1));
+        let asleep = tokio::time::sleep_until(until.min(wait.until));
+        match wakeups {
+            Some(wakeups) => tokio::select! {
+                () = wakeups.wait() => {}
+                () = asleep => {}
+            },
+            None => asleep.await,
+        }
+    }
+}
+
+/// Why the wait is over: somebody holds the lock, or the store never said.
+fn over(refused: Option<Duration>) -> LockError {
+    match refused {
+        Some(retry_after) => LockError::Busy {
+            retry_after: Some(retry_after),
+        },
+        None => StoreError::new(
+            StoreErrorKind::Unanswered,
+            "the wait was over before the store answered",
+        )
+        .into(),
+    }
+}
+
+/// Between three quarters and all of `longest`, so that those who were refused together do not ask together for ever.
+fn fastrand_between(longest: Duration) -> Duration {
+    longest.mul_f64(0.75 + fastrand::f64() / 4.0)
+}
+
+/// An attempt, from before its first byte until it is a live hold. Dropped before that, it takes back in the background
+/// whatever it has left in the store.
+struct Pending {
+    attempt: Attempt,
+    store: Arc<dyn DynStore>,
+    keeper: Keeper,
+    asking: Option<Answer<Outcome>>,
+    trace: Trace,
+}
+
+/// What an attempt has left in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    Nothing,
+    /// A hold, or a waiter's entries.
+    Known,
+    /// Perhaps a hold, perhaps later.
+    Unknown,
+}
+
+impl Pending {
+    fn new(client: &LockClient, key: &LockKey, terms: &Terms, wait: Wait, turn: &Turn) -> Self {
+        let lease = terms.lease.duration();
+        Self {
+            attempt: Attempt {
+                hold: Hold {
+                    key: key.clone(),
+                    mode: terms.mode,
+                    id: turn.nested().unwrap_or_else(|| client.next_hold_id()),
+                },
+                lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+                patience: (!wait.patience.is_zero()).then_some(wait.patience),
+                fencing: terms.fenced.then(|| Fencing {
+                    retention: None,
+                    reserve: client.inner.local.pace().handovers,
+                }),
+            },
+            store: client.inner.store.clone(),
+            keeper: client.inner.local.keeper().clone(),
+            asking: None,
+            trace: Trace::Nothing,
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Outcome, StoreError> {
+        let asking = self
+            .asking
+            .insert(self.store.clone().acquire(self.attempt.clone()));
+        let answer = asking.await;
+        self.asking = None;
+        self.trace = trace(self.trace, &self.attempt, &answer);
+        answer
+    }
+
+    /// Takes back what is there and goes on under another name.
+    fn renounce(&mut self, client: &LockClient) {
+        self.take_back();
+        self.attempt.hold.id = client.next_hold_id();
+    }
+
+    /// The hold is somebody else's to release now.
+    fn disarm(&mut self) {
+        self.trace = Trace::Nothing;
+    }
+
+    fn take_back(&mut self) {
+        let asking = self.asking.take();
+        let before = std::mem::replace(&mut self.trace, Trace::Nothing);
+        if asking.is_none() && before == Trace::Nothing {
+            return;
+        }
+        let (store, attempt) = (self.store.clone(), self.attempt.clone());
+        self.keeper.adopt(Box::pin(async move {
+            let after = match asking {
+                // Only when the question is answered is it known what to take back.
+                Some(asking) => trace(before, &attempt, &asking.await),
+                None => before,
+            };
+            if after != Trace::Nothing {
+                withdraw(store, attempt, after == Trace::Unknown).await;
+            }
+        }));
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+fn trace(before: Trace, attempt: &Attempt, answer: &Result<Outcome, StoreError>) -> Trace {
+    match answer {
+        Ok(Outcome::Granted { .. }) => Trace::Known,
+        Ok(Outcome::Refused { .. }) if attempt.patience.is_some() => Trace::Known,
+        Err(error) if error.kind() == StoreErrorKind::Unanswered => Trace::Unknown,
+        _ => before,
+    }
+}
+
+/// Withdraws until the store has answered, or the attempt would be over anyway.
+async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
+    let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
+    let mut backoff = Duration::from_millis(20);
+    while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
+        if matches!(
+            error.kind(),
+            StoreErrorKind::Refused | StoreErrorKind::Conflict
+        ) || Instant::now() >= over
+        {
+            tracing::warn!(%error, "could not take an attempt back; its lease will");
+            return;
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(Duration::from_secs(1));
+    }
+}

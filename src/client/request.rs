@@ -1,0 +1,234 @@
+//! A request for locks, and its settings.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{LockClient, Wait};
+use crate::error::LockError;
+use crate::guard::LockGuard;
+use crate::key::LockKey;
+use crate::local::Terms;
+use crate::lock::{Lease, LockMode, Owner};
+
+/// The shortest lease that leaves room for clock drift and a renewal.
+const MIN_LEASE: Duration = Duration::from_millis(10);
+
+/// How long a single try may take when the caller does not want to wait.
+const ONE_TRY: Duration = Duration::from_secs(2);
+
+/// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
+///
+/// Defaults: mode `Reentrant`, lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
+#[derive(Debug, Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct LockRequest {
+    client: LockClient,
+    targets: Targets,
+    terms: Terms,
+    wait: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Targets {
+    One(LockKey),
+    All(Vec<Target>),
+}
+
+/// A key of [`LockClient::lock_all`], and the mode to take it in if it is another than the request's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    key: LockKey,
+    mode: Option<LockMode>,
+}
+
+impl<K: Into<LockKey>> From<K> for Target {
+    fn from(key: K) -> Self {
+        Self {
+            key: key.into(),
+            mode: None,
+        }
+    }
+}
+
+impl<K: Into<LockKey>> From<(K, LockMode)> for Target {
+    fn from((key, mode): (K, LockMode)) -> Self {
+        Self {
+            key: key.into(),
+            mode: Some(mode),
+        }
+    }
+}
+
+impl LockRequest {
+    pub(super) fn one(client: LockClient, key: LockKey) -> Self {
+        Self::new(client, Targets::One(key))
+    }
+
+    pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
+        Self::new(client, Targets::All(targets))
+    }
+
+    fn new(client: LockClient, targets: Targets) -> Self {
+        Self {
+            client,
+            targets,
+            terms: Terms {
+                mode: LockMode::Reentrant,
+                owner: None,
+                lease: Lease::default(),
+                max_hold: None,
+                fenced: false,
+                max_waiters: 1024,
+            },
+            wait: Duration::from_secs(30),
+        }
+    }
+
+    /// How the key is held (default [`LockMode::Reentrant`]).
+    pub fn mode(mut self, mode: LockMode) -> Self {
+        self.terms.mode = mode;
+        self
+    }
+
+    /// How long to wait, for everything together: the queue in the process, the store, the network. Zero tries once and
+    /// leaves no trace; that try has at most 2 s.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long the hold lives without renewal, and whether it is renewed.
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.terms.lease = lease;
+        self
+    }
+
+    /// When renewal ends, guard or not: the hold lapses then, and the guard finds it lost.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.terms.max_hold = Some(max_hold);
+        self
+    }
+
+    /// Who asks. An owner joins what it holds already, without asking the store.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.terms.owner = Some(owner.clone());
+        self
+    }
+
+    /// How many callers of this process may wait for the same key at a time (default 1024); one more fails with
+    /// [`LockError::Overloaded`].
+    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
+        self.terms.max_waiters = max_waiters;
+        self
+    }
+
+    /// Asks for a fencing token with the grant.
+    pub fn fenced(mut self) -> Self {
+        self.terms.fenced = true;
+        self
+    }
+
+    /// Takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// * [`LockError::Busy`] when the wait is over; [`LockError::Overloaded`] when too many wait already.
+    /// * [`LockError::Unavailable`] when the store cannot be asked or does not answer within the wait.
+    /// * [`LockError::Upgrade`] when the owner holds the key for reading and asks to write; [`LockError::Lost`] when the
+    ///   owner would join a hold that it has lost.
+    /// * [`LockError::Conflict`] when the key holds something else; [`LockError::Unsupported`] and [`LockError::Invalid`] when the
+    ///   request cannot be served as it is; [`LockError::Shutdown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future at any point leaves nothing behind: what the store may grant or has granted meanwhile is taken
+    /// back in the background, at once when the store has answered.
+    pub async fn acquire(self) -> Result<LockGuard, LockError> {
+        self.check()?;
+        let wait = Wait {
+            patience: self.wait,
+            until: Instant::now()
+                + if self.wait.is_zero() {
+                    ONE_TRY
+                } else {
+                    self.wait
+                },
+        };
+        let mut terms = self.terms;
+        if self.wait.is_zero() {
+            terms.max_waiters = 0;
+        }
+        match self.targets {
+            Targets::One(key) => {
+                let share = self.client.take(&key, &terms, wait).await?;
+                Ok(LockGuard::one(share))
+            }
+            Targets::All(targets) => {
+                let mut shares = Vec::with_capacity(targets.len());
+                for (key, mode) in in_order(targets, terms.mode) {
+                    terms.mode = mode;
+                    shares.push(self.client.take(&key, &terms, wait).await?);
+                }
+                LockGuard::all(shares).ok_or(LockError::Invalid(
+                    "there is no key to lock: name at least one",
+                ))
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        if self.terms.lease.duration() < MIN_LEASE {
+            return Err(LockError::Invalid(
+                "the lease is too short to be held: choose at least 10 ms",
+            ));
+        }
+        if self.terms.max_hold.is_some_and(|max| max < MIN_LEASE) {
+            return Err(LockError::Invalid(
+                "the longest hold is too short: choose at least 10 ms",
+            ));
+        }
+        let modes = match &self.targets {
+            Targets::One(_) => vec![self.terms.mode],
+            Targets::All(targets) => targets
+                .iter()
+                .map(|target| target.mode.unwrap_or(self.terms.mode))
+                .collect(),
+        };
+        for mode in modes {
+            if self.terms.fenced && !mode.is_exclusive() {
+                return Err(LockError::Invalid(
+                    "a read hold has no fencing token: ask for one with an exclusive mode",
+                ));
+            }
+            self.client
+                .inner
+                .store
+                .supports(mode, self.terms.fenced)
+                .map_err(LockError::Unsupported)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sorted, each key once; of two modes of one key the excluding one.
+fn in_order(targets: Vec<Target>, default: LockMode) -> Vec<(LockKey, LockMode)> {
+    let mut targets: Vec<_> = targets
+        .into_iter()
+        .map(|target| (target.key, target.mode.unwrap_or(default)))
+        .collect();
+    targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
+    targets.dedup_by(|later, earlier| later.0 == earlier.0);
+    targets
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<LockGuard, LockError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}

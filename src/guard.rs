@@ -1,0 +1,235 @@
+//! What a caller holds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::{join_all, select_all};
+use tokio::time::Instant;
+
+use crate::error::LockError;
+use crate::keeper::LiveHold;
+use crate::key::LockKey;
+use crate::local::Share;
+use crate::lock::{FencingToken, LockMode};
+
+/// A lock that is held: one key, or several at once.
+///
+/// As long as the guard lives, the lock is renewed, unless its lease is fixed or its longest hold is over. Dropping the
+/// guard releases the lock in the background; it never blocks, and works outside a runtime too. [`LockGuard::release`]
+/// releases it and says whether it was held until then.
+#[must_use = "a guard that is dropped releases its lock at once"]
+pub struct LockGuard {
+    first: Share,
+    rest: Vec<Share>,
+}
+
+impl LockGuard {
+    pub(crate) fn one(share: Share) -> Self {
+        Self {
+            first: share,
+            rest: Vec::new(),
+        }
+    }
+
+    /// `None` if there is nothing to hold.
+    pub(crate) fn all(mut shares: Vec<Share>) -> Option<Self> {
+        if shares.is_empty() {
+            return None;
+        }
+        let first = shares.remove(0);
+        Some(Self {
+            first,
+            rest: shares,
+        })
+    }
+
+    fn shares(&self) -> impl Iterator<Item = &Share> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// The key that is held; the first in order if there are several.
+    pub fn key(&self) -> &LockKey {
+        &self.first.live().hold.key
+    }
+
+    /// Every key that is held, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
+        self.shares().map(|share| &share.live().hold.key)
+    }
+
+    /// The mode of the hold on [`LockGuard::key`].
+    ///
+    /// Re-entry joins what its owner holds already, so this may be the mode of an outer acquisition.
+    pub fn mode(&self) -> LockMode {
+        self.first.live().hold.mode
+    }
+
+    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for.
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.first.token()
+    }
+
+    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
+    pub fn deadline(&self) -> Instant {
+        self.shares()
+            .map(deadline)
+            .min()
+            .expect("a guard holds at least one key")
+    }
+
+    /// Whether any of its keys is lost: its deadline passed, or the store said so.
+    pub fn is_lost(&self) -> bool {
+        self.shares()
+            .any(|share| is_lost(share.live(), share.limit()))
+    }
+
+    /// Waits until any of its keys is lost; for as long as the guard is held, this may never return.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn lost(&self) {
+        self.handle().lost().await;
+    }
+
+    /// A cheap observer, which can outlive the guard and be handed to others.
+    pub fn handle(&self) -> LockHandle {
+        LockHandle {
+            watched: self
+                .shares()
+                .map(|share| Watched {
+                    live: share.live().clone(),
+                    token: share.token(),
+                    limit: share.limit(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Releases the lock, and confirms that it was held until now.
+    ///
+    /// `Ok` is a statement about the past: from the grant until this release, the store carried this hold without a gap,
+    /// so no work of another confirmed holder overlapped (GUARANTEES S5). One round trip; none more if the hold lives on
+    /// because others share it.
+    ///
+    /// # Errors
+    ///
+    /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
+    /// * [`LockError::Unavailable`] if the store did not answer in time: nothing is confirmed. The release goes on in the
+    ///   background until the lease is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the lock is on its way to be released; dropping the future leaves the rest to the background.
+    pub async fn release(self) -> Result<(), LockError> {
+        if self.rest.is_empty() {
+            return self.first.release().await;
+        }
+        let releases = std::iter::once(self.first)
+            .chain(self.rest)
+            .map(Share::release);
+        let mut result = Ok(());
+        for released in join_all(releases).await {
+            match released {
+                Err(LockError::Lost) => result = Err(LockError::Lost),
+                Err(error) if result.is_ok() => result = Err(error),
+                _ => {}
+            }
+        }
+        result
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("keys", &self.keys().collect::<Vec<_>>())
+            .field("mode", &self.mode())
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Observes a lock that somebody else holds, such as the one that the layer holds around a request.
+///
+/// It keeps nothing alive: the lock is released when its guard says so.
+#[derive(Clone)]
+pub struct LockHandle {
+    watched: Arc<[Watched]>,
+}
+
+#[derive(Clone)]
+struct Watched {
+    live: Arc<LiveHold>,
+    token: Option<FencingToken>,
+    limit: Option<Instant>,
+}
+
+impl LockHandle {
+    /// The first key that is held.
+    pub fn key(&self) -> &LockKey {
+        &self.watched[0].live.hold.key
+    }
+
+    /// The mode of the hold on [`LockHandle::key`].
+    pub fn mode(&self) -> LockMode {
+        self.watched[0].live.hold.mode
+    }
+
+    /// The token of the grant; `None` unless it was asked for.
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.watched[0].token
+    }
+
+    /// Whether the lock was lost. A lock that was released is not lost.
+    pub fn is_lost(&self) -> bool {
+        self.watched
+            .iter()
+            .any(|watched| is_lost(&watched.live, watched.limit))
+    }
+
+    /// Waits until the lock is lost; for ever if it is released instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn lost(&self) {
+        let lost = self.watched.iter().map(|watched| Box::pin(watched.lost()));
+        select_all(lost).await;
+    }
+}
+
+impl Watched {
+    async fn lost(&self) {
+        match self.limit {
+            None => self.live.lost().await,
+            Some(limit) => tokio::select! {
+                () = self.live.lost() => {}
+                () = tokio::time::sleep_until(limit) => {
+                    if self.live.has_ended() {
+                        self.live.lost().await;
+                    }
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Debug for LockHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockHandle")
+            .field("key", self.key())
+            .field("mode", &self.mode())
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+fn deadline(share: &Share) -> Instant {
+    let deadline = share.live().deadline();
+    share.limit().map_or(deadline, |limit| deadline.min(limit))
+}
+
+fn is_lost(live: &LiveHold, limit: Option<Instant>) -> bool {
+    live.is_lost() || !live.has_ended() && limit.is_some_and(|limit| Instant::now() >= limit)
+}

@@ -1,0 +1,458 @@
+//! The keeper: the one background task of a client.
+//!
+//! It renews holds in batches at a third of their lease, says when one is lost, answers owner checks, and drives to its
+//! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::lock::Lease;
+use crate::store::{DynStore, Renewal, Standing};
+
+mod driven;
+mod live;
+
+pub(crate) use driven::{Driven, Job};
+pub(crate) use live::{LiveHold, Phase};
+
+/// How many holds one question names: few enough to keep a single-threaded server responsive.
+const BATCH: usize = 100;
+
+/// The pause after a renewal failed, before the next try.
+const RENEWAL_RETRY: Duration = Duration::from_millis(100);
+
+/// The longest pause between two tries to release.
+const RELEASE_BACKOFF: Duration = Duration::from_secs(1);
+
+/// A handle on the task. The task ends when the last handle is gone and its work is done.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn DynStore>,
+    /// Told of every hold that is lost, outside the mutex.
+    on_lost: OnLost,
+    state: Mutex<State>,
+    /// There is something for the task to look at.
+    work: Notify,
+    /// The task has nothing left to do but renew.
+    drained: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every live hold, by when it is next looked at.
+    calendar: BTreeMap<Place, Arc<LiveHold>>,
+    /// What dropped futures and guards have left.
+    jobs: Vec<Job>,
+    /// How many of them the task is driving.
+    driving: usize,
+    checks: Vec<Check>,
+    /// A batch of checks is on its way; those that come meanwhile share the next one.
+    checking: bool,
+    /// When the task wakes by itself.
+    alarm: Option<Instant>,
+    task: Option<JoinHandle<()>>,
+    orphaned: bool,
+}
+
+/// Where a hold stands in the calendar. The number keeps holds of one instant apart.
+pub(crate) type Place = (Instant, u64);
+
+/// Holds to renew, and for how long.
+type Batch = Vec<(Arc<LiveHold>, Duration)>;
+
+type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
+
+struct Check {
+    live: Arc<LiveHold>,
+    answer: oneshot::Sender<Result<Standing, StoreError>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(store: Arc<dyn DynStore>, on_lost: OnLost) -> Self {
+        Self {
+            handle: Arc::new(Handle {
+                shared: Arc::new(Shared {
+                    store,
+                    on_lost,
+                    state: Mutex::default(),
+                    work: Notify::new(),
+                    drained: Notify::new(),
+                }),
+            }),
+        }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn DynStore> {
+        self.handle.shared.store.clone()
+    }
+
+    /// Renews `live` until it is forgotten, and says when it is lost.
+    pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let place = (first_look(live), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let shared = &self.handle.shared;
+        let mut state = shared.state();
+        state.put(place, live);
+        shared.ensure_running(&mut state);
+        shared.ring(&state, place.0);
+    }
+
+    /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
+    pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
+        let mut state = self.handle.shared.state();
+        if let Some(place) = live.move_to(None) {
+            state.calendar.remove(&place);
+        }
+        live.begin_release()
+    }
+
+    /// Releases in the store, trying again until it answers or the lease is over anyway.
+    ///
+    /// To be called after [`Keeper::begin_release`].
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say.
+    pub(crate) async fn release(
+        store: Arc<dyn DynStore>,
+        live: Arc<LiveHold>,
+    ) -> Result<(), LockError> {
+        let result = release(store, &live).await;
+        live.finish(match result {
+            Ok(()) => Phase::Released,
+            Err(_) => Phase::Lost,
+        });
+        result
+    }
+
+    /// Asks the store whether it carries the hold now. Everybody who asks at about the same time shares one question.
+    pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let shared = &self.handle.shared;
+            let mut state = shared.state();
+            state.checks.push(Check {
+                live: live.clone(),
+                answer,
+            });
+            shared.ensure_running(&mut state);
+        }
+        self.handle.shared.work.notify_one();
+        match answered.await {
+            Ok(Ok(Standing::Held)) => Ok(()),
+            Ok(Ok(Standing::Gone)) => match live.phase() {
+                // It went on after us and its release overtook the question: that release speaks for us too.
+                Phase::Released => Ok(()),
+                Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
+                _ => {
+                    self.handle.shared.lose(live);
+                    Err(LockError::Lost)
+                }
+            },
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(LockError::Shutdown),
+        }
+    }
+
+    /// Drives `job` to its end in the background. Never blocks; works outside a runtime.
+    pub(crate) fn adopt(&self, job: Job) {
+        let shared = &self.handle.shared;
+        {
+            let mut state = shared.state();
+            state.jobs.push(job);
+            shared.ensure_running(&mut state);
+        }
+        shared.work.notify_one();
+    }
+
+    /// Gives up every live hold: it is lost to those who share it, and released in the store.
+    pub(crate) fn abandon_all(&self) {
+        let shared = &self.handle.shared;
+        let all: Vec<_> = shared.state().calendar.values().cloned().collect();
+        for live in all {
+            shared.lose(&live);
+            let store = self.store();
+            self.adopt(Box::pin(async move {
+                let _ = release(store, &live).await;
+            }));
+        }
+    }
+
+    /// Waits until every adopted job is done.
+    pub(crate) async fn drained(&self) {
+        let shared = &self.handle.shared;
+        loop {
+            let drained = shared.drained.notified();
+            tokio::pin!(drained);
+            drained.as_mut().enable();
+            {
+                let state = shared.state();
+                if state.jobs.is_empty() && state.driving == 0 {
+                    return;
+                }
+            }
+            drained.await;
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.state().orphaned = true;
+        self.shared.work.notify_one();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the task, or starts it again on this runtime if the one it ran on is gone.
+    fn ensure_running(self: &Arc<Self>, state: &mut State) {
+        if state.task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            state.driving = 0;
+            state.checking = false;
+            state.alarm = None;
+            state.task = Some(runtime.spawn(self.clone().run()));
+        }
+    }
+
+    /// Wakes the task if it would sleep past `instant`.
+    fn ring(&self, state: &State, instant: Instant) {
+        if state.alarm.is_none_or(|alarm| instant < alarm) {
+            self.work.notify_one();
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut running = FuturesUnordered::<Job>::new();
+        while let Some(alarm) = self.look(&mut running) {
+            tokio::select! {
+                () = self.work.notified() => {}
+                Some(()) = running.next() => {}
+                () = tokio::time::sleep_until(alarm) => {}
+            }
+        }
+    }
+
+    fn lose(&self, live: &Arc<LiveHold>) {
+        {
+            let mut state = self.state();
+            if let Some(place) = live.move_to(None) {
+                state.calendar.remove(&place);
+            }
+        }
+        if live.lose() {
+            (self.on_lost)(live);
+        }
+    }
+
+    /// Takes on all there is to do and says when to look again; `None` when there will never be more.
+    fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
+        let mut state = self.state();
+        for job in std::mem::take(&mut state.jobs) {
+            state.driving += 1;
+            let shared = self.clone();
+            running.push(Box::pin(async move {
+                job.await;
+                let mut state = shared.state();
+                state.driving -= 1;
+                if state.driving == 0 {
+                    shared.drained.notify_waiters();
+                }
+            }));
+        }
+        if !state.checks.is_empty() && !state.checking {
+            state.checking = true;
+            let checks = std::mem::take(&mut state.checks);
+            running.push(Box::pin(self.clone().answer(checks)));
+        }
+        let mut lost = Vec::new();
+        for batch in state.due(Instant::now(), &mut lost) {
+            running.push(Box::pin(self.clone().renew(batch)));
+        }
+        if !lost.is_empty() {
+            drop(state);
+            for live in &lost {
+                tracing::warn!("a lock was lost: its lease is over and was not renewed");
+                self.lose(live);
+            }
+            state = self.state();
+        }
+        if state.orphaned && running.is_empty() {
+            state.task = None;
+            return None;
+        }
+        let alarm = state.calendar.first_key_value().map_or_else(
+            || Instant::now() + Duration::from_secs(3600),
+            |(place, _)| place.0,
+        );
+        state.alarm = Some(alarm);
+        Some(alarm)
+    }
+
+    async fn renew(self: Arc<Self>, batch: Batch) {
+        let renewals = batch
+            .iter()
+            .map(|(live, lease)| Renewal {
+                hold: live.hold.clone(),
+                lease: *lease,
+            })
+            .collect();
+        let sent = Instant::now();
+        let answers = self.store.clone().renew(renewals).await;
+        let standings = match answers {
+            Ok(standings) => standings,
+            Err(error) => {
+                tracing::warn!(%error, holds = batch.len(), "could not renew");
+                let mut state = self.state();
+                for (live, lease) in &batch {
+                    state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
+                }
+                return;
+            }
+        };
+        let mut lost = Vec::new();
+        {
+            let mut state = self.state();
+            for ((live, lease), standing) in batch.iter().zip(standings) {
+                match standing {
+                    Standing::Held => {
+                        live.renewed(sent, *lease);
+                        state.postpone(live, sent + live.lease.duration() / 3);
+                    }
+                    Standing::Gone => lost.push(live),
+                }
+            }
+        }
+        for live in lost {
+            tracing::warn!("a lock was lost: the store does not carry it any more");
+            self.lose(live);
+        }
+    }
+
+    async fn answer(self: Arc<Self>, checks: Vec<Check>) {
+        for batch in in_batches(checks) {
+            let holds = batch.iter().map(|check| check.live.hold.clone()).collect();
+            let answers = self.store.clone().check(holds).await;
+            for (index, check) in batch.into_iter().enumerate() {
+                let answer = answers.as_ref().map(|standings| standings[index]);
+                // Whoever asked may have gone.
+                let _ = check.answer.send(answer.map_err(Clone::clone));
+            }
+        }
+        self.state().checking = false;
+        self.work.notify_one();
+    }
+}
+
+impl State {
+    fn put(&mut self, place: Place, live: &Arc<LiveHold>) {
+        if live.phase() == Phase::Held {
+            live.move_to(Some(place));
+            self.calendar.insert(place, live.clone());
+        }
+    }
+
+    /// Moves a hold that is still in the calendar.
+    fn postpone(&mut self, live: &Arc<LiveHold>, to: Instant) {
+        if let Some(place) = live.move_to(None) {
+            self.calendar.remove(&place);
+            self.put((to.min(live.deadline()), place.1), live);
+        }
+    }
+
+    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
+    fn due(&mut self, now: Instant, lost: &mut Vec<Arc<LiveHold>>) -> Vec<Batch> {
+        let mut renewals = Vec::new();
+        while let Some((&place, live)) = self.calendar.first_key_value() {
+            let live = live.clone();
+            let deadline = live.deadline();
+            // A renewal a little early is as good, and makes larger batches.
+            let early = if place.0 < deadline {
+                live.lease.duration() / 30
+            } else {
+                Duration::ZERO
+            };
+            if place.0 > now + early {
+                break;
+            }
+            self.calendar.remove(&place);
+            live.move_to(None);
+            if now >= deadline {
+                lost.push(live);
+                continue;
+            }
+            // Until an answer moves it, the next look is at the deadline.
+            self.put((deadline, place.1), &live);
+            if let Lease::Renewed(_) = live.lease
+                && let Some(lease) = live.next_lease(now)
+            {
+                renewals.push((live, lease));
+            }
+        }
+        in_batches(renewals)
+    }
+}
+
+fn first_look(live: &LiveHold) -> Instant {
+    match live.lease {
+        Lease::Renewed(lease) => (Instant::now() + lease / 3).min(live.deadline()),
+        Lease::Fixed(_) => live.deadline(),
+    }
+}
+
+fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
+    let mut items = items.into_iter();
+    let mut batches = Vec::new();
+    loop {
+        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
+        if batch.is_empty() {
+            return batches;
+        }
+        batches.push(batch);
+    }
+}
+
+async fn release(store: Arc<dyn DynStore>, live: &LiveHold) -> Result<(), LockError> {
+    let over = Instant::now() + live.lease.duration();
+    let mut backoff = Duration::from_millis(20);
+    let mut unanswered = None;
+    loop {
+        let error = match store.clone().release(live.hold.clone()).await {
+            Ok(Standing::Held) => return Ok(()),
+            // An earlier try may have been the one that released it: nobody can say.
+            Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
+            Err(error) => error,
+        };
+        match error.kind() {
+            StoreErrorKind::Refused | StoreErrorKind::Conflict => return Err(error.into()),
+            _ if Instant::now() >= over => return Err(error.into()),
+            StoreErrorKind::Unanswered => unanswered = Some(error),
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient => {}
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(RELEASE_BACKOFF);
+    }
+}

@@ -1,0 +1,190 @@
+//! What this process knows of one of its holds.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Place;
+use crate::lock::{FencingToken, Hold, Lease};
+
+/// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
+///
+/// Lost is final: a hold whose deadline passed unrenewed is not found again, even if the store still carries it.
+#[derive(Debug)]
+pub(crate) struct LiveHold {
+    pub(crate) hold: Hold,
+    pub(crate) lease: Lease,
+    /// The token of the grant itself; a hold that is passed on inside the process hands out the following ones.
+    pub(crate) token: Option<FencingToken>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Until when the store keeps the hold for certain, by this process's clock.
+    deadline: Instant,
+    /// When renewal ends; `None`: when the last share is dropped.
+    limit: Option<Instant>,
+    /// Where it stands in the keeper's calendar. Changed only under the keeper's lock.
+    place: Option<Place>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Held,
+    Releasing,
+    Released,
+    Lost,
+}
+
+impl LiveHold {
+    /// `sent` is the instant before the granted attempt was sent, `lease` what it asked for.
+    pub(crate) fn new(
+        hold: Hold,
+        lease: Lease,
+        token: Option<FencingToken>,
+        sent: Instant,
+        granted: Duration,
+        limit: Option<Instant>,
+    ) -> Self {
+        Self {
+            hold,
+            lease,
+            token,
+            state: Mutex::new(State {
+                phase: Phase::Held,
+                deadline: valid_until(sent, granted),
+                limit,
+                place: None,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.state().deadline
+    }
+
+    /// Lost, or past its deadline, or given up before this was asked.
+    pub(crate) fn is_lost(&self) -> bool {
+        let state = self.state();
+        match state.phase {
+            Phase::Held => Instant::now() >= state.deadline,
+            Phase::Lost => true,
+            Phase::Releasing | Phase::Released => false,
+        }
+    }
+
+    /// Waits until the hold is lost; for ever if it is released instead.
+    pub(crate) async fn lost(&self) {
+        self.reach(|phase| phase == Phase::Lost).await;
+    }
+
+    /// Waits for the end: whether the store confirmed the release.
+    pub(crate) async fn ended(&self) -> Phase {
+        self.reach(|phase| matches!(phase, Phase::Released | Phase::Lost))
+            .await
+    }
+
+    /// Released or lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase(), Phase::Released | Phase::Lost)
+    }
+
+    async fn reach(&self, wanted: impl Fn(Phase) -> bool) -> Phase {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change falls between the two.
+            changed.as_mut().enable();
+            let phase = self.phase();
+            if wanted(phase) {
+                return phase;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.state().phase
+    }
+
+    /// Moves the deadline after the store renewed the hold. Too late is too late.
+    pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
+        let mut state = self.state();
+        if state.phase == Phase::Held && Instant::now() < state.deadline {
+            state.deadline = state.deadline.max(valid_until(sent, lease));
+        }
+    }
+
+    /// How long the next renewal may promise: the lease, but not past the limit. `None`: the limit is reached.
+    pub(crate) fn next_lease(&self, now: Instant) -> Option<Duration> {
+        let lease = self.lease.duration();
+        match self.state().limit {
+            None => Some(lease),
+            Some(limit) if limit <= now => None,
+            Some(limit) => Some(lease.min(limit - now)),
+        }
+    }
+
+    /// Another share joins: the hold may live as long as the most patient of them allows.
+    pub(crate) fn extend_limit(&self, limit: Option<Instant>) {
+        let mut state = self.state();
+        state.limit = match (state.limit, limit) {
+            (Some(old), Some(new)) => Some(old.max(new)),
+            _ => None,
+        };
+    }
+
+    /// `Held → Releasing`; false if the hold is lost already.
+    pub(crate) fn begin_release(&self) -> bool {
+        let mut state = self.state();
+        if state.phase != Phase::Held {
+            return false;
+        }
+        state.phase = Phase::Releasing;
+        true
+    }
+
+    pub(crate) fn finish(&self, phase: Phase) {
+        {
+            let mut state = self.state();
+            if matches!(state.phase, Phase::Released | Phase::Lost) {
+                return;
+            }
+            state.phase = phase;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a hold that nobody is releasing; false if it had ended. While somebody is, the release finds out what became
+    /// of it.
+    pub(super) fn lose(&self) -> bool {
+        {
+            let mut state = self.state();
+            if state.phase != Phase::Held {
+                return false;
+            }
+            state.phase = Phase::Lost;
+        }
+        self.changed.notify_waiters();
+        true
+    }
+
+    pub(super) fn move_to(&self, place: Option<Place>) -> Option<Place> {
+        std::mem::replace(&mut self.state().place, place)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a lease by the holder's clock: counted from before the question was sent, less 1 % and 2 ms for drift.
+pub(crate) fn valid_until(sent: Instant, lease: Duration) -> Instant {
+    sent + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}

@@ -1,0 +1,191 @@
+//! The queue inside the process: one voice per key and side, re-entry, read sharing, hand-over.
+//!
+//! Every key has three lanes. Callers of the `Reentrant` and of the `Write` lane queue first in, first out, and only the
+//! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. `Read` callers
+//! queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's queue,
+//! so they have no lane. What the sides of a read-write lock do to each other is the store's business.
+//!
+//! Nothing here waits for the store or talks to it: it is a map of state machines ([`Entry`]) under mutexes. What leaves
+//! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::LockError;
+use crate::keeper::{Keeper, LiveHold};
+use crate::key::LockKey;
+use crate::lock::{FencingToken, Lease, LockMode, Owner};
+use crate::store::DynStore;
+
+mod entry;
+mod share;
+
+use entry::{Delivery, Entered, Entry};
+pub(crate) use share::{Queued, Share, Turn};
+
+/// How many shards the map has: enough that threads seldom meet, few enough to be cheap to make.
+const SHARDS: usize = 16;
+
+/// How far a hold is passed on inside the process before other processes get their turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// How many times in a row.
+    pub(crate) handovers: u32,
+    /// For how long since its grant.
+    pub(crate) handover_time: Duration,
+    /// How long after its grant a read hold accepts new readers.
+    pub(crate) share_window: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            handovers: 16,
+            handover_time: Duration::from_millis(50),
+            share_window: Duration::from_millis(5),
+        }
+    }
+}
+
+/// What a caller asks for, as far as it matters to those it shares with.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) mode: LockMode,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) fenced: bool,
+    /// How many may wait in this process for the same key and side; 0: this caller does not wait.
+    pub(crate) max_waiters: usize,
+}
+
+/// All that a client's callers hold and wait for in this process.
+pub(crate) struct Local {
+    keeper: Keeper,
+    pace: Pace,
+    hasher: RandomState,
+    shards: Box<[Mutex<HashMap<LockKey, Entry>>]>,
+}
+
+/// The end of queueing.
+pub(crate) enum Admission {
+    /// A share in a hold that this process has.
+    Share(Share),
+    /// The turn to ask the store.
+    Turn(Turn),
+}
+
+/// What a caller that comes in gets.
+pub(crate) enum Entrance {
+    Admitted(Admission),
+    Queued(Queued),
+}
+
+impl Local {
+    pub(crate) fn new(store: Arc<dyn DynStore>, pace: Pace) -> Arc<Self> {
+        Arc::new_cyclic(|local: &Weak<Self>| {
+            let local = local.clone();
+            let on_lost = move |live: &Arc<LiveHold>| {
+                if let Some(local) = local.upgrade() {
+                    local.lost(live);
+                }
+            };
+            Self {
+                keeper: Keeper::new(store, Box::new(on_lost)),
+                pace,
+                hasher: RandomState::new(),
+                shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            }
+        })
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// Joins, or gets the turn to ask, or queues.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+    ) -> Result<Entrance, LockError> {
+        let now = Instant::now();
+        let entered = self.with(key, |entry| entry.enter(terms, &self.pace, now))?;
+        Ok(match entered {
+            Entered::Joined(joined) => {
+                Entrance::Admitted(Admission::Share(Share::new(self, joined)))
+            }
+            Entered::Ask(nested) => {
+                Entrance::Admitted(Admission::Turn(Turn::new(self, key, terms.mode, nested)))
+            }
+            Entered::Queued(ticket, receiver) => {
+                Entrance::Queued(Queued::new(self, key, terms.mode, ticket, receiver))
+            }
+        })
+    }
+
+    /// A hold was lost while somebody still has a share in it: others need not wait for that share.
+    fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
+        let key = &live.hold.key;
+        let delivery = self.with(key, |entry| entry.lost(live));
+        self.deliver(key, delivery);
+    }
+
+    /// How many keys somebody in this process holds or waits for.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Changes the key's state machine; it exists only while somebody holds or waits.
+    fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        let mut shard = lock(&self.shards[index]);
+        if !shard.contains_key(key) {
+            shard.insert(key.clone(), Entry::default());
+        }
+        let entry = shard.get_mut(key).expect("it was inserted above");
+        let result = change(entry);
+        if entry.is_idle() {
+            shard.remove(key);
+        }
+        result
+    }
+
+    /// Hands out what a state machine decided, outside its mutex. What a waiter is no longer there to take comes back by
+    /// being dropped.
+    fn deliver(self: &Arc<Self>, key: &LockKey, deliveries: impl IntoIterator<Item = Delivery>) {
+        for delivery in deliveries {
+            let (sender, admission) = match delivery {
+                Delivery::Share(sender, joined) => {
+                    (sender, Admission::Share(Share::new(self, joined)))
+                }
+                Delivery::Turn(sender, mode) => {
+                    (sender, Admission::Turn(Turn::new(self, key, mode, None)))
+                }
+            };
+            drop(sender.send(admission));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A share in a live hold, as the state machine describes it.
+pub(crate) struct Joined {
+    pub(crate) live: Arc<LiveHold>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) token: Option<FencingToken>,
+    /// When the share's own time is over.
+    pub(crate) limit: Option<Instant>,
+}

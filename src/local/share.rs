@@ -1,0 +1,209 @@
+//! What callers carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::entry::Left;
+use super::{Admission, Joined, Local, Terms};
+use crate::error::LockError;
+use crate::keeper::{Driven, Keeper, LiveHold};
+use crate::key::LockKey;
+use crate::lock::{FencingToken, HoldId, LockMode, Owner};
+
+/// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
+/// that on.
+pub(crate) struct Queued {
+    local: Arc<Local>,
+    key: LockKey,
+    mode: LockMode,
+    ticket: u64,
+    admission: oneshot::Receiver<Admission>,
+}
+
+impl Queued {
+    pub(super) fn new(
+        local: &Arc<Local>,
+        key: &LockKey,
+        mode: LockMode,
+        ticket: u64,
+        admission: oneshot::Receiver<Admission>,
+    ) -> Self {
+        Self {
+            local: local.clone(),
+            key: key.clone(),
+            mode,
+            ticket,
+            admission,
+        }
+    }
+}
+
+impl Future for Queued {
+    type Output = Admission;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Admission> {
+        Pin::new(&mut self.admission)
+            .poll(cx)
+            .map(|admission| admission.expect("a queued waiter is never forgotten"))
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.local
+            .with(&self.key, |entry| entry.cancel(self.mode, self.ticket));
+        // What was delivered meanwhile is dropped with the receiver, and passed on by that.
+    }
+}
+
+/// The turn to ask the store for a key. Dropped without a grant, it passes to the next in line.
+pub(crate) struct Turn {
+    local: Arc<Local>,
+    key: LockKey,
+    mode: LockMode,
+    nested: Option<HoldId>,
+    done: bool,
+}
+
+impl Turn {
+    pub(super) fn new(
+        local: &Arc<Local>,
+        key: &LockKey,
+        mode: LockMode,
+        nested: Option<HoldId>,
+    ) -> Self {
+        Self {
+            local: local.clone(),
+            key: key.clone(),
+            mode,
+            nested,
+            done: false,
+        }
+    }
+
+    /// The owner's write hold, if this is the turn to read under it: ask with its id.
+    pub(crate) fn nested(&self) -> Option<HoldId> {
+        self.nested
+    }
+
+    /// The store granted `live`: renews it and shares it.
+    pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
+        self.done = true;
+        let live = Arc::new(live);
+        self.local.keeper().keep(&live);
+        let nested = self.nested.is_some();
+        let (joined, deliveries) = self.local.with(&self.key, |entry| {
+            entry.granted(live, terms, nested, Instant::now())
+        });
+        self.local.deliver(&self.key, deliveries);
+        Share::new(&self.local, joined)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.done || self.nested.is_some() {
+            return;
+        }
+        let delivery = self.local.with(&self.key, |entry| entry.yielded(self.mode));
+        self.local.deliver(&self.key, delivery);
+    }
+}
+
+/// A share in a live hold. Dropped, it leaves; the last one releases the hold in the background.
+pub(crate) struct Share {
+    local: Arc<Local>,
+    live: Arc<LiveHold>,
+    owner: Option<Owner>,
+    token: Option<FencingToken>,
+    limit: Option<Instant>,
+    left: bool,
+}
+
+impl Share {
+    pub(super) fn new(local: &Arc<Local>, joined: Joined) -> Self {
+        Self {
+            local: local.clone(),
+            live: joined.live,
+            owner: joined.owner,
+            token: joined.token,
+            limit: joined.limit,
+            left: false,
+        }
+    }
+
+    pub(crate) fn live(&self) -> &Arc<LiveHold> {
+        &self.live
+    }
+
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    pub(crate) fn limit(&self) -> Option<Instant> {
+        self.limit
+    }
+
+    /// Leaves, and says whether the store carried the hold until now.
+    ///
+    /// # Cancel safety
+    ///
+    /// Leaving happens at the first poll; a release that was begun is finished in the background.
+    pub(crate) async fn release(mut self) -> Result<(), LockError> {
+        let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
+        let confirmed = match self.leave() {
+            Departure::Last(release) => release.await,
+            Departure::Shared => self.local.keeper().check(&self.live).await,
+        };
+        if over {
+            Err(LockError::Lost)
+        } else {
+            confirmed
+        }
+    }
+
+    fn leave(&mut self) -> Departure {
+        self.left = true;
+        let local = &self.local;
+        let key = &self.live.hold.key;
+        let left = local.with(key, |entry| {
+            entry.leave(&self.live, &self.owner, &local.pace(), Instant::now())
+        });
+        let lane_waits = match left {
+            Left::Shared => return Departure::Shared,
+            Left::Passed(deliveries) => {
+                local.deliver(key, deliveries);
+                return Departure::Shared;
+            }
+            Left::Last(lane_waits) => lane_waits,
+        };
+        let turn = lane_waits.then(|| Turn::new(local, key, self.live.hold.mode, None));
+        let (store, live) = (local.keeper().store(), self.live.clone());
+        let held = local.keeper().begin_release(&live);
+        Departure::Last(Driven::new(local.keeper().clone(), async move {
+            // A lost hold is released too: the store may know better, and the next in line asks only afterwards.
+            let released = Keeper::release(store, live).await;
+            drop(turn);
+            if held { released } else { Err(LockError::Lost) }
+        }))
+    }
+}
+
+enum Departure {
+    Shared,
+    Last(Driven<Result<(), LockError>>),
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !self.left {
+            // Dropping the release hands it to the keeper.
+            drop(self.leave());
+        }
+    }
+}
