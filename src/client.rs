@@ -1,7 +1,6 @@
 //! The lock client: requests, and the one loop that waits for the store.
 
 use std::fmt;
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -111,10 +110,17 @@ impl LockClient {
     ///
     /// Dropping the future does not undo the shutdown.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        self.inner.closed.send_replace(true);
+        let closed = &self.inner.closed;
         let keeper = self.inner.local.keeper();
+        closed.send_replace(true);
         keeper.abandon_all();
-        tokio::time::timeout(timeout, keeper.drained())
+        let done = async {
+            // Every caller that waits watches the flag; the last of them may have been granted something yet.
+            closed.closed().await;
+            keeper.abandon_all();
+            keeper.drained().await;
+        };
+        tokio::time::timeout(timeout, done)
             .await
             .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
     }

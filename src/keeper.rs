@@ -125,7 +125,8 @@ impl Keeper {
 
     /// Releases in the store, trying again until it answers or the lease is over anyway.
     ///
-    /// To be called after [`Keeper::begin_release`].
+    /// To be called after [`Keeper::begin_release`]. `until_asked` is dropped when the store was asked once, whatever it
+    /// answered.
     ///
     /// # Errors
     ///
@@ -133,8 +134,9 @@ impl Keeper {
     pub(crate) async fn release(
         store: Arc<dyn DynStore>,
         live: Arc<LiveHold>,
+        until_asked: impl Send,
     ) -> Result<(), LockError> {
-        let result = release(store, &live).await;
+        let result = release(store, &live, until_asked).await;
         live.finish(match result {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
@@ -190,7 +192,7 @@ impl Keeper {
             shared.lose(&live);
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release(store, &live).await;
+                let _ = release(store, &live, ()).await;
             }));
         }
     }
@@ -435,12 +437,19 @@ fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
     }
 }
 
-async fn release(store: Arc<dyn DynStore>, live: &LiveHold) -> Result<(), LockError> {
+async fn release(
+    store: Arc<dyn DynStore>,
+    live: &LiveHold,
+    until_asked: impl Send,
+) -> Result<(), LockError> {
+    let mut until_asked = Some(until_asked);
     let over = Instant::now() + live.lease.duration();
     let mut backoff = Duration::from_millis(20);
     let mut unanswered = None;
     loop {
-        let error = match store.clone().release(live.hold.clone()).await {
+        let released = store.clone().release(live.hold.clone()).await;
+        drop(until_asked.take());
+        let error = match released {
             Ok(Standing::Held) => return Ok(()),
             // An earlier try may have been the one that released it: nobody can say.
             Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),

@@ -131,6 +131,11 @@ impl LiveHold {
         }
     }
 
+    /// The hold is one share's alone.
+    pub(crate) fn set_limit(&self, limit: Option<Instant>) {
+        self.state().limit = limit;
+    }
+
     /// Another share joins: the hold may live as long as the most patient of them allows.
     pub(crate) fn extend_limit(&self, limit: Option<Instant>) {
         let mut state = self.state();

@@ -393,7 +393,9 @@ impl Lane {
 impl Active {
     fn join(&mut self, terms: &Terms, now: Instant) -> Joined {
         let limit = terms.max_hold.map(|max_hold| now + max_hold);
-        if !self.shares.is_empty() || self.passed > 0 {
+        if self.shares.is_empty() {
+            self.live.set_limit(limit);
+        } else {
             self.live.extend_limit(limit);
         }
         self.shares.push(terms.owner.clone());

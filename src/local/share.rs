@@ -95,11 +95,12 @@ impl Turn {
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live);
-        self.local.keeper().keep(&live);
         let nested = self.nested.is_some();
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live, terms, nested, Instant::now())
+            entry.granted(live.clone(), terms, nested, Instant::now())
         });
+        // Kept only now: should it be lost at once, the state machine knows whom to tell.
+        self.local.keeper().keep(&live);
         self.local.deliver(&self.key, deliveries);
         Share::new(&self.local, joined)
     }
@@ -186,9 +187,8 @@ impl Share {
         let (store, live) = (local.keeper().store(), self.live.clone());
         let held = local.keeper().begin_release(&live);
         Departure::Last(Driven::new(local.keeper().clone(), async move {
-            // A lost hold is released too: the store may know better, and the next in line asks only afterwards.
-            let released = Keeper::release(store, live).await;
-            drop(turn);
+            // A lost hold is released too: the store may know better. The next in line asks only afterwards.
+            let released = Keeper::release(store, live, turn).await;
             if held { released } else { Err(LockError::Lost) }
         }))
     }
