@@ -42,14 +42,12 @@ impl LockClient {
             };
             match answer {
                 Ok(Outcome::Granted { token }) => {
-                    let limit = terms.max_hold.map(|max_hold| Instant::now() + max_hold);
                     let live = LiveHold::new(
                         pending.attempt.hold.clone(),
                         terms.lease,
                         token,
                         sent,
                         pending.attempt.lease,
-                        limit,
                     );
                     if live.is_lost() {
                         // The answer took longer than the lease.
@@ -88,7 +86,7 @@ impl LockClient {
                         }
                         StoreErrorKind::Unreachable => failures < 2,
                         StoreErrorKind::Transient => {
-                            tokio::time::sleep(fastrand_between(TRANSIENT_PAUSE)).await;
+                            tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
                             true
                         }
                         _ => false,
@@ -115,7 +113,7 @@ impl LockClient {
     }
 
     async fn sleep(&self, wakeups: Option<&mut Wakeups>, retry_after: Duration, wait: Wait) {
-        let poll = fastrand_between(POLL);
+        let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
         let until = Instant::now() + poll.min(retry_after + Duration::from_millis(1));
         let asleep = tokio::time::sleep_until(until.min(wait.until));
@@ -144,7 +142,7 @@ fn over(refused: Option<Duration>) -> LockError {
 }
 
 /// Between three quarters and all of `longest`, so that those who were refused together do not ask together for ever.
-fn fastrand_between(longest: Duration) -> Duration {
+fn jittered(longest: Duration) -> Duration {
     longest.mul_f64(0.75 + fastrand::f64() / 4.0)
 }
 
