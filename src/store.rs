@@ -10,9 +10,12 @@ use tokio::sync::watch;
 use crate::error::StoreError;
 use crate::lock::{FencingToken, Hold, LockMode};
 
+mod many;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+
+pub use many::{AllOutcome, AnyOutcome};
 
 /// How long a waiter that has stopped asking still counts as waiting.
 ///
@@ -147,6 +150,27 @@ pub trait LockStore: Send + Sync + 'static {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Wakeups, StoreError>> + Send;
 
+    /// Asks for several holds on different keys: all of them or none. The attempts have no patience.
+    ///
+    /// The default asks one by one and gives back what it got when one is refused. After an error, any of them may be
+    /// held: the caller withdraws all.
+    fn acquire_all(
+        &self,
+        attempts: &[Attempt],
+    ) -> impl Future<Output = Result<AllOutcome, StoreError>> + Send {
+        many::all(self, attempts)
+    }
+
+    /// Asks for one of several holds on different keys: the first in order that is free. The attempts have no patience.
+    ///
+    /// The default asks one by one. After an error, any of them may be held: the caller withdraws all.
+    fn acquire_any(
+        &self,
+        attempts: &[Attempt],
+    ) -> impl Future<Output = Result<AnyOutcome, StoreError>> + Send {
+        many::any(self, attempts)
+    }
+
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
     /// caller's eyes.
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
@@ -199,6 +223,8 @@ pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> +
 /// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
 pub(crate) trait DynStore: Send + Sync {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+    fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome>;
+    fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
@@ -210,6 +236,14 @@ pub(crate) trait DynStore: Send + Sync {
 impl<S: LockStore> DynStore for S {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
         Box::pin(async move { LockStore::acquire(&*self, &attempt).await })
+    }
+
+    fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome> {
+        Box::pin(async move { LockStore::acquire_all(&*self, &attempts).await })
+    }
+
+    fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome> {
+        Box::pin(async move { LockStore::acquire_any(&*self, &attempts).await })
     }
 
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>> {
