@@ -1,5 +1,6 @@
 //! A Tower layer and axum extractors that put a distributed lock around a request.
 
+pub mod admin;
 pub mod client;
 pub mod error;
 pub mod guard;
@@ -9,6 +10,7 @@ mod local;
 pub mod lock;
 pub mod store;
 
+pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use client::{LockClient, LockClientBuilder, LockRequest};
 pub use error::{LockError, StoreError, StoreErrorKind};
 pub use guard::{LockGuard, LockHandle};
