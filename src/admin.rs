@@ -72,10 +72,8 @@ impl<S> fmt::Debug for LockAdmin<S> {
 /// A store that [`LockAdmin`] can look into.
 pub trait Inspect: LockStore {
     /// Who holds `key`, and who waits for it.
-    fn inspect(
-        &self,
-        key: &LockKey,
-    ) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
+    fn inspect(&self, key: &LockKey)
+    -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
     /// Ends every hold on `key` and wakes the waiters; says whether there was any.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;

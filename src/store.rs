@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::LockKey;
 use crate::lock::{FencingToken, Hold, LockMode};
 
 mod many;
@@ -81,6 +83,22 @@ pub struct Renewal {
     pub hold: Hold,
     /// How long it shall live from now.
     pub lease: Duration,
+}
+
+/// What a finished piece of work leaves under its key, such as the response to an idempotent request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The work's result, opaque to the store.
+    pub value: Bytes,
+    /// How long it is remembered.
+    pub retention: Duration,
+}
+
+fn no_records() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "this store keeps no records: use MemoryStore or RedisStore for idempotency",
+    )
 }
 
 /// Where holds live: one process's memory, a Redis server, a majority of several.
@@ -171,6 +189,34 @@ pub trait LockStore: Send + Sync + 'static {
         many::any(self, attempts)
     }
 
+    /// Ends a hold as [`release`](Self::release) does and, if there was one, remembers `record` under its key, in the same
+    /// step: no other holder of the key can begin before the record is there. Records live apart from locks.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no records, and refuses.
+    fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> impl Future<Output = Result<Standing, StoreError>> + Send {
+        let _ = (hold, record);
+        async { Err(no_records()) }
+    }
+
+    /// What is remembered under `key`, while its retention lasts.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no records, and refuses.
+    fn record(
+        &self,
+        key: &LockKey,
+    ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send {
+        let _ = key;
+        async { Err(no_records()) }
+    }
+
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
     /// caller's eyes.
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
@@ -228,6 +274,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing>;
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
@@ -256,6 +304,14 @@ impl<S: LockStore> DynStore for S {
 
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing> {
         Box::pin(async move { LockStore::release(&*self, &hold).await })
+    }
+
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing> {
+        Box::pin(async move { LockStore::release_recording(&*self, &hold, &record).await })
+    }
+
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
+        Box::pin(async move { LockStore::record(&*self, &key).await })
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
