@@ -17,6 +17,7 @@ pub use guard::{LockGuard, LockHandle};
 pub use key::LockKey;
 pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockMode, Owner};
 pub use store::memory::MemoryStore;
+pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 pub use store::redis::RedisStore;
 pub use store::{LockStore, Wakeups};
