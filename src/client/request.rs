@@ -204,8 +204,6 @@ impl LockRequest {
                 ));
             }
             self.client
-                .inner
-                .store
                 .supports(mode, self.terms.fenced)
                 .map_err(LockError::Unsupported)?;
         }
