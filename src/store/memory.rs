@@ -1,4 +1,210 @@
-//! stub
-/// stub
-#[derive(Debug)]
-pub struct MemoryStore;
+//! Locks in this process's memory.
+//!
+//! [`MemoryStore`] is the embedded default, and the executable specification of [`LockStore`]: every other store must
+//! answer as it does.
+//!
+//! What is answered is decided by the state machine of a key, which is told the time and knows neither mutex nor task
+//! (`state`). Around it, keys are spread over shards (`shard`), each under one mutex that is never held over an await.
+//! There is no task and no timer: time is looked at whenever a key is used, and a sweep, paid for by new keys, removes
+//! what nobody uses again.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::LockKey;
+use crate::lock::Hold;
+
+mod channel;
+mod roster;
+mod shard;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use channel::{Channel, Signals};
+use shard::Shard;
+use state::Verdict;
+
+/// How many shards there are: enough that threads seldom meet, few enough to be cheap to make.
+const SHARDS: usize = 64;
+
+/// For how long at least the withdrawal of an unanswered attempt is remembered: no copy of it is on its way for longer.
+const WITHDRAWN: Duration = Duration::from_secs(10);
+
+/// Locks in this process's memory: for one process, for development, for tests.
+///
+/// Clones share what they hold, like several clients of one server; what is held ends with the last clone. It serves
+/// every mode, inside a runtime or outside, and fails only with
+/// [`Conflict`](crate::error::StoreErrorKind::Conflict). On tokio's paused clock its leases follow that clock.
+///
+/// Beyond the contract of [`LockStore`], for those who test with it:
+///
+/// 1. Every operation takes effect and completes at the first poll of its future, which makes all of them cancel safe.
+/// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members.
+/// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest);
+///    if nobody holds the key, the rest of the time that the waiters who go first may stay silent.
+/// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
+///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                hasher: RandomState::new(),
+                shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            }),
+        }
+    }
+
+    /// Whether just now nothing is held, nobody waits or listens, and no withdrawal is remembered.
+    ///
+    /// It looks at every key: it is for tests, and for asserting that a program leaves nothing behind.
+    pub fn is_empty(&self) -> bool {
+        self.shared
+            .shards
+            .iter()
+            .all(|shard| lock(shard).is_empty(Instant::now()))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+impl LockStore for MemoryStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let hold = &attempt.hold;
+        let mut shard = self.shared.shard(&hold.key);
+        let verdict = shard.change(&hold.key, |entry, now| entry.state.ask(attempt, now));
+        match verdict {
+            Verdict::Granted => Ok(Outcome::Granted {
+                token: attempt
+                    .fencing
+                    .filter(|_| hold.mode.is_exclusive())
+                    .map(|fencing| shard.issue(fencing)),
+            }),
+            Verdict::Refused { retry_after } => Ok(Outcome::Refused { retry_after }),
+            Verdict::Conflict => Err(StoreError::new(
+                StoreErrorKind::Conflict,
+                "the key is held by a lock of another family",
+            )),
+        }
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        let renew = |Renewal { hold, lease }: &Renewal| {
+            self.shared
+                .shard(&hold.key)
+                .change(&hold.key, |entry, now| {
+                    standing(entry.state.renew(hold, *lease, now))
+                })
+        };
+        Ok(renewals.iter().map(renew).collect())
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        let check = |hold: &Hold| {
+            self.shared
+                .shard(&hold.key)
+                .change(&hold.key, |entry, _| standing(entry.state.holds(hold)))
+        };
+        Ok(holds.iter().map(check).collect())
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        let (standing, signals) = self.shared.shard(&hold.key).change(&hold.key, |entry, _| {
+            match entry.state.release(hold) {
+                Some(wake) => (Standing::Held, entry.listeners.signals(wake)),
+                None => (Standing::Gone, Signals::default()),
+            }
+        });
+        signals.send();
+        Ok(standing)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        let hold = &attempt.hold;
+        let memory = unanswered.then(|| attempt.lease.max(WITHDRAWN));
+        let signals = self
+            .shared
+            .shard(&hold.key)
+            .change(&hold.key, |entry, now| {
+                let wake = entry.state.withdraw(hold, memory, now);
+                entry.listeners.signals(wake)
+            });
+        signals.send();
+        Ok(())
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let key = &attempt.hold.key;
+        let channel = Channel::of(&attempt.hold);
+        let signal = self
+            .shared
+            .shard(key)
+            .change(key, |entry, _| entry.listeners.join(channel));
+        Ok(Wakeups::new(
+            signal,
+            Subscription {
+                shared: self.shared.clone(),
+                key: key.clone(),
+                channel,
+            },
+        ))
+    }
+}
+
+fn standing(held: bool) -> Standing {
+    if held { Standing::Held } else { Standing::Gone }
+}
+
+/// A place among the listeners of a channel, given up on drop.
+struct Subscription {
+    shared: Arc<Shared>,
+    key: LockKey,
+    channel: Channel,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared
+            .shard(&self.key)
+            .change(&self.key, |entry, _| entry.listeners.leave(self.channel));
+    }
+}
+
+impl Shared {
+    /// The shard of `key`. Its map hashes with keys of its own, so that sharding does not make its keys collide.
+    fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

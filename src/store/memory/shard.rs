@@ -1,0 +1,165 @@
+//! A share of the keys, under one mutex.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use super::channel::Listeners;
+use super::state::State;
+use crate::key::LockKey;
+use crate::lock::FencingToken;
+use crate::store::Fencing;
+
+/// How many new keys a sweep waits for at least.
+const SWEEP: usize = 128;
+
+#[derive(Default)]
+pub(super) struct Shard {
+    entries: HashMap<LockKey, Entry>,
+    /// The largest token issued or reserved for any key of the shard. One counter for all of them keeps each key's tokens
+    /// rising, and outlives every key.
+    counter: u64,
+    /// How many more keys may be added before the next sweep.
+    until_sweep: usize,
+}
+
+/// All that is known of one key.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) state: State,
+    pub(super) listeners: Listeners,
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        self.state.is_idle() && self.listeners.is_empty()
+    }
+}
+
+impl Shard {
+    /// Changes the entry of `key` as of now. An entry exists only while it says something.
+    pub(super) fn change<T>(
+        &mut self,
+        key: &LockKey,
+        change: impl FnOnce(&mut Entry, Instant) -> T,
+    ) -> T {
+        // Read under the mutex: what is decided later is decided at a later time.
+        let now = Instant::now();
+        let mut place = match self.entries.entry(key.clone()) {
+            Place::Occupied(place) => place,
+            Place::Vacant(place) => {
+                let mut entry = Entry::default();
+                let result = change(&mut entry, now);
+                if !entry.is_idle() {
+                    place.insert(entry);
+                    self.pay_for_sweep(now);
+                }
+                return result;
+            }
+        };
+        let entry = place.get_mut();
+        entry.state.expire(now);
+        let result = change(entry, now);
+        if entry.is_idle() {
+            place.remove();
+        }
+        result
+    }
+
+    /// Issues a token, and reserves those that follow it.
+    pub(super) fn issue(&mut self, fencing: Fencing) -> FencingToken {
+        let token = wall_clock_micros().max(self.counter + 1);
+        self.counter = token + u64::from(fencing.reserve);
+        FencingToken::new(token)
+    }
+
+    /// Whether no key has anything left to say.
+    pub(super) fn is_empty(&mut self, now: Instant) -> bool {
+        self.sweep(now);
+        self.entries.is_empty()
+    }
+
+    /// Counts a new key. A sweep comes when as many are new as the last one left, so that each new key pays for two looks
+    /// at most.
+    fn pay_for_sweep(&mut self, now: Instant) {
+        match self.until_sweep.checked_sub(1) {
+            Some(left) => self.until_sweep = left,
+            None => self.sweep(now),
+        }
+    }
+
+    /// Removes what nobody came back for.
+    fn sweep(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| {
+            entry.state.expire(now);
+            !entry.is_idle()
+        });
+        self.until_sweep = SWEEP.max(self.entries.len());
+        self.entries.shrink_to(2 * self.until_sweep);
+    }
+}
+
+fn wall_clock_micros() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    // A clock before 1970 counts as none: the counter rises by itself.
+    since_epoch.map_or(0, |since| since.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::lock::{Hold, HoldId, LockMode};
+    use crate::store::Attempt;
+
+    fn hold_for_a_second(shard: &mut Shard, key: usize) {
+        let attempt = Attempt {
+            hold: Hold {
+                key: LockKey::new(key.to_string()),
+                mode: LockMode::Reentrant,
+                id: HoldId::new(Uuid::nil(), 1),
+            },
+            lease: Duration::from_secs(1),
+            patience: None,
+            fencing: None,
+        };
+        shard.change(&attempt.hold.key, |entry, now| {
+            entry.state.ask(&attempt, now)
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_nobody_touches_again_is_swept_by_new_ones() {
+        let mut shard = Shard::default();
+        (0..10_000).for_each(|key| hold_for_a_second(&mut shard, key));
+        assert_eq!(shard.entries.len(), 10_000);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        (10_000..20_000).for_each(|key| hold_for_a_second(&mut shard, key));
+        assert!(shard.entries.len() < 15_000, "{} left", shard.entries.len());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(shard.is_empty(Instant::now()));
+        assert!(shard.entries.capacity() < 1_000, "nor is their room kept");
+    }
+
+    #[test]
+    fn a_token_rises_when_the_clock_does_not() {
+        let mut shard = Shard::default();
+        let ahead = wall_clock_micros() + 1_000_000_000;
+        shard.counter = ahead;
+        let fencing = Fencing {
+            retention: Some(Duration::ZERO),
+            reserve: 16,
+        };
+        assert_eq!(shard.issue(fencing).value(), ahead + 1);
+        assert_eq!(
+            shard.issue(fencing).value(),
+            ahead + 18,
+            "after those reserved"
+        );
+    }
+}

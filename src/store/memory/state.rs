@@ -1,0 +1,251 @@
+//! The state machine of one key: the rules of [`LockStore`](crate::store::LockStore).
+//!
+//! Numbers in brackets are those of its contract. Every method but [`State::expire`] expects that to have been called with
+//! the present time, so that whatever stands here is live.
+
+use std::mem;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::channel::{Channel, Wake};
+use super::roster::Roster;
+use crate::lock::{Hold, HoldId, LockFamily, LockMode};
+use crate::store::{Attempt, WAITER_LIVENESS};
+
+const NOBODY: Wake = [None, None];
+const READERS_AND_WRITERS: Wake = [Some(Channel::ReadWrite), None];
+
+/// Who holds a key, who waits for it, and who may not have it any more.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The hold that excludes others, of either family. Beside an exclusive one there are no `reads`; beside a write
+    /// there is at most its owner's own.
+    sole: Option<Sole>,
+    /// The read holds.
+    reads: Roster,
+    /// Fair waiters, in the order in which they are served.
+    queue: Roster,
+    /// Waiting writers: they hold back new readers.
+    writers: Roster,
+    /// Waiting readers.
+    readers: Roster,
+    /// The readers that were waiting when a writer left: they hold back writers. Empty while somebody writes.
+    passes: Roster,
+    /// Attempts of which a copy may still arrive.
+    withdrawn: Roster<(LockMode, HoldId)>,
+}
+
+#[derive(Debug)]
+struct Sole {
+    /// `Exclusive`: a `Reentrant` or `Fair` hold, which are the same thing once granted. `ReadWrite`: a `Write` hold.
+    family: LockFamily,
+    id: HoldId,
+    until: Instant,
+}
+
+/// What an attempt comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Granted,
+    /// Never zero: what stands in the way is live.
+    Refused {
+        retry_after: Duration,
+    },
+    Conflict,
+}
+
+impl State {
+    /// Removes whatever has had its time. [2, 6]
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.sole.take_if(|sole| sole.until <= now);
+        self.reads.expire(now);
+        self.queue.expire(now);
+        self.writers.expire(now);
+        self.readers.expire(now);
+        self.passes.expire(now);
+        self.withdrawn.expire(now);
+    }
+
+    /// Whether nothing is left that could change an answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_free()
+            && self.queue.is_empty()
+            && self.writers.is_empty()
+            && self.readers.is_empty()
+            && self.passes.is_empty()
+            && self.withdrawn.is_empty()
+    }
+
+    /// Grants the attempt, or remembers it as waiting if it has the patience.
+    pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
+        let hold = &attempt.hold;
+        if self.is_held_by_other_than(hold.mode.family()) {
+            return Verdict::Conflict;
+        }
+        if let Some(until) = self.withdrawn.until((hold.mode, hold.id)) {
+            let retry_after = until - now;
+            return Verdict::Refused { retry_after };
+        }
+        if let Some(until) = self.obstacle(hold) {
+            if attempt.patience.is_some() {
+                self.wait(hold, after(now, WAITER_LIVENESS));
+            }
+            let retry_after = until - now;
+            return Verdict::Refused { retry_after };
+        }
+        self.grant(hold, after(now, attempt.lease));
+        Verdict::Granted
+    }
+
+    /// Begins the hold's lease anew; false if there is no such hold.
+    pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
+        let until = match hold.mode {
+            LockMode::Read => self.reads.until_mut(hold.id),
+            _ => self
+                .sole
+                .as_mut()
+                .filter(|sole| sole.is(hold))
+                .map(|sole| &mut sole.until),
+        };
+        until.map(|until| *until = after(now, lease)).is_some()
+    }
+
+    /// Whether there is such a hold.
+    pub(super) fn holds(&self, hold: &Hold) -> bool {
+        match hold.mode {
+            LockMode::Read => self.reads.until(hold.id).is_some(),
+            _ => self.sole.as_ref().is_some_and(|sole| sole.is(hold)),
+        }
+    }
+
+    /// Ends the hold, and says who is to be woken; `None` if there is no such hold.
+    pub(super) fn release(&mut self, hold: &Hold) -> Option<Wake> {
+        let held = match hold.mode {
+            LockMode::Read => self.reads.remove(hold.id),
+            _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
+        };
+        held.then(|| match hold.mode {
+            LockMode::Reentrant | LockMode::Fair => [Some(Channel::Exclusive), self.next()],
+            LockMode::Write => {
+                debug_assert!(self.passes.is_empty(), "no write is granted before");
+                self.passes = mem::take(&mut self.readers);
+                READERS_AND_WRITERS
+            }
+            LockMode::Read if self.is_free() => READERS_AND_WRITERS,
+            LockMode::Read => NOBODY,
+        })
+    }
+
+    /// Takes back whatever an attempt has left, refuses it for as long as `memory` says, and says who is to be
+    /// woken. [5]
+    pub(super) fn withdraw(&mut self, hold: &Hold, memory: Option<Duration>, now: Instant) -> Wake {
+        if let Some(memory) = memory {
+            self.withdrawn.put((hold.mode, hold.id), after(now, memory));
+        }
+        let freed = self.stop_waiting(hold);
+        self.release(hold).unwrap_or(freed)
+    }
+
+    fn is_free(&self) -> bool {
+        self.sole.is_none() && self.reads.is_empty()
+    }
+
+    fn is_held_by_other_than(&self, family: LockFamily) -> bool {
+        match &self.sole {
+            Some(sole) => sole.family != family,
+            None => !self.reads.is_empty() && family != LockFamily::ReadWrite,
+        }
+    }
+
+    /// Until when, at the longest, something stands in the way of `hold`; `None` if nothing does.
+    fn obstacle(&self, hold: &Hold) -> Option<Instant> {
+        if self.holds(hold) {
+            return None; // [4]
+        }
+        let sole = self.sole.as_ref().map(|sole| sole.until);
+        match hold.mode {
+            LockMode::Reentrant => sole,
+            LockMode::Fair => sole.or_else(|| {
+                let (first, until) = self.queue.first()?;
+                (first != hold.id).then_some(until)
+            }),
+            LockMode::Read => match &self.sole {
+                Some(writer) if writer.id == hold.id => None, // [1]
+                Some(writer) => Some(writer.until),
+                None if self.passes.until(hold.id).is_some() => None,
+                None => self.writers.longest(),
+            },
+            LockMode::Write => sole.max(self.reads.longest()).or(self.passes.longest()),
+        }
+    }
+
+    fn grant(&mut self, hold: &Hold, until: Instant) {
+        self.stop_waiting(hold);
+        match hold.mode {
+            LockMode::Read => self.reads.put(hold.id, until),
+            _ => {
+                self.sole = Some(Sole {
+                    family: hold.mode.family(),
+                    id: hold.id,
+                    until,
+                });
+            }
+        }
+    }
+
+    /// Takes a place among those who wait, or keeps it alive. [6, 7]
+    fn wait(&mut self, hold: &Hold, until: Instant) {
+        match hold.mode {
+            LockMode::Reentrant => {}
+            LockMode::Fair => self.queue.put(hold.id, until),
+            LockMode::Read => self.readers.put(hold.id, until),
+            LockMode::Write => self.writers.put(hold.id, until),
+        }
+    }
+
+    /// Gives up the place among those who wait, and says who was held back by nothing else. [8]
+    fn stop_waiting(&mut self, hold: &Hold) -> Wake {
+        match hold.mode {
+            LockMode::Reentrant => NOBODY,
+            LockMode::Fair => {
+                let was_next = self.next() == Some(Channel::Fair(hold.id));
+                self.queue.remove(hold.id);
+                if was_next && self.sole.is_none() {
+                    return [self.next(), None];
+                }
+                NOBODY
+            }
+            LockMode::Read => {
+                self.readers.remove(hold.id);
+                if self.passes.remove(hold.id) && self.passes.is_empty() && self.is_free() {
+                    return READERS_AND_WRITERS;
+                }
+                NOBODY
+            }
+            LockMode::Write => {
+                if self.writers.remove(hold.id) && self.writers.is_empty() && self.sole.is_none() {
+                    return READERS_AND_WRITERS;
+                }
+                NOBODY
+            }
+        }
+    }
+
+    /// Where the next in the fair queue listens.
+    fn next(&self) -> Option<Channel> {
+        self.queue.first().map(|(id, _)| Channel::Fair(id))
+    }
+}
+
+impl Sole {
+    fn is(&self, hold: &Hold) -> bool {
+        self.id == hold.id && self.family == hold.mode.family()
+    }
+}
+
+/// `duration` from `now`, or the far future if there is no such instant.
+fn after(now: Instant, duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
+}

@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::advance;
+use uuid::Uuid;
+
+use super::*;
+use crate::lock::{HoldId, LockMode};
+
+mod fair;
+mod phases;
+mod random;
+mod rules;
+mod wakeups;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(30);
+const MODES: [LockMode; 4] = [
+    LockMode::Reentrant,
+    LockMode::Fair,
+    LockMode::Read,
+    LockMode::Write,
+];
+
+/// The attempt of the `n`-th asker to get the one key of these tests.
+fn attempt(mode: LockMode, n: u64) -> Attempt {
+    Attempt {
+        hold: Hold {
+            key: LockKey::new("key"),
+            mode,
+            id: HoldId::new(Uuid::nil(), n),
+        },
+        lease: LEASE,
+        patience: Some(60 * SECOND),
+        fencing: None,
+    }
+}
+
+fn impatient(mode: LockMode, n: u64) -> Attempt {
+    Attempt {
+        patience: None,
+        ..attempt(mode, n)
+    }
+}
+
+/// The store's answer, which is there at the first poll.
+fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
+    let answer = answer
+        .now_or_never()
+        .expect("it completes when first polled");
+    answer.expect("no conflict")
+}
+
+fn outcome(store: &MemoryStore, attempt: &Attempt) -> Outcome {
+    at_once(store.acquire(attempt))
+}
+
+#[track_caller]
+fn granted(store: &MemoryStore, attempt: &Attempt) {
+    let outcome = outcome(store, attempt);
+    assert!(matches!(outcome, Outcome::Granted { .. }), "{outcome:?}");
+}
+
+/// Checks that the attempt is refused, with this hint.
+#[track_caller]
+fn refused(store: &MemoryStore, attempt: &Attempt, hint: Duration) {
+    let retry_after = hint;
+    assert_eq!(outcome(store, attempt), Outcome::Refused { retry_after });
+}
+
+#[track_caller]
+fn released(store: &MemoryStore, attempt: &Attempt) {
+    assert_eq!(at_once(store.release(&attempt.hold)), Standing::Held);
+}
+
+fn withdraw(store: &MemoryStore, attempt: &Attempt, unanswered: bool) {
+    at_once(store.withdraw(attempt, unanswered));
+}
+
+fn check(store: &MemoryStore, attempt: &Attempt) -> Standing {
+    at_once(store.check(std::slice::from_ref(&attempt.hold)))[0]
+}
+
+fn renew(store: &MemoryStore, attempt: &Attempt, lease: Duration) -> Standing {
+    let hold = attempt.hold.clone();
+    at_once(store.renew(&[Renewal { hold, lease }]))[0]
+}
+
+fn subscribe(store: &MemoryStore, attempt: &Attempt) -> Wakeups {
+    at_once(store.subscribe(attempt))
+}
+
+/// Whether there was a wake-up since the last look.
+fn woken(wakeups: &mut Wakeups) -> bool {
+    wakeups.wait().now_or_never().is_some()
+}

@@ -1,0 +1,94 @@
+//! What must be true whatever happens.
+
+use super::*;
+
+/// What a caller knows of the holds it was granted.
+#[derive(Default)]
+struct Ledger(Vec<(Hold, Instant)>);
+
+impl Ledger {
+    fn write_down(&mut self, attempt: &Attempt, lease: Duration) {
+        self.strike_out(attempt);
+        let until = Instant::now() + lease;
+        self.0.push((attempt.hold.clone(), until));
+    }
+
+    fn strike_out(&mut self, attempt: &Attempt) {
+        self.0.retain(|(hold, _)| *hold != attempt.hold);
+    }
+
+    fn carries(&self, attempt: &Attempt) -> Standing {
+        standing(self.0.iter().any(|(hold, _)| *hold == attempt.hold))
+    }
+
+    /// Live holds: readers, or one of anything else with at most its owner's own read.
+    fn assert_rule(&mut self) {
+        self.0.retain(|(_, until)| *until > Instant::now());
+        for (one, _) in &self.0 {
+            for (other, _) in &self.0 {
+                let both_read = !one.mode.is_exclusive() && !other.mode.is_exclusive();
+                let own_read = one.id == other.id && one.mode.family() == other.mode.family();
+                assert!(both_read || own_read, "{one:?} beside {other:?}");
+            }
+        }
+    }
+}
+
+fn one_of<T: Copy>(random: &mut fastrand::Rng, all: &[T]) -> T {
+    all[random.usize(..all.len())]
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_operations_keep_the_rule_and_leave_nothing() {
+    for seed in 0..200 {
+        let random = &mut fastrand::Rng::with_seed(seed);
+        let store = MemoryStore::new();
+        let mut ledger = Ledger::default();
+        let family = match seed % 2 {
+            0 => [LockMode::Reentrant, LockMode::Fair],
+            _ => [LockMode::Read, LockMode::Write],
+        };
+        for _ in 0..300 {
+            let mode = one_of(random, &family);
+            // Once granted, `Reentrant` and `Fair` are one thing, so they do not share names here.
+            let n = random.u64(..6) + if mode == LockMode::Fair { 10 } else { 0 };
+            let attempt = Attempt {
+                patience: random.bool().then_some(SECOND),
+                lease: SECOND * random.u32(1..5),
+                ..attempt(mode, n)
+            };
+            match random.u8(..6) {
+                0..3 => {
+                    if let Outcome::Granted { .. } = outcome(&store, &attempt) {
+                        ledger.write_down(&attempt, attempt.lease);
+                    }
+                }
+                3 => {
+                    let known = ledger.carries(&attempt);
+                    match random.bool() {
+                        true => assert_eq!(at_once(store.release(&attempt.hold)), known),
+                        false => withdraw(&store, &attempt, random.u8(..8) == 0),
+                    }
+                    ledger.strike_out(&attempt);
+                }
+                4 => {
+                    let known = ledger.carries(&attempt);
+                    assert_eq!(renew(&store, &attempt, attempt.lease), known);
+                    if known == Standing::Held {
+                        ledger.write_down(&attempt, attempt.lease);
+                    }
+                }
+                _ => advance(Duration::from_millis(random.u64(..1_500))).await,
+            }
+            ledger.assert_rule();
+            for (hold, _) in &ledger.0 {
+                assert_eq!(
+                    at_once(store.check(std::slice::from_ref(hold))),
+                    [Standing::Held]
+                );
+            }
+        }
+        advance(WITHDRAWN).await;
+        assert!(store.is_empty(), "seed {seed}");
+    }
+}
