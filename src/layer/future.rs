@@ -29,8 +29,10 @@ use crate::name::LockKey;
 /// Nothing is acquired before it is first polled. Dropping it releases, whatever point it has reached, unless
 /// [`OnCancel::RunToCompletion`] says otherwise.
 pub struct ResponseFuture<R, E> {
-    serving: Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>,
+    serving: Serving<R, E>,
 }
+
+type Serving<R, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;
 
 impl<R, E> ResponseFuture<R, E> {
     pub(super) fn new<S, K, I, B>(
@@ -143,11 +145,12 @@ where
         },
     };
     let result = match result {
-        Ok(Ok(response)) if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &witness) => {
+        Ok(Ok(response))
+            if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &witness) =>
+        {
             let length = length(&response);
-            let guarded = |body| {
-                ResponseBody::guarded(body, guard, length, policy.confirm, policy.on_lost)
-            };
+            let guarded =
+                |body| ResponseBody::guarded(body, guard, length, policy.confirm, policy.on_lost);
             return Ok(response.map(guarded));
         }
         Ok(result) => confirm(policy.confirm, guard).await.map(|()| result),
@@ -225,7 +228,10 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
         if fenced {
             request = request.fenced();
         }
-        Plan { request, reads_only }
+        Plan {
+            request,
+            reads_only,
+        }
     }
 
     /// Takes the lock; `None`: the request goes on without one.

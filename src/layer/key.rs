@@ -87,10 +87,7 @@ const MAX_INPUT: usize = 4096;
 )]
 pub trait KeyExtractor: Send + Sync {
     /// The keys of this request; none at all is the business of [`OnMissing`](super::OnMissing).
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send;
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 
 impl<F, R> KeyExtractor for F
@@ -98,10 +95,7 @@ where
     F: Fn(&Parts) -> R + Send + Sync,
     R: IntoKeys,
 {
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         ready(self(parts).into_keys())
     }
 }
@@ -278,8 +272,8 @@ impl KeyError {
                 .with_detail(reason)
                 .into(),
             Cause::Response(mut response) => {
-                let rejection = Rejection::new(RejectionKind::KeyRejected)
-                    .with_status(response.status());
+                let rejection =
+                    Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
                 response.extensions_mut().insert(rejection);
                 Refusal::Response(response)
             }
@@ -293,7 +287,12 @@ fn compose<'a>(
     components: impl IntoIterator<Item = &'a str>,
 ) -> Result<Keys, KeyError> {
     let components: Vec<_> = components.into_iter().collect();
-    if components.iter().map(|component| component.len()).sum::<usize>() > MAX_INPUT {
+    if components
+        .iter()
+        .map(|component| component.len())
+        .sum::<usize>()
+        > MAX_INPUT
+    {
         return Err(KeyError::invalid("it is too long"));
     }
     Ok(Keys::derived(LockKey::from_parts(resource, components)))

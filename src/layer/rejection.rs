@@ -92,7 +92,9 @@ impl RejectionKind {
             Self::Unavailable => "The resource cannot be locked at the moment",
             Self::Lost => "The lock was lost while the request was served",
             Self::KeyMissing => "The request does not name what to lock",
-            Self::KeyInvalid | Self::KeyRejected => "The request does not name what to lock properly",
+            Self::KeyInvalid | Self::KeyRejected => {
+                "The request does not name what to lock properly"
+            }
             Self::BodyTooLarge => "The request body is too large",
             Self::BodyUnreadable => "The request body could not be read",
             Self::Misconfigured => "The resource cannot be locked as the server asks for it",

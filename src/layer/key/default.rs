@@ -17,10 +17,7 @@ use super::{KeyError, KeyExtractor, Keys};
 pub struct DefaultKey;
 
 impl KeyExtractor for DefaultKey {
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         #[cfg(feature = "axum")]
         if let Some(keys) = super::param::key_of_route(parts) {
             return ready(keys);

@@ -51,10 +51,7 @@ impl Header {
 }
 
 impl KeyExtractor for Header {
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         ready(self.keys(parts))
     }
 }

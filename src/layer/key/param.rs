@@ -26,10 +26,7 @@ pub struct Param {
 }
 
 impl KeyExtractor for Param {
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         ready(self.keys(parts))
     }
 }

@@ -22,10 +22,7 @@ pub fn path() -> Path {
 pub struct Path;
 
 impl KeyExtractor for Path {
-    fn extract(
-        &self,
-        parts: &mut Parts,
-    ) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         ready(key_of_path(parts))
     }
 }
