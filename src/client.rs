@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -16,6 +17,7 @@ use crate::lock::{HoldId, LockMode};
 use crate::store::{DynStore, LockStore};
 
 mod ask;
+mod many;
 mod request;
 
 pub use request::{LockRequest, Target};
@@ -97,6 +99,27 @@ impl LockClient {
         LockRequest::all(self.clone(), keys.into_iter().map(Into::into).collect())
     }
 
+    /// Asks for the lock on one of `keys`: the first that is free, or becomes free. [`LockGuard::key`] tells which.
+    ///
+    /// It is for a resource that is split into segments to cool it down, such as ten counters that together are one stock.
+    /// Callers begin at different keys, so that the segments are used alike; there is no order among those that wait.
+    ///
+    /// [`LockGuard::key`]: crate::LockGuard::key
+    ///
+    /// ```
+    /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+    /// let segment = locks.lock_any((0..10).map(|i| format!("stock:7:{i}"))).await?;
+    /// println!("took {}", segment.key());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_any<K>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest
+    where
+        K: Into<LockKey>,
+    {
+        LockRequest::any(self.clone(), keys.into_iter().map(Into::into).collect())
+    }
+
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released.
     ///
     /// Guards that are still alive find their locks lost. Call it when the server has stopped serving, and before the
@@ -137,10 +160,8 @@ impl LockClient {
 
     /// Takes one key: queues in the process, then asks the store.
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
+        self.open()?;
         let mut closed = self.inner.closed.subscribe();
-        if *closed.borrow() {
-            return Err(LockError::Shutdown);
-        }
         let admission = match self.inner.local.enter(key, terms)? {
             Entrance::Admitted(admission) => admission,
             Entrance::Queued(queued) => tokio::select! {
@@ -157,6 +178,19 @@ impl LockClient {
                 share = self.ask(key, terms, wait, turn) => share,
                 _ = closed.wait_for(|closed| *closed) => Err(LockError::Shutdown),
             },
+        }
+    }
+
+    /// What a finished piece of work has left under `key`.
+    #[allow(dead_code)] // Until the idempotency layer is there.
+    pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
+        Ok(self.inner.store.clone().record(key.clone()).await?)
+    }
+
+    fn open(&self) -> Result<(), LockError> {
+        match *self.inner.closed.borrow() {
+            true => Err(LockError::Shutdown),
+            false => Ok(()),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::keeper::LiveHold;
 use crate::key::LockKey;
 use crate::local::Share;
 use crate::lock::{FencingToken, LockMode};
+use crate::store::Record;
 
 /// A lock that is held: one key, or several at once.
 ///
@@ -137,6 +138,15 @@ impl LockGuard {
             }
         }
         result
+    }
+}
+
+impl LockGuard {
+    /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
+    #[allow(dead_code)] // Until the idempotency layer is there.
+    pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
+        debug_assert!(self.rest.is_empty(), "a record belongs to one key");
+        self.first.release_recording(record).await
     }
 }
 

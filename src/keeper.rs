@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::Lease;
-use crate::store::{DynStore, Renewal, Standing};
+use crate::store::{DynStore, Record, Renewal, Standing};
 
 mod driven;
 mod live;
@@ -125,7 +125,7 @@ impl Keeper {
 
     /// Releases in the store, trying again until it answers or the lease is over anyway.
     ///
-    /// To be called after [`Keeper::begin_release`]. `until_asked` is dropped when the store was asked once, whatever it
+    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. `until_asked` is dropped when the store was asked once, whatever it
     /// answered.
     ///
     /// # Errors
@@ -134,9 +134,10 @@ impl Keeper {
     pub(crate) async fn release(
         store: Arc<dyn DynStore>,
         live: Arc<LiveHold>,
+        record: Option<Record>,
         until_asked: impl Send,
     ) -> Result<(), LockError> {
-        let result = release(store, &live, until_asked).await;
+        let result = release(store, &live, record, until_asked).await;
         live.finish(match result {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
@@ -192,7 +193,7 @@ impl Keeper {
             shared.lose(&live);
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release(store, &live, ()).await;
+                let _ = release(store, &live, None, ()).await;
             }));
         }
     }
@@ -440,6 +441,7 @@ fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
 async fn release(
     store: Arc<dyn DynStore>,
     live: &LiveHold,
+    record: Option<Record>,
     until_asked: impl Send,
 ) -> Result<(), LockError> {
     let mut until_asked = Some(until_asked);
@@ -447,7 +449,11 @@ async fn release(
     let mut backoff = Duration::from_millis(20);
     let mut unanswered = None;
     loop {
-        let released = store.clone().release(live.hold.clone()).await;
+        let (store, hold) = (store.clone(), live.hold.clone());
+        let released = match &record {
+            None => store.release(hold).await,
+            Some(record) => store.release_recording(hold, record.clone()).await,
+        };
         drop(until_asked.take());
         let error = match released {
             Ok(Standing::Held) => return Ok(()),

@@ -1,5 +1,6 @@
 //! A Tower layer and axum extractors that put a distributed lock around a request.
 
+pub mod admin;
 pub mod client;
 pub mod error;
 #[cfg(feature = "axum")]
@@ -20,6 +21,7 @@ pub mod key {
     pub use crate::name::LockKey;
 }
 
+pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use client::{LockClient, LockClientBuilder, LockRequest};
 pub use error::{LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]

@@ -64,6 +64,24 @@ pub(crate) struct Terms {
     pub(crate) max_waiters: usize,
 }
 
+impl Terms {
+    /// The same in another mode.
+    pub(crate) fn in_mode(&self, mode: LockMode) -> Self {
+        Self {
+            mode,
+            ..self.clone()
+        }
+    }
+
+    /// The same of a caller that does not wait.
+    pub(crate) fn impatient(self) -> Self {
+        Self {
+            max_waiters: 0,
+            ..self
+        }
+    }
+}
+
 /// All that a client's callers hold and wait for in this process.
 pub(crate) struct Local {
     keeper: Keeper,

@@ -5,14 +5,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::LockKey;
 use crate::lock::{FencingToken, Hold, LockMode};
 
+mod many;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+
+pub use many::{AllOutcome, AnyOutcome};
 
 /// How long a waiter that has stopped asking still counts as waiting.
 ///
@@ -78,6 +83,22 @@ pub struct Renewal {
     pub hold: Hold,
     /// How long it shall live from now.
     pub lease: Duration,
+}
+
+/// What a finished piece of work leaves under its key, such as the response to an idempotent request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The work's result, opaque to the store.
+    pub value: Bytes,
+    /// How long it is remembered.
+    pub retention: Duration,
+}
+
+fn no_records() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "this store keeps no records: use MemoryStore or RedisStore for idempotency",
+    )
 }
 
 /// Where holds live: one process's memory, a Redis server, a majority of several.
@@ -147,6 +168,55 @@ pub trait LockStore: Send + Sync + 'static {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Wakeups, StoreError>> + Send;
 
+    /// Asks for several holds on different keys: all of them or none. The attempts have no patience.
+    ///
+    /// The default asks one by one and gives back what it got when one is refused. After an error, any of them may be
+    /// held: the caller withdraws all.
+    fn acquire_all(
+        &self,
+        attempts: &[Attempt],
+    ) -> impl Future<Output = Result<AllOutcome, StoreError>> + Send {
+        many::all(self, attempts)
+    }
+
+    /// Asks for one of several holds on different keys: the first in order that is free. The attempts have no patience.
+    ///
+    /// The default asks one by one. After an error, any of them may be held: the caller withdraws all.
+    fn acquire_any(
+        &self,
+        attempts: &[Attempt],
+    ) -> impl Future<Output = Result<AnyOutcome, StoreError>> + Send {
+        many::any(self, attempts)
+    }
+
+    /// Ends a hold as [`release`](Self::release) does and, if there was one, remembers `record` under its key, in the same
+    /// step: no other holder of the key can begin before the record is there. Records live apart from locks.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no records, and refuses.
+    fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> impl Future<Output = Result<Standing, StoreError>> + Send {
+        let _ = (hold, record);
+        async { Err(no_records()) }
+    }
+
+    /// What is remembered under `key`, while its retention lasts.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no records, and refuses.
+    fn record(
+        &self,
+        key: &LockKey,
+    ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send {
+        let _ = key;
+        async { Err(no_records()) }
+    }
+
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
     /// caller's eyes.
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
@@ -199,9 +269,13 @@ pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> +
 /// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
 pub(crate) trait DynStore: Send + Sync {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+    fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome>;
+    fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing>;
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
@@ -210,6 +284,14 @@ pub(crate) trait DynStore: Send + Sync {
 impl<S: LockStore> DynStore for S {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
         Box::pin(async move { LockStore::acquire(&*self, &attempt).await })
+    }
+
+    fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome> {
+        Box::pin(async move { LockStore::acquire_all(&*self, &attempts).await })
+    }
+
+    fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome> {
+        Box::pin(async move { LockStore::acquire_any(&*self, &attempts).await })
     }
 
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>> {
@@ -222,6 +304,14 @@ impl<S: LockStore> DynStore for S {
 
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing> {
         Box::pin(async move { LockStore::release(&*self, &hold).await })
+    }
+
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing> {
+        Box::pin(async move { LockStore::release_recording(&*self, &hold, &record).await })
+    }
+
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
+        Box::pin(async move { LockStore::record(&*self, &key).await })
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {

@@ -14,7 +14,7 @@ use crate::lock::Hold;
 use crate::store::{Answer, Attempt, DynStore, Fencing, Outcome, Wakeups};
 
 /// The longest sleep between two questions: what a lost wake-up costs at most.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// The pause before asking a store again that cannot serve just now.
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
@@ -42,14 +42,12 @@ impl LockClient {
             };
             match answer {
                 Ok(Outcome::Granted { token }) => {
-                    let limit = terms.max_hold.map(|max_hold| Instant::now() + max_hold);
                     let live = LiveHold::new(
                         pending.attempt.hold.clone(),
                         terms.lease,
                         token,
                         sent,
                         pending.attempt.lease,
-                        limit,
                     );
                     if live.is_lost() {
                         // The answer took longer than the lease.
@@ -88,7 +86,7 @@ impl LockClient {
                         }
                         StoreErrorKind::Unreachable => failures < 2,
                         StoreErrorKind::Transient => {
-                            tokio::time::sleep(fastrand_between(TRANSIENT_PAUSE)).await;
+                            tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
                             true
                         }
                         _ => false,
@@ -102,7 +100,7 @@ impl LockClient {
     }
 
     /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
-    async fn subscribe(&self, attempt: &Attempt, wait: Wait) -> Option<Wakeups> {
+    pub(super) async fn subscribe(&self, attempt: &Attempt, wait: Wait) -> Option<Wakeups> {
         let subscribing = self.inner.store.clone().subscribe(attempt.clone());
         match timeout_at(wait.until, subscribing).await {
             Ok(Ok(wakeups)) => Some(wakeups),
@@ -114,8 +112,35 @@ impl LockClient {
         }
     }
 
+    /// An attempt under a new name that leaves no trace when it is refused.
+    pub(super) fn attempt(&self, key: &LockKey, terms: &Terms) -> Attempt {
+        let lease = terms.lease.duration();
+        Attempt {
+            hold: Hold {
+                key: key.clone(),
+                mode: terms.mode,
+                id: self.next_hold_id(),
+            },
+            lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            patience: None,
+            fencing: terms.fenced.then(|| Fencing {
+                retention: None,
+                reserve: self.inner.local.pace().handovers,
+            }),
+        }
+    }
+
+    /// The same, under the name that the turn asks for if it asks for one.
+    pub(super) fn attempt_for(&self, key: &LockKey, terms: &Terms, turn: &Turn) -> Attempt {
+        let mut attempt = self.attempt(key, terms);
+        if let Some(id) = turn.nested() {
+            attempt.hold.id = id;
+        }
+        attempt
+    }
+
     async fn sleep(&self, wakeups: Option<&mut Wakeups>, retry_after: Duration, wait: Wait) {
-        let poll = fastrand_between(POLL);
+        let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
         let until = Instant::now() + poll.min(retry_after + Duration::from_millis(1));
         let asleep = tokio::time::sleep_until(until.min(wait.until));
@@ -130,7 +155,7 @@ impl LockClient {
 }
 
 /// Why the wait is over: somebody holds the lock, or the store never said.
-fn over(refused: Option<Duration>) -> LockError {
+pub(super) fn over(refused: Option<Duration>) -> LockError {
     match refused {
         Some(retry_after) => LockError::Busy {
             retry_after: Some(retry_after),
@@ -144,7 +169,7 @@ fn over(refused: Option<Duration>) -> LockError {
 }
 
 /// Between three quarters and all of `longest`, so that those who were refused together do not ask together for ever.
-fn fastrand_between(longest: Duration) -> Duration {
+pub(super) fn jittered(longest: Duration) -> Duration {
     longest.mul_f64(0.75 + fastrand::f64() / 4.0)
 }
 
@@ -170,21 +195,10 @@ enum Trace {
 
 impl Pending {
     fn new(client: &LockClient, key: &LockKey, terms: &Terms, wait: Wait, turn: &Turn) -> Self {
-        let lease = terms.lease.duration();
+        let mut attempt = client.attempt_for(key, terms, turn);
+        attempt.patience = (!wait.patience.is_zero()).then_some(wait.patience);
         Self {
-            attempt: Attempt {
-                hold: Hold {
-                    key: key.clone(),
-                    mode: terms.mode,
-                    id: turn.nested().unwrap_or_else(|| client.next_hold_id()),
-                },
-                lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
-                patience: (!wait.patience.is_zero()).then_some(wait.patience),
-                fencing: terms.fenced.then(|| Fencing {
-                    retention: None,
-                    reserve: client.inner.local.pace().handovers,
-                }),
-            },
+            attempt,
             store: client.inner.store.clone(),
             keeper: client.inner.local.keeper().clone(),
             asking: None,
@@ -249,7 +263,7 @@ fn trace(before: Trace, attempt: &Attempt, answer: &Result<Outcome, StoreError>)
 }
 
 /// Withdraws until the store has answered, or the attempt would be over anyway.
-async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
+pub(super) async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
     let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
     let mut backoff = Duration::from_millis(20);
     while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {

@@ -35,6 +35,7 @@ pub struct LockRequest {
 enum Targets {
     One(LockKey),
     All(Vec<Target>),
+    Any(Vec<LockKey>),
 }
 
 /// A key of [`LockClient::lock_all`], and the mode to take it in if it is another than the request's.
@@ -69,6 +70,12 @@ impl LockRequest {
 
     pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
         Self::new(client, Targets::All(targets))
+    }
+
+    pub(super) fn any(client: LockClient, mut keys: Vec<LockKey>) -> Self {
+        keys.sort();
+        keys.dedup();
+        Self::new(client, Targets::Any(keys))
     }
 
     fn new(client: LockClient, targets: Targets) -> Self {
@@ -157,24 +164,23 @@ impl LockRequest {
                     self.wait
                 },
         };
-        let mut terms = self.terms;
-        if self.wait.is_zero() {
-            terms.max_waiters = 0;
-        }
+        let terms = match self.wait.is_zero() {
+            true => self.terms.impatient(),
+            false => self.terms,
+        };
         match self.targets {
             Targets::One(key) => {
                 let share = self.client.take(&key, &terms, wait).await?;
                 Ok(LockGuard::one(share))
             }
             Targets::All(targets) => {
-                let mut shares = Vec::with_capacity(targets.len());
-                for (key, mode) in in_order(targets, terms.mode) {
-                    terms.mode = mode;
-                    shares.push(self.client.take(&key, &terms, wait).await?);
-                }
-                LockGuard::all(shares).ok_or(LockError::Invalid(
-                    "there is no key to lock: name at least one",
-                ))
+                let keys = in_order(targets, terms.mode);
+                let shares = self.client.take_all(keys, &terms, wait).await?;
+                Ok(LockGuard::all(shares).expect("there is at least one key"))
+            }
+            Targets::Any(keys) => {
+                let share = self.client.take_any(keys, &terms, wait).await?;
+                Ok(LockGuard::one(share))
             }
         }
     }
@@ -190,24 +196,28 @@ impl LockRequest {
                 "the longest hold is too short: choose at least 10 ms",
             ));
         }
-        let modes = match &self.targets {
-            Targets::One(_) => vec![self.terms.mode],
-            Targets::All(targets) => targets
+        match &self.targets {
+            Targets::All(targets) if !targets.is_empty() => targets
                 .iter()
                 .map(|target| target.mode.unwrap_or(self.terms.mode))
-                .collect(),
-        };
-        for mode in modes {
-            if self.terms.fenced && !mode.is_exclusive() {
-                return Err(LockError::Invalid(
-                    "a read hold has no fencing token: ask for one with an exclusive mode",
-                ));
-            }
-            self.client
-                .supports(mode, self.terms.fenced)
-                .map_err(LockError::Unsupported)?;
+                .try_for_each(|mode| self.check_mode(mode)),
+            Targets::Any(keys) if !keys.is_empty() => self.check_mode(self.terms.mode),
+            Targets::One(_) => self.check_mode(self.terms.mode),
+            Targets::All(_) | Targets::Any(_) => Err(LockError::Invalid(
+                "there is no key to lock: name at least one",
+            )),
         }
-        Ok(())
+    }
+
+    fn check_mode(&self, mode: LockMode) -> Result<(), LockError> {
+        if self.terms.fenced && !mode.is_exclusive() {
+            return Err(LockError::Invalid(
+                "a read hold has no fencing token: ask for one with an exclusive mode",
+            ));
+        }
+        self.client
+            .supports(mode, self.terms.fenced)
+            .map_err(LockError::Unsupported)
     }
 }
 

@@ -42,14 +42,13 @@ pub(crate) enum Phase {
 }
 
 impl LiveHold {
-    /// `sent` is the instant before the granted attempt was sent, `lease` what it asked for.
+    /// `sent` is the instant before the attempt was sent, `granted` the lease that it asked for.
     pub(crate) fn new(
         hold: Hold,
         lease: Lease,
         token: Option<FencingToken>,
         sent: Instant,
         granted: Duration,
-        limit: Option<Instant>,
     ) -> Self {
         Self {
             hold,
@@ -58,7 +57,7 @@ impl LiveHold {
             state: Mutex::new(State {
                 phase: Phase::Held,
                 deadline: valid_until(sent, granted),
-                limit,
+                limit: None,
                 place: None,
             }),
             changed: Notify::new(),

@@ -269,13 +269,12 @@ impl Entry {
             .retain(|waiter| waiter.ticket != ticket);
     }
 
-    /// One share of a hold ends.
+    /// One share of a hold ends. `pass_on` says how far the hold may be passed on, if at all.
     pub(super) fn leave(
         &mut self,
         live: &Arc<LiveHold>,
         owner: &Option<Owner>,
-        pace: &Pace,
-        now: Instant,
+        pass_on: Option<(&Pace, Instant)>,
     ) -> Left {
         let index = self
             .active
@@ -293,7 +292,9 @@ impl Entry {
             return Left::Shared;
         }
         let mode = live.hold.mode;
-        if let Some(deliveries) = self.pass(index, pace, now) {
+        if let Some((pace, now)) = pass_on
+            && let Some(deliveries) = self.pass(index, pace, now)
+        {
             return Left::Passed(deliveries);
         }
         let detached = self.active.swap_remove(index).detached;

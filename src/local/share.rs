@@ -14,6 +14,7 @@ use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode, Owner};
+use crate::store::Record;
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
 /// that on.
@@ -156,8 +157,8 @@ impl Share {
     ///
     /// Leaving happens at the first poll; a release that was begun is finished in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
-        let confirmed = match self.leave() {
+        let over = self.is_over();
+        let confirmed = match self.leave(Ending::PassOn) {
             Departure::Last(release) => release.await,
             Departure::Shared => self.local.keeper().check(&self.live).await,
         };
@@ -168,12 +169,35 @@ impl Share {
         }
     }
 
-    fn leave(&mut self) -> Departure {
+    /// Leaves as the last one, and has the store remember `record` if it carried the hold until now.
+    ///
+    /// # Errors
+    ///
+    /// Also `Invalid` if others share the hold: then nothing is remembered.
+    pub(crate) async fn release_recording(mut self, record: Record) -> Result<(), LockError> {
+        if self.is_over() {
+            return self.release().await;
+        }
+        match self.leave(Ending::Record(record)) {
+            Departure::Last(release) => release.await,
+            Departure::Shared => Err(LockError::Invalid(
+                "the hold is shared: only its last share can leave a record",
+            )),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    fn leave(&mut self, ending: Ending) -> Departure {
         self.left = true;
         let local = &self.local;
         let key = &self.live.hold.key;
         let left = local.with(key, |entry| {
-            entry.leave(&self.live, &self.owner, &local.pace(), Instant::now())
+            let pace = local.pace();
+            let pass_on = matches!(ending, Ending::PassOn).then(|| (&pace, Instant::now()));
+            entry.leave(&self.live, &self.owner, pass_on)
         });
         let lane_waits = match left {
             Left::Shared => return Departure::Shared,
@@ -188,10 +212,22 @@ impl Share {
         let held = local.keeper().begin_release(&live);
         Departure::Last(Driven::new(local.keeper().clone(), async move {
             // A lost hold is released too: the store may know better. The next in line asks only afterwards.
-            let released = Keeper::release(store, live, turn).await;
+            let record = match ending {
+                Ending::Record(record) if held => Some(record),
+                _ => None,
+            };
+            let released = Keeper::release(store, live, record, turn).await;
             if held { released } else { Err(LockError::Lost) }
         }))
     }
+}
+
+/// How the last share goes.
+enum Ending {
+    /// To the next in line, or back to the store.
+    PassOn,
+    /// Back to the store, leaving a record there.
+    Record(Record),
 }
 
 enum Departure {
@@ -203,7 +239,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         if !self.left {
             // Dropping the release hands it to the keeper.
-            drop(self.leave());
+            drop(self.leave(Ending::PassOn));
         }
     }
 }

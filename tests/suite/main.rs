@@ -1,0 +1,4 @@
+//! Every integration test, in one binary: it links once, and its tests share the servers, proxies and peers of [`support`].
+
+mod roles;
+mod support;

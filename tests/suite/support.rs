@@ -1,0 +1,24 @@
+//! What the tests stand on: real servers, a proxy that injects faults, peer processes, and waiting without sleeping.
+//!
+//! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
+//! Nothing here works under tokio's paused clock: real processes do not follow it.
+
+mod demo_server;
+mod dump;
+mod eventually;
+mod monitor;
+mod peer;
+mod port;
+mod process;
+mod proxy;
+mod redis_server;
+
+pub(crate) use demo_server::DemoServer;
+pub(crate) use dump::{Dump, Entry, Stored};
+pub(crate) use eventually::eventually;
+pub(crate) use monitor::Monitor;
+pub(crate) use peer::{Console, Peer, Role, play};
+pub(crate) use port::ReservedPort;
+pub(crate) use process::Process;
+pub(crate) use proxy::{Ending, Proxy};
+pub(crate) use redis_server::RedisServer;

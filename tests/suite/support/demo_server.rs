@@ -1,0 +1,99 @@
+//! The example server, run as its users run it.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Process, eventually};
+
+/// A running `examples/server.rs`; killed on drop.
+#[derive(Debug)]
+pub(crate) struct DemoServer {
+    pub(crate) process: Process,
+    url: String,
+}
+
+impl DemoServer {
+    /// Starts it on a free port with these environment variables (`REDIS_URL`, `LOCK_LEASE_MS`, `LOCK_WAIT_MS`), and waits until it has
+    /// printed its address.
+    pub(crate) async fn start(variables: &[(&str, &str)]) -> Self {
+        Self::run(binary(), variables).await
+    }
+
+    async fn run(binary: PathBuf, variables: &[(&str, &str)]) -> Self {
+        const LIMIT: Duration = Duration::from_secs(30);
+        let mut command = Command::new(&binary);
+        command
+            .envs(variables.iter().copied())
+            .env("LISTEN", "127.0.0.1:0");
+        let mut process = Process::spawn(&mut command).unwrap_or_else(|error| {
+            panic!(
+                "cannot run `{}`: {error}\n`./scripts/test` builds it, and so does `cargo build --example server`.",
+                binary.display()
+            )
+        });
+        let url = eventually("the demo server prints its address", LIMIT, async || {
+            if let Some(status) = process.ended() {
+                panic!("the demo server has ended ({status})");
+            }
+            address_in(&process.output())
+        })
+        .await;
+        Self { process, url }
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// Next to this binary: `target/<profile>/deps/suite-…` and `target/<profile>/examples/server`.
+fn binary() -> PathBuf {
+    let suite = env::current_exe().expect("the test binary has a path");
+    let profile = suite
+        .ancestors()
+        .nth(2)
+        .expect("it lies in target/<profile>/deps");
+    profile.join("examples").join("server")
+}
+
+/// The address in the first whole line that has one.
+fn address_in(output: &str) -> Option<String> {
+    const PREFIX: &str = "http://127.0.0.1:";
+    let (lines, _) = output.rsplit_once('\n')?;
+    let (_, rest) = lines.split_once(PREFIX)?;
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(format!("{PREFIX}{port}"))
+}
+
+mod tests {
+    use super::address_in;
+    use crate::support::{DemoServer, RedisServer};
+
+    #[tokio::test]
+    async fn it_listens_where_it_says_and_ends_when_asked() {
+        let redis = RedisServer::start().await;
+        let mut server = DemoServer::start(&[("REDIS_URL", &redis.url())]).await;
+        reqwest::get(server.url()).await.unwrap();
+        server.process.terminate();
+        server.process.end().await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "cargo build --example server")]
+    async fn a_missing_binary_says_how_to_build_it() {
+        DemoServer::run("/nowhere/server".into(), &[]).await;
+    }
+
+    #[test]
+    fn half_a_line_is_no_address() {
+        assert_eq!(address_in(""), None);
+        assert_eq!(address_in("listening on http://127.0.0.1:80"), None);
+        let whole = "INFO start\nlistening on http://127.0.0.1:8080\nINFO";
+        assert_eq!(address_in(whole).as_deref(), Some("http://127.0.0.1:8080"));
+        let slash = "http://127.0.0.1:8080/\n";
+        assert_eq!(address_in(slash).as_deref(), Some("http://127.0.0.1:8080"));
+    }
+}

@@ -1,0 +1,85 @@
+//! A loopback port that nobody else gets.
+
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+/// A port of 127.0.0.1, held by a socket that is bound but never listens.
+///
+/// The kernel gives such a port to nobody who asks for "any port", yet a server that sets `SO_REUSEADDR` may listen on it. So parallel
+/// tests never race for a port, and a server that is down for a while finds its port free when it restarts.
+#[derive(Debug)]
+pub(crate) struct ReservedPort {
+    address: SocketAddr,
+    _reservation: TcpSocket,
+}
+
+impl ReservedPort {
+    /// Reserves a free port.
+    pub(crate) fn reserve() -> io::Result<Self> {
+        let reservation = reusable_socket((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self {
+            address: reservation.local_addr()?,
+            _reservation: reservation,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Listens on the port in this process. Until [`close`](Self::close), a second call fails.
+    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+        reusable_socket(self.address)?.listen(1024)
+    }
+
+    /// Stops listening: on return the port refuses connections.
+    ///
+    /// Dropping the listener would not do: a child that another test is just starting has a copy of every socket until it runs its
+    /// program, and a socket listens until its last copy is closed.
+    pub(crate) fn close(listener: TcpListener) {
+        let listener = listener.into_std().expect("a listener of this runtime");
+        // The standard library shuts down streams only; to the kernel, a socket is a socket.
+        let socket = TcpStream::from(OwnedFd::from(listener));
+        socket
+            .shutdown(Shutdown::Both)
+            .expect("a listener can be shut down");
+    }
+}
+
+fn reusable_socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tokio::net::TcpStream;
+
+    use crate::support::ReservedPort;
+
+    #[tokio::test]
+    async fn reserved_ports_are_distinct_and_refuse_until_somebody_listens() {
+        let ports: Vec<_> = (0..100).map(|_| ReservedPort::reserve().unwrap()).collect();
+        let numbers: BTreeSet<_> = ports.iter().map(ReservedPort::number).collect();
+        assert_eq!(numbers.len(), ports.len());
+
+        let port = &ports[0];
+        assert!(TcpStream::connect(port.address()).await.is_err());
+        let listener = port.listen().unwrap();
+        assert!(TcpStream::connect(port.address()).await.is_ok());
+        assert!(port.listen().is_err(), "two listeners on one port");
+        ReservedPort::close(listener);
+        assert!(TcpStream::connect(port.address()).await.is_err());
+        assert!(port.listen().is_ok());
+    }
+}

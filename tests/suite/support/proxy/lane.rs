@@ -1,0 +1,106 @@
+//! One direction of traffic.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// What happens to the bytes of every connection in one direction. Traffic flows until the test says otherwise.
+///
+/// A change takes effect before the call returns: after [`hold`](Self::hold), not one byte passes.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    pub(super) flow: watch::Sender<Flow>,
+    tally: watch::Sender<Tally>,
+}
+
+/// What the test wants.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    pub(super) held: bool,
+    /// Counts the holds, so that a connection is counted once in each.
+    hold: u64,
+    pub(super) half_closed: u64,
+    delay: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Bytes handed on since the start.
+    pub(crate) passed: u64,
+    /// Bytes caught by the latest hold.
+    pub(crate) held: u64,
+    /// Connections whose bytes the latest hold caught.
+    pub(crate) held_connections: u64,
+}
+
+impl Lane {
+    /// Keeps everything back: bytes that are on their way, later ones, and the end of a connection.
+    pub(crate) fn hold(&self) {
+        self.flow.send_modify(|flow| {
+            flow.held = true;
+            flow.hold += 1;
+            self.tally.send_modify(|tally| {
+                tally.held = 0;
+                tally.held_connections = 0;
+            });
+        });
+    }
+
+    /// Delivers what was kept back, in order.
+    pub(crate) fn release(&self) {
+        self.flow.send_modify(|flow| flow.held = false);
+    }
+
+    /// Delivers each byte this much later than it arrived; bytes already on their way keep their time.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.flow.send_modify(|flow| flow.delay = delay);
+    }
+
+    /// Ends this direction (FIN) of every open connection, and drops what comes after. The other direction goes on.
+    pub(crate) fn half_close(&self) {
+        self.flow.send_modify(|flow| flow.half_closed += 1);
+    }
+
+    /// What has passed, and what the latest hold has caught.
+    pub(crate) fn tally(&self) -> Tally {
+        *self.tally.borrow()
+    }
+
+    /// Waits until the present hold has caught something: the fault has hit work in flight.
+    pub(crate) async fn until_caught(&self) -> Tally {
+        const LIMIT: Duration = Duration::from_secs(30);
+        assert!(
+            self.flow.borrow().held,
+            "a lane that is not held catches nothing"
+        );
+        let mut tally = self.tally.subscribe();
+        let caught = timeout(LIMIT, tally.wait_for(|tally| tally.held > 0)).await;
+        *caught
+            .expect("nothing was caught")
+            .expect("the lane has the sender")
+    }
+
+    pub(super) fn arrival(&self) -> Instant {
+        Instant::now() + self.flow.borrow().delay
+    }
+
+    pub(super) fn passed(&self, bytes: usize) {
+        self.tally.send_modify(|tally| tally.passed += bytes as u64);
+    }
+
+    /// Counts bytes if the lane is held, and says whether it is. `counted_in` is the last hold that has caught their connection.
+    pub(super) fn catch(&self, bytes: usize, counted_in: &AtomicU64) -> bool {
+        let flow = self.flow.borrow();
+        if flow.held {
+            self.tally.send_modify(|tally| {
+                tally.held += bytes as u64;
+                let before = counted_in.swap(flow.hold, Ordering::Relaxed);
+                tally.held_connections += u64::from(before != flow.hold);
+            });
+        }
+        flow.held
+    }
+}

@@ -1,0 +1,437 @@
+//! A Redis server of the test's own.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use std::{env, fs};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+use tempfile::TempDir;
+
+use super::{Dump, Monitor, Process, ReservedPort, dump, eventually};
+
+/// The client name of the tests' own connections, which [`RedisServer::client_list`] and [`Monitor`] leave out.
+pub(super) const OBSERVER: &str = "observer";
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A `redis-server` on a loopback port of its own, with a directory of its own; killed on drop.
+///
+/// The binary is `redis-server`, or what the environment variable `REDIS_SERVER` names. Nothing is persisted unless
+/// [configured](Builder::config), so a restart finds an empty database.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    process: Process,
+    settings: Builder,
+    port: ReservedPort,
+    /// Held so that nobody else gets it; Redis takes it from the configuration.
+    _bus_port: Option<ReservedPort>,
+    directory: TempDir,
+}
+
+/// How a [`RedisServer`] is to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Builder {
+    binary: PathBuf,
+    config: Vec<(String, String)>,
+    password: Option<String>,
+    cluster: bool,
+}
+
+impl Builder {
+    /// A line of `redis.conf`: `config("appendonly", "yes")`, `config("user", "alice on >secret ~* +@all")`.
+    pub(crate) fn config(mut self, name: &str, value: &str) -> Self {
+        self.config.push((name.into(), value.into()));
+        self
+    }
+
+    /// `requirepass`. [`RedisServer::url`] then carries the password.
+    pub(crate) fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self.config("requirepass", password)
+    }
+
+    /// `cluster-enabled`, with a bus port of its own. The node still has to be given slots.
+    pub(crate) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        // A node that has met nobody yet does not know its own address, and would redirect clients to none.
+        self.config("cluster-announce-ip", "127.0.0.1")
+            .config("cluster-enabled", "yes")
+    }
+
+    /// Another binary than the default one.
+    pub(crate) fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
+        self.binary = binary.into();
+        self
+    }
+
+    /// Starts the server, and waits until it answers.
+    pub(crate) async fn start(mut self) -> RedisServer {
+        let directory = TempDir::new().expect("a temporary directory");
+        let port = ReservedPort::reserve().expect("a free port");
+        let bus_port = self
+            .cluster
+            .then(|| ReservedPort::reserve().expect("a free port"));
+        if let Some(bus) = &bus_port {
+            self = self.config("cluster-port", &bus.number().to_string());
+        }
+        self.write_config(&directory, &port);
+        let mut server = RedisServer {
+            process: self.spawn(&directory),
+            settings: self,
+            port,
+            _bus_port: bus_port,
+            directory,
+        };
+        server.until_it_answers().await;
+        server
+    }
+
+    fn write_config(&self, directory: &TempDir, port: &ReservedPort) {
+        let path = directory.path().display();
+        let mut text = format!(
+            "bind 127.0.0.1\nport {}\ndaemonize no\nsave \"\"\ndir \"{path}\"\nunixsocket \"{path}/redis.sock\"\n",
+            port.number()
+        );
+        for (name, value) in &self.config {
+            text.push_str(&format!("{name} {value}\n"));
+        }
+        fs::write(directory.path().join("redis.conf"), text).expect("redis.conf is written");
+    }
+
+    fn spawn(&self, directory: &TempDir) -> Process {
+        let mut command = Command::new(&self.binary);
+        command.arg(directory.path().join("redis.conf"));
+        Process::spawn(&mut command).unwrap_or_else(|error| {
+            panic!(
+                "cannot run `{}`: {error}\n\
+                 These tests need a real Redis server. `./scripts/test` installs it, and so does `apt-get install redis-server`; \
+                 or set REDIS_SERVER to the path of one.",
+                self.binary.display()
+            )
+        })
+    }
+}
+
+impl RedisServer {
+    /// Starts a server with the default configuration.
+    pub(crate) async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    pub(crate) fn builder() -> Builder {
+        Builder {
+            binary: env::var_os("REDIS_SERVER").map_or("redis-server".into(), PathBuf::from),
+            config: Vec::new(),
+            password: None,
+            cluster: false,
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// `redis://127.0.0.1:<port>`, with the password if there is one.
+    pub(crate) fn url(&self) -> String {
+        self.url_on(self.port())
+    }
+
+    /// The address on another port, where a [`Proxy`](super::Proxy) stands in front.
+    pub(super) fn url_on(&self, port: u16) -> String {
+        format!("redis://{}127.0.0.1:{port}", self.credentials())
+    }
+
+    /// The address of its unix socket.
+    pub(crate) fn unix_url(&self) -> String {
+        let socket = self.directory.path().join("redis.sock");
+        let query = self
+            .settings
+            .password
+            .iter()
+            .map(|password| format!("?pass={password}"));
+        format!(
+            "redis+unix://{}{}",
+            socket.display(),
+            query.collect::<String>()
+        )
+    }
+
+    /// A new connection that waits long before it gives up, for the test's own commands.
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        let connection = self.try_connection().await;
+        connection.expect("the server accepts a connection")
+    }
+
+    /// SIGKILL. It is dead on return; [`restart`](Self::restart) brings it back.
+    pub(crate) fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// SIGTERM. Redis has written what it persists, and has ended, on return.
+    pub(crate) async fn stop(&mut self) {
+        self.process.terminate();
+        self.process.end().await;
+    }
+
+    /// Starts it again on the same port, with the same directory and configuration. One that still runs is stopped first.
+    pub(crate) async fn restart(&mut self) {
+        if self.process.ended().is_none() {
+            self.stop().await;
+        }
+        self.process = self.settings.spawn(&self.directory);
+        self.until_it_answers().await;
+    }
+
+    /// SIGSTOP: the server is silent, and its connections stay open.
+    pub(crate) fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&mut self) {
+        self.process.resume();
+    }
+
+    /// What the server has logged since its last start.
+    pub(crate) fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// Collects the commands that it executes from now on.
+    pub(crate) async fn monitor(&self) -> Monitor<'_> {
+        Monitor::start(self).await
+    }
+
+    /// All of database 0, at one instant.
+    pub(crate) async fn dump(&self) -> Dump {
+        let dump = dump::read(&mut self.connection().await).await;
+        dump.expect("the server shows its keys")
+    }
+
+    /// Every channel that somebody listens on, with the number of listeners (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
+    pub(crate) async fn pubsub_channels(&self) -> BTreeMap<String, usize> {
+        let mut found = self.channels("CHANNELS", "NUMSUB").await;
+        found.extend(self.channels("SHARDCHANNELS", "SHARDNUMSUB").await);
+        found
+    }
+
+    /// The fields of CLIENT LIST, one map per connection that is not the tests' own.
+    pub(crate) async fn client_list(&self) -> Vec<BTreeMap<String, String>> {
+        let clients: String = self.ask(&["CLIENT", "LIST"]).await;
+        let fields = |line: &str| {
+            line.split(' ')
+                .filter_map(|field| field.split_once('='))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        clients
+            .lines()
+            .map(fields)
+            .filter(|client| client["name"] != OBSERVER && client["cmd"] != "monitor")
+            .collect()
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::open(self.url()).expect("the address is well formed")
+    }
+
+    async fn channels(&self, list: &str, count: &str) -> BTreeMap<String, usize> {
+        let channels: Vec<String> = self.ask(&["PUBSUB", list]).await;
+        let question = ["PUBSUB", count]
+            .into_iter()
+            .chain(channels.iter().map(String::as_str));
+        self.ask(&question.collect::<Vec<_>>()).await
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
+        let reply = command.query_async(&mut self.connection().await).await;
+        reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(LIMIT))
+            .set_response_timeout(Some(LIMIT));
+        let client = self.client();
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await?;
+        let name = redis::cmd("CLIENT").arg("SETNAME").arg(OBSERVER).to_owned();
+        name.query_async::<()>(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn until_it_answers(&mut self) {
+        eventually("redis-server answers", LIMIT, async || {
+            if let Some(status) = self.process.ended() {
+                panic!("redis-server has ended ({status}) instead of starting");
+            }
+            let mut connection = self.try_connection().await?;
+            // Refused while it loads its data, which INFO is not.
+            redis::cmd("PING")
+                .query_async::<()>(&mut connection)
+                .await?;
+            let info: String = redis::cmd("INFO")
+                .arg("server")
+                .query_async(&mut connection)
+                .await?;
+            let ours = format!("process_id:{}", self.process.id());
+            assert!(
+                info.lines().any(|line| line == ours),
+                "a stranger answers: {info}"
+            );
+            RedisResult::Ok(())
+        })
+        .await;
+    }
+
+    fn credentials(&self) -> String {
+        let password = self.settings.password.iter();
+        password.map(|password| format!(":{password}@")).collect()
+    }
+}
+
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use redis::{AsyncTypedCommands, Client};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use crate::support::{RedisServer, eventually};
+
+    #[tokio::test]
+    async fn parallel_servers_do_not_share_anything() {
+        let (one, two) = tokio::join!(RedisServer::start(), RedisServer::start());
+        assert_ne!(one.port(), two.port());
+        one.connection().await.set("a", "1").await.unwrap();
+        assert_eq!(one.dump().await.len(), 1);
+        assert_eq!(two.dump().await.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_restart_keeps_the_port_and_forgets_the_data() {
+        let mut server = RedisServer::start().await;
+        let url = server.url();
+        server.connection().await.set("a", "1").await.unwrap();
+        server.restart().await;
+        assert_eq!(server.url(), url);
+        assert_eq!(server.dump().await.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_append_only_file_outlives_sigkill() {
+        let persistent = RedisServer::builder().config("appendonly", "yes");
+        let mut server = persistent.config("appendfsync", "always").start().await;
+        server.connection().await.set("a", "1").await.unwrap();
+        server.kill9();
+        let client = Client::open(server.url()).unwrap();
+        assert!(client.get_multiplexed_async_connection().await.is_err());
+        server.restart().await;
+        assert_eq!(server.dump().await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_stopped_server_says_goodbye() {
+        let mut server = RedisServer::start().await;
+        server.stop().await;
+        assert!(server.log().contains("bye bye"), "{}", server.log());
+    }
+
+    #[tokio::test]
+    async fn a_paused_server_is_silent_until_resumed() {
+        let mut server = RedisServer::start().await;
+        let mut redis = server.connection().await;
+        server.pause();
+        let ping = tokio::spawn(async move { redis.ping().await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!ping.is_finished());
+        server.resume();
+        assert_eq!(ping.await.unwrap().unwrap(), "PONG");
+    }
+
+    #[tokio::test]
+    async fn the_address_carries_the_password() {
+        let server = RedisServer::builder().password("secret").start().await;
+        assert!(server.url().contains("secret"));
+        for url in [server.url(), server.unix_url()] {
+            let client = Client::open(url).unwrap();
+            let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+            assert_eq!(redis.ping().await.unwrap(), "PONG");
+        }
+        let stranger = Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap();
+        let refused = match stranger.get_multiplexed_async_connection().await {
+            Ok(mut redis) => redis.ping().await.is_err(),
+            Err(_) => true,
+        };
+        assert!(refused);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_node_starts() {
+        let server = RedisServer::builder().cluster().start().await;
+        let mut redis = server.connection().await;
+        let info: String = redis::cmd("CLUSTER")
+            .arg("INFO")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert!(info.contains("cluster_slots_assigned:0"), "{info}");
+    }
+
+    #[tokio::test]
+    async fn listeners_and_clients_are_counted_without_the_observers() {
+        let server = RedisServer::start().await;
+        assert_eq!(server.client_list().await.len(), 0);
+        assert_eq!(server.pubsub_channels().await, BTreeMap::new());
+
+        let mut listener = TcpStream::connect(("127.0.0.1", server.port()))
+            .await
+            .unwrap();
+        listener
+            .write_all(b"SUBSCRIBE wake\r\nSSUBSCRIBE {shard}\r\nPING\r\n")
+            .await
+            .unwrap();
+        let mut replies = Vec::new();
+        while !replies.ends_with(b"$4\r\npong\r\n$0\r\n\r\n") {
+            listener.read_buf(&mut replies).await.unwrap();
+        }
+        let expected = BTreeMap::from([("wake".into(), 1), ("{shard}".into(), 1)]);
+        assert_eq!(server.pubsub_channels().await, expected);
+        let clients = server.client_list().await;
+        assert_eq!(clients.len(), 1);
+        assert_eq!(clients[0]["sub"], "1");
+
+        drop(listener);
+        eventually(
+            "the listener is gone",
+            Duration::from_secs(30),
+            async || server.client_list().await.is_empty(),
+        )
+        .await;
+        assert_eq!(server.pubsub_channels().await, BTreeMap::new());
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "apt-get install redis-server")]
+    async fn a_missing_binary_says_how_to_get_it() {
+        RedisServer::builder()
+            .binary("/nowhere/redis-server")
+            .start()
+            .await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "redis-server has ended (exit status: 1) instead of starting")]
+    async fn a_bad_configuration_fails_at_once() {
+        RedisServer::builder()
+            .config("no-such-setting", "yes")
+            .start()
+            .await;
+    }
+}
