@@ -8,6 +8,7 @@ use super::*;
 use crate::lock::{HoldId, LockMode};
 
 mod fair;
+mod keeping;
 mod phases;
 mod random;
 mod rules;
