@@ -81,12 +81,12 @@ impl State {
     /// Grants the attempt, or remembers it as waiting if it has the patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
-        if self.is_held_by_other_than(hold.mode.family()) {
-            return Verdict::Conflict;
-        }
         if let Some(until) = self.withdrawn.until((hold.mode, hold.id)) {
             let retry_after = until - now;
             return Verdict::Refused { retry_after };
+        }
+        if self.is_held_by_other_than(hold.mode.family()) {
+            return Verdict::Conflict;
         }
         if let Some(until) = self.obstacle(hold) {
             if attempt.patience.is_some() {
