@@ -44,7 +44,8 @@ const WITHDRAWN: Duration = Duration::from_secs(10);
 ///
 /// Clones share what they hold, like several clients of one server; what is held ends with the last clone. It serves
 /// every mode, inside a runtime or outside, and fails only with
-/// [`Conflict`](crate::error::StoreErrorKind::Conflict). On tokio's paused clock its leases follow that clock.
+/// [`Conflict`](crate::error::StoreErrorKind::Conflict), or with [`Refused`](crate::error::StoreErrorKind::Refused) when an
+/// attempt arrives that was withdrawn before. On tokio's paused clock its leases follow that clock.
 ///
 /// Beyond the contract of [`LockStore`], for those who test with it:
 ///
@@ -111,6 +112,10 @@ impl LockStore for MemoryStore {
                     .map(|fencing| shard.issue(fencing)),
             }),
             Verdict::Refused { retry_after } => Ok(Outcome::Refused { retry_after }),
+            Verdict::Withdrawn => Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the attempt was withdrawn before it arrived",
+            )),
             Verdict::Conflict => Err(StoreError::new(
                 StoreErrorKind::Conflict,
                 "the key is held by a lock of another family",

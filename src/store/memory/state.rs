@@ -53,6 +53,7 @@ pub(super) enum Verdict {
     Refused {
         retry_after: Duration,
     },
+    Withdrawn,
     Conflict,
 }
 
@@ -81,9 +82,8 @@ impl State {
     /// Grants the attempt, or remembers it as waiting if it has the patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
-        if let Some(until) = self.withdrawn.until((hold.mode, hold.id)) {
-            let retry_after = until - now;
-            return Verdict::Refused { retry_after };
+        if self.withdrawn.until((hold.mode, hold.id)).is_some() {
+            return Verdict::Withdrawn; // (5)
         }
         if self.is_held_by_other_than(hold.mode.family()) {
             return Verdict::Conflict;

@@ -69,6 +69,14 @@ fn refused(store: &MemoryStore, attempt: &Attempt, hint: Duration) {
     assert_eq!(outcome(store, attempt), Outcome::Refused { retry_after });
 }
 
+/// Checks that the attempt is known to have been withdrawn.
+#[track_caller]
+fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
+    let answer = store.acquire(attempt).now_or_never();
+    let error = answer.expect("it completes when first polled").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+}
+
 #[track_caller]
 fn released(store: &MemoryStore, attempt: &Attempt) {
     assert_eq!(at_once(store.release(&attempt.hold)), Standing::Held);
