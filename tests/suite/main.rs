@@ -4,4 +4,5 @@
 #[cfg(test)]
 mod layer;
 mod roles;
+mod server;
 mod support;
