@@ -128,6 +128,7 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn no_script_file_is_longer_than_a_page() {

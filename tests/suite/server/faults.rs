@@ -71,8 +71,16 @@ async fn a_server_paused_past_its_lease_does_not_answer_as_if_it_had_not_been() 
     let [mut a, b] = pair(&redis, &[("LOCK_LEASE_MS", "500")]).await;
     let url = a.url().to_owned();
     let paused = put(&url, "1", Duration::from_millis(1000), "stale");
+    let monitor = redis.monitor().await;
     let overtaking = async {
-        until_held(&redis).await;
+        // Paused before it hears of its grant, the server would only ask again.
+        eventually("the handler runs", SOON, async || {
+            let lines = monitor.lines().await;
+            lines
+                .iter()
+                .any(|line| line.contains("\"GET\" \"documents:1\""))
+        })
+        .await;
         a.process.pause();
         let overtaker = put(b.url(), "1", Duration::from_millis(1500), "fresh");
         let resume = async {
