@@ -6,6 +6,7 @@
 mod client;
 mod golden;
 mod layer;
+mod quorum;
 mod redis_store;
 mod roles;
 mod server;

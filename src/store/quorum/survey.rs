@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::QuorumStore;
+use super::carriers::Carriers;
 use super::ledger::Opened;
-use super::majority::Carriers;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
