@@ -116,14 +116,19 @@ async fn an_upload_that_breaks_off_is_400_and_never_locks() {
 #[test]
 fn impossible_settings_are_refused_with_the_reason() {
     type Change = fn(DistributedLockLayer) -> DistributedLockLayer;
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 12] = [
+        (|l| l.wait(Duration::MAX), "the wait must be finite"),
+        (
+            |l| l.lease(Lease::Renewed(Duration::MAX)),
+            "the lease cannot be held",
+        ),
         (
             |l| l.lease(Lease::Fixed(Duration::from_millis(9))),
-            "the lease is too short",
+            "the lease cannot be held",
         ),
         (
             |l| l.max_hold(Duration::ZERO),
-            "the longest hold is too short",
+            "the longest hold cannot be kept",
         ),
         (|l| l.contended_status(200), "a status from 400 to 599"),
         (|l| l.contended_status(42), "a status from 400 to 599"),
