@@ -20,6 +20,7 @@ mod ask;
 mod many;
 mod request;
 
+use request::FOR_EVER;
 pub use request::{LockRequest, Target};
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -237,14 +238,14 @@ impl LockClientBuilder {
 
     /// Passes a lock on inside the process for at most `time` since the store granted it (default 50 ms).
     pub fn handover_time(mut self, time: Duration) -> Self {
-        self.pace.handover_time = time;
+        self.pace.handover_time = time.min(FOR_EVER);
         self
     }
 
     /// Lets new readers join a read hold of the process for `window` since the store granted it (default 5 ms); later ones
     /// ask the store, where waiting writers of other processes are seen.
     pub fn share_window(mut self, window: Duration) -> Self {
-        self.pace.share_window = window;
+        self.pace.share_window = window.min(FOR_EVER);
         self
     }
 

@@ -142,7 +142,7 @@ impl LockClient {
     async fn sleep(&self, wakeups: Option<&mut Wakeups>, retry_after: Duration, wait: Wait) {
         let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
-        let until = Instant::now() + poll.min(retry_after + Duration::from_millis(1));
+        let until = Instant::now() + poll.min(retry_after.saturating_add(Duration::from_millis(1)));
         let asleep = tokio::time::sleep_until(until.min(wait.until));
         match wakeups {
             Some(wakeups) => tokio::select! {

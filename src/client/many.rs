@@ -110,7 +110,7 @@ impl LockClient {
                     continue;
                 }
             }
-            let pause = jittered(POLL).min(retry_after + Duration::from_millis(1));
+            let pause = jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)));
             let until = (Instant::now() + pause).min(wait.until);
             let woken = async {
                 match wakeups.is_empty() {
