@@ -24,7 +24,6 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Vec<Share>, LockError> {
-        self.open()?;
         if keys.len() > 1
             && let Some(shares) = self.take_all_at_once(&keys, terms, wait).await?
         {
@@ -91,11 +90,9 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Share, LockError> {
-        self.open()?;
         // Everybody begins somewhere else, so that the keys are used alike.
         fastrand::shuffle(&mut keys);
         let mut wakeups: Vec<Wakeups> = Vec::new();
-        let mut closed = self.inner.closed.subscribe();
         loop {
             let retry_after = match self.try_any(&keys, terms, wait).await? {
                 Ok(share) => return Ok(share),
@@ -124,7 +121,6 @@ impl LockClient {
             tokio::select! {
                 () = woken => {}
                 () = tokio::time::sleep_until(until) => {}
-                _ = closed.wait_for(|closed| *closed) => return Err(LockError::Shutdown),
             }
         }
     }

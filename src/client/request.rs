@@ -174,21 +174,26 @@ impl LockRequest {
             true => self.terms.impatient(),
             false => self.terms,
         };
-        match self.targets {
-            Targets::One(key) => {
-                let share = self.client.take(&key, &terms, wait).await?;
-                Ok(LockGuard::one(share))
-            }
-            Targets::All(targets) => {
-                let keys = in_order(targets, terms.mode);
-                let shares = self.client.take_all(keys, &terms, wait).await?;
-                Ok(LockGuard::all(shares).expect("there is at least one key"))
-            }
-            Targets::Any(keys) => {
-                let share = self.client.take_any(keys, &terms, wait).await?;
-                Ok(LockGuard::one(share))
-            }
-        }
+        let client = &self.client;
+        client
+            .unless_closed(async {
+                match self.targets {
+                    Targets::One(key) => {
+                        let share = client.take(&key, &terms, wait).await?;
+                        Ok(LockGuard::one(share))
+                    }
+                    Targets::All(targets) => {
+                        let keys = in_order(targets, terms.mode);
+                        let shares = client.take_all(keys, &terms, wait).await?;
+                        Ok(LockGuard::all(shares).expect("there is at least one key"))
+                    }
+                    Targets::Any(keys) => {
+                        let share = client.take_any(keys, &terms, wait).await?;
+                        Ok(LockGuard::one(share))
+                    }
+                }
+            })
+            .await
     }
 
     fn check(&self) -> Result<(), LockError> {
