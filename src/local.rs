@@ -25,7 +25,7 @@ use crate::store::DynStore;
 mod entry;
 mod share;
 
-use entry::{Delivery, Entered, Entry};
+use entry::{Delivery, Entered, Entry, Sharer};
 pub(crate) use share::{Queued, Share, Turn};
 
 /// How many shards the map has: enough that threads seldom meet, few enough to be cheap to make.
@@ -200,10 +200,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// A share in a live hold, as the state machine describes it.
-pub(crate) struct Joined {
-    pub(crate) live: Arc<LiveHold>,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) token: Option<FencingToken>,
-    /// When the share's own time is over.
-    pub(crate) limit: Option<Instant>,
+struct Joined {
+    live: Arc<LiveHold>,
+    sharer: Sharer,
+    token: Option<FencingToken>,
 }

@@ -27,7 +27,7 @@ pub(super) struct Entry {
 /// A hold and those who share it.
 struct Active {
     live: Arc<LiveHold>,
-    shares: Vec<Option<Owner>>,
+    sharers: Vec<Sharer>,
     granted: Instant,
     /// How many times it was passed on.
     passed: u32,
@@ -37,6 +37,13 @@ struct Active {
     nested: bool,
     /// It was lost: its lane has gone on without it.
     detached: bool,
+}
+
+/// Whoever has a share in a hold, and until when it may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sharer {
+    pub(super) owner: Option<Owner>,
+    pub(super) limit: Option<Instant>,
 }
 
 /// One side's queue.
@@ -187,7 +194,7 @@ impl Entry {
     ) -> Option<&mut Active> {
         self.active
             .iter_mut()
-            .find(|active| wanted(active.live.hold.mode) && active.shares.contains(owner))
+            .find(|active| wanted(active.live.hold.mode) && active.is_shared_by(owner))
     }
 
     /// Joins a read hold that is young enough, unless a writer of this process waits.
@@ -219,7 +226,7 @@ impl Entry {
         let mut active = Active {
             token: live.token,
             live,
-            shares: Vec::with_capacity(1),
+            sharers: Vec::with_capacity(1),
             granted: now,
             passed: 0,
             nested,
@@ -273,7 +280,7 @@ impl Entry {
     pub(super) fn leave(
         &mut self,
         live: &Arc<LiveHold>,
-        owner: &Option<Owner>,
+        sharer: &Sharer,
         pass_on: Option<(&Pace, Instant)>,
     ) -> Left {
         let index = self
@@ -282,13 +289,11 @@ impl Entry {
             .position(|active| Arc::ptr_eq(&active.live, live))
             .expect("a share's hold is active");
         let active = &mut self.active[index];
-        let share = active
-            .shares
-            .iter()
-            .position(|share| share == owner)
-            .expect("a share is counted until it leaves");
-        active.shares.swap_remove(share);
-        if !active.shares.is_empty() {
+        let place = active.sharers.iter().position(|present| present == sharer);
+        let place = place.expect("a sharer is counted until it leaves");
+        active.sharers.swap_remove(place);
+        if !active.sharers.is_empty() {
+            active.settle_limit();
             return Left::Shared;
         }
         let mode = live.hold.mode;
@@ -393,19 +398,28 @@ impl Lane {
 
 impl Active {
     fn join(&mut self, terms: &Terms, now: Instant) -> Joined {
-        let limit = terms.max_hold.map(|max_hold| now + max_hold);
-        if self.shares.is_empty() {
-            self.live.set_limit(limit);
-        } else {
-            self.live.extend_limit(limit);
-        }
-        self.shares.push(terms.owner.clone());
+        let sharer = Sharer {
+            owner: terms.owner.clone(),
+            limit: terms.max_hold.map(|max_hold| now + max_hold),
+        };
+        self.sharers.push(sharer.clone());
+        self.settle_limit();
         Joined {
             live: self.live.clone(),
-            owner: terms.owner.clone(),
+            sharer,
             token: self.token,
-            limit,
         }
+    }
+
+    /// The hold may live as long as the most patient of those who share it now allows.
+    fn settle_limit(&self) {
+        let limits = self.sharers.iter().map(|sharer| sharer.limit);
+        let longest = limits.reduce(|one, other| Some(one?.max(other?)));
+        self.live.set_limit(longest.flatten());
+    }
+
+    fn is_shared_by(&self, owner: &Option<Owner>) -> bool {
+        self.sharers.iter().any(|sharer| sharer.owner == *owner)
     }
 
     /// Whether a caller of such terms may be given the hold as it is: alive, with a good part of the lease left, and

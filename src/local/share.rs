@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::entry::Left;
+use super::entry::{Left, Sharer};
 use super::{Admission, Joined, Local, Terms};
 use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
-use crate::lock::{FencingToken, HoldId, LockMode, Owner};
+use crate::lock::{FencingToken, HoldId, LockMode};
 use crate::store::Record;
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
@@ -121,9 +121,8 @@ impl Drop for Turn {
 pub(crate) struct Share {
     local: Arc<Local>,
     live: Arc<LiveHold>,
-    owner: Option<Owner>,
+    sharer: Sharer,
     token: Option<FencingToken>,
-    limit: Option<Instant>,
     left: bool,
 }
 
@@ -132,9 +131,8 @@ impl Share {
         Self {
             local: local.clone(),
             live: joined.live,
-            owner: joined.owner,
+            sharer: joined.sharer,
             token: joined.token,
-            limit: joined.limit,
             left: false,
         }
     }
@@ -147,8 +145,9 @@ impl Share {
         self.token
     }
 
+    /// When the share's own time is over.
     pub(crate) fn limit(&self) -> Option<Instant> {
-        self.limit
+        self.sharer.limit
     }
 
     /// Leaves, and says whether the store carried the hold until now.
@@ -187,7 +186,7 @@ impl Share {
     }
 
     fn is_over(&self) -> bool {
-        self.limit.is_some_and(|limit| Instant::now() >= limit)
+        self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
     fn leave(&mut self, ending: Ending) -> Departure {
@@ -197,7 +196,7 @@ impl Share {
         let left = local.with(key, |entry| {
             let pace = local.pace();
             let pass_on = matches!(ending, Ending::PassOn).then(|| (&pace, Instant::now()));
-            entry.leave(&self.live, &self.owner, pass_on)
+            entry.leave(&self.live, &self.sharer, pass_on)
         });
         let lane_waits = match left {
             Left::Shared => return Departure::Shared,
