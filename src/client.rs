@@ -165,7 +165,7 @@ impl LockClient {
             Entrance::Admitted(admission) => admission,
             Entrance::Queued(queued) => timeout_at(wait.until, queued)
                 .await
-                .map_err(|_| LockError::Busy { retry_after: None })?,
+                .unwrap_or(Err(LockError::Busy { retry_after: None }))?,
         };
         match admission {
             Admission::Share(share) => Ok(share),

@@ -3,7 +3,7 @@
 //! Every key has three lanes. Callers of the `Reentrant` and of the `Write` lane queue first in, first out, and only the
 //! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. `Read` callers
 //! queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's queue,
-//! so they have no lane. What the sides of a read-write lock do to each other is the store's business.
+//! so they have no lane. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the store's business.
 //!
 //! Nothing here waits for the store or talks to it: it is a map of state machines ([`Entry`]) under mutexes. What leaves
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
@@ -19,13 +19,16 @@ use tokio::time::Instant;
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
 use crate::key::LockKey;
-use crate::lock::{FencingToken, Lease, LockMode, Owner};
+use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
 use crate::store::DynStore;
 
+mod active;
 mod entry;
+mod lane;
 mod share;
 
-use entry::{Delivery, Entered, Entry, Sharer};
+use active::Sharer;
+use entry::{At, Delivery, Entered, Entry};
 pub(crate) use share::{Queued, Share, Turn};
 
 /// How many shards the map has: enough that threads seldom meet, few enough to be cheap to make.
@@ -78,6 +81,17 @@ impl Terms {
         Self {
             max_waiters: 0,
             ..self
+        }
+    }
+
+    /// Whether such a caller may wait behind so many others. `remaining`: of the present hold's lease.
+    fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
+        match self.max_waiters {
+            0 => Err(LockError::Busy {
+                retry_after: remaining,
+            }),
+            most if others >= most => Err(LockError::Overloaded),
+            _ => Ok(()),
         }
     }
 }
@@ -136,15 +150,13 @@ impl Local {
         key: &LockKey,
         terms: &Terms,
     ) -> Result<Entrance, LockError> {
-        let now = Instant::now();
-        let entered = self.with(key, |entry| entry.enter(terms, &self.pace, now))?;
+        let at = self.at();
+        let entered = self.with(key, |entry| entry.enter(terms, at))?;
         Ok(match entered {
             Entered::Joined(joined) => {
                 Entrance::Admitted(Admission::Share(Share::new(self, joined)))
             }
-            Entered::Ask(nested) => {
-                Entrance::Admitted(Admission::Turn(Turn::new(self, key, terms.mode, nested)))
-            }
+            Entered::Ask(asker) => Entrance::Admitted(Admission::Turn(Turn::new(self, key, asker))),
             Entered::Queued(ticket, receiver) => {
                 Entrance::Queued(Queued::new(self, key, terms.mode, ticket, receiver))
             }
@@ -182,21 +194,38 @@ impl Local {
     /// being dropped.
     fn deliver(self: &Arc<Self>, key: &LockKey, deliveries: impl IntoIterator<Item = Delivery>) {
         for delivery in deliveries {
-            let (sender, admission) = match delivery {
-                Delivery::Share(sender, joined) => {
-                    (sender, Admission::Share(Share::new(self, joined)))
+            let (waiter, outcome) = match delivery {
+                Delivery::Share(waiter, joined) => {
+                    (waiter, Ok(Admission::Share(Share::new(self, joined))))
                 }
-                Delivery::Turn(sender, mode) => {
-                    (sender, Admission::Turn(Turn::new(self, key, mode, None)))
+                Delivery::Turn(waiter, asker) => {
+                    (waiter, Ok(Admission::Turn(Turn::new(self, key, asker))))
                 }
+                Delivery::Refusal(waiter, error) => (waiter, Err(error)),
             };
-            drop(sender.send(admission));
+            drop(waiter.sender.send(outcome));
+        }
+    }
+
+    fn at(&self) -> At {
+        At {
+            now: Instant::now(),
+            pace: self.pace,
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who asks the store.
+#[derive(Debug, Clone)]
+struct Asker {
+    mode: LockMode,
+    owner: Option<Owner>,
+    /// It reads under this write hold of its own, and asks with its id.
+    nested: Option<HoldId>,
 }
 
 /// A share in a live hold, as the state machine describes it.

@@ -136,6 +136,10 @@ impl LockClient {
         for key in keys {
             match self.inner.local.enter(key, &terms.clone().impatient()) {
                 Ok(Entrance::Admitted(Admission::Share(share))) => return Ok(Ok(share)),
+                // The owner writes there: it is let in to read without further ado.
+                Ok(Entrance::Admitted(Admission::Turn(turn))) if turn.nested().is_some() => {
+                    return self.ask(key, terms, wait, turn).await.map(Ok);
+                }
                 Ok(Entrance::Admitted(Admission::Turn(turn))) => turns.push((key, turn)),
                 Ok(Entrance::Queued(_)) | Err(LockError::Busy { .. }) => {}
                 Err(error) => return Err(error),
@@ -146,7 +150,7 @@ impl LockClient {
         }
         let attempts = turns
             .iter()
-            .map(|(key, turn)| self.attempt_for(key, terms, turn))
+            .map(|(key, _)| self.attempt(key, terms))
             .collect();
         let sent = Instant::now();
         let asked = self.question(attempts, |store, attempts| store.acquire_any(attempts));

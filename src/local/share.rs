@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::entry::{Left, Sharer};
-use super::{Admission, Joined, Local, Terms};
+use super::active::Sharer;
+use super::entry::Left;
+use super::{Admission, Asker, Joined, Local, Terms};
 use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
@@ -23,7 +24,8 @@ pub(crate) struct Queued {
     key: LockKey,
     mode: LockMode,
     ticket: u64,
-    admission: oneshot::Receiver<Admission>,
+    outcome: oneshot::Receiver<Result<Admission, LockError>>,
+    done: bool,
 }
 
 impl Queued {
@@ -32,32 +34,40 @@ impl Queued {
         key: &LockKey,
         mode: LockMode,
         ticket: u64,
-        admission: oneshot::Receiver<Admission>,
+        outcome: oneshot::Receiver<Result<Admission, LockError>>,
     ) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
             mode,
             ticket,
-            admission,
+            outcome,
+            done: false,
         }
     }
 }
 
 impl Future for Queued {
-    type Output = Admission;
+    type Output = Result<Admission, LockError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Admission> {
-        Pin::new(&mut self.admission)
-            .poll(cx)
-            .map(|admission| admission.expect("a queued waiter is never forgotten"))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
+        self.done = true;
+        Poll::Ready(outcome.expect("a queued waiter is never forgotten"))
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.local
-            .with(&self.key, |entry| entry.cancel(self.mode, self.ticket));
+        if self.done {
+            return;
+        }
+        let (waiter, deliveries) = self.local.with(&self.key, |entry| {
+            entry.cancel(self.mode, self.ticket, self.local.at())
+        });
+        // Its waker is foreign code, and not to be dropped under the mutex.
+        drop(waiter);
+        self.local.deliver(&self.key, deliveries);
         // What was delivered meanwhile is dropped with the receiver, and passed on by that.
     }
 }
@@ -66,39 +76,31 @@ impl Drop for Queued {
 pub(crate) struct Turn {
     local: Arc<Local>,
     key: LockKey,
-    mode: LockMode,
-    nested: Option<HoldId>,
+    asker: Asker,
     done: bool,
 }
 
 impl Turn {
-    pub(super) fn new(
-        local: &Arc<Local>,
-        key: &LockKey,
-        mode: LockMode,
-        nested: Option<HoldId>,
-    ) -> Self {
+    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
-            mode,
-            nested,
+            asker,
             done: false,
         }
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
     pub(crate) fn nested(&self) -> Option<HoldId> {
-        self.nested
+        self.asker.nested
     }
 
     /// The store granted `live`: renews it and shares it.
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live);
-        let nested = self.nested.is_some();
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live.clone(), terms, nested, Instant::now())
+            entry.granted(live.clone(), terms, &self.asker, self.local.at())
         });
         // Kept only now: should it be lost at once, the state machine knows whom to tell.
         self.local.keeper().keep(&live);
@@ -109,11 +111,13 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.done || self.nested.is_some() {
+        if self.done {
             return;
         }
-        let delivery = self.local.with(&self.key, |entry| entry.yielded(self.mode));
-        self.local.deliver(&self.key, delivery);
+        let deliveries = self.local.with(&self.key, |entry| {
+            entry.yielded(&self.asker, self.local.at())
+        });
+        self.local.deliver(&self.key, deliveries);
     }
 }
 
@@ -193,20 +197,28 @@ impl Share {
         self.left = true;
         let local = &self.local;
         let key = &self.live.hold.key;
+        let pass_on = matches!(ending, Ending::PassOn);
         let left = local.with(key, |entry| {
-            let pace = local.pace();
-            let pass_on = matches!(ending, Ending::PassOn).then(|| (&pace, Instant::now()));
-            entry.leave(&self.live, &self.sharer, pass_on)
+            entry.leave(&self.live, &self.sharer, pass_on, local.at())
         });
-        let lane_waits = match left {
+        let (mut until_asked, mut until_done) = (None, None);
+        match left {
             Left::Shared => return Departure::Shared,
             Left::Passed(deliveries) => {
                 local.deliver(key, deliveries);
                 return Departure::Shared;
             }
-            Left::Last(lane_waits) => lane_waits,
-        };
-        let turn = lane_waits.then(|| Turn::new(local, key, self.live.hold.mode, None));
+            Left::LastOfLane => {
+                let lane = Asker {
+                    mode: self.live.hold.mode,
+                    owner: None,
+                    nested: None,
+                };
+                until_asked = Some(Turn::new(local, key, lane));
+            }
+            Left::LastNested(owner) => until_done = Some(Turn::new(local, key, owner)),
+            Left::Last => {}
+        }
         let (store, live) = (local.keeper().store(), self.live.clone());
         let held = local.keeper().begin_release(&live);
         Departure::Last(Driven::new(local.keeper().clone(), async move {
@@ -215,7 +227,8 @@ impl Share {
                 Ending::Record(record) if held => Some(record),
                 _ => None,
             };
-            let released = Keeper::release(store, live, record, turn).await;
+            let released = Keeper::release(store, live, record, until_asked).await;
+            drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))
     }
