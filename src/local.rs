@@ -14,6 +14,7 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::LockError;
@@ -163,6 +164,30 @@ impl Local {
         })
     }
 
+    /// The same for a caller that does not wait in this line. `None`: the key is in use in this process, and `onlooker` is
+    /// notified when that may have changed.
+    pub(crate) fn look_in(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+        onlooker: &Arc<Notify>,
+    ) -> Result<Option<Admission>, LockError> {
+        let at = self.at();
+        let terms = terms.clone().impatient();
+        let entered = self.with(key, |entry| match entry.enter(&terms, at) {
+            Err(LockError::Busy { .. }) => {
+                entry.watch(onlooker);
+                Ok(None)
+            }
+            entered => entered.map(Some),
+        })?;
+        Ok(match entered {
+            Some(Entered::Joined(joined)) => Some(Admission::Share(Share::new(self, joined))),
+            Some(Entered::Ask(asker)) => Some(Admission::Turn(Turn::new(self, key, asker))),
+            Some(Entered::Queued(..)) | None => None,
+        })
+    }
+
     /// A hold was lost while somebody still has a share in it: others need not wait for that share.
     fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let key = &live.hold.key;
@@ -202,6 +227,10 @@ impl Local {
                     (waiter, Ok(Admission::Turn(Turn::new(self, key, asker))))
                 }
                 Delivery::Refusal(waiter, error) => (waiter, Err(error)),
+                Delivery::News(onlooker) => {
+                    onlooker.notify_one();
+                    continue;
+                }
             };
             drop(waiter.sender.send(outcome));
         }

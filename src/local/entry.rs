@@ -1,10 +1,10 @@
 //! The state machine of one key.
 
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::active::{Active, Sharer};
@@ -24,6 +24,8 @@ pub(super) struct Entry {
     /// How many `Fair` callers are asking the store.
     fair: usize,
     undecided: Vec<Undecided>,
+    /// Callers that wait for any of several keys, and found this one in use.
+    onlookers: Vec<Weak<Notify>>,
 }
 
 /// An owner that has asked and does not know yet what it gets.
@@ -57,6 +59,8 @@ pub(super) enum Delivery {
     Share(Waiter, Joined),
     Turn(Waiter, Asker),
     Refusal(Waiter, LockError),
+    /// The key may not be in use any more.
+    News(Arc<Notify>),
 }
 
 /// What [`Entry::leave`] decides.
@@ -152,6 +156,17 @@ impl Entry {
             owner: terms.owner.clone(),
             nested,
         }))
+    }
+
+    /// Gives `onlooker` the news of this key, once.
+    pub(super) fn watch(&mut self, onlooker: &Arc<Notify>) {
+        self.onlookers.retain(|other| other.strong_count() > 0);
+        self.onlookers.push(Arc::downgrade(onlooker));
+    }
+
+    fn news(&mut self) -> impl Iterator<Item = Delivery> {
+        let onlookers = mem::take(&mut self.onlookers).into_iter();
+        onlookers.filter_map(|onlooker| onlooker.upgrade().map(Delivery::News))
     }
 
     fn put(&mut self, waiter: Waiter, place: Place) {
@@ -260,6 +275,7 @@ impl Entry {
         for owner in decided {
             self.decided(&owner, at, &mut deliveries);
         }
+        deliveries.extend(self.news());
         (joined, deliveries)
     }
 
@@ -272,6 +288,7 @@ impl Entry {
             mode => deliveries.extend(self.lane(mode).next()),
         }
         self.decided(&asker.owner, at, &mut deliveries);
+        deliveries.extend(self.news());
         deliveries
     }
 
@@ -285,6 +302,7 @@ impl Entry {
         let mut deliveries = Vec::new();
         if let Some(waiter) = self.lane(mode).remove(ticket) {
             self.decided(&waiter.terms.owner, at, &mut deliveries);
+            deliveries.extend(self.news());
             return (Some(waiter), deliveries);
         }
         for undecided in &mut self.undecided {
@@ -352,16 +370,19 @@ impl Entry {
     }
 
     /// A hold was lost while it is still shared: the lane no longer waits for those who share it.
-    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Option<Delivery> {
+    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Vec<Delivery> {
         let mut all = self.active.iter_mut();
-        let active = all.find(|active| Arc::ptr_eq(&active.live, live))?;
+        let Some(active) = all.find(|active| Arc::ptr_eq(&active.live, live)) else {
+            return Vec::new();
+        };
         let mode = live.hold.mode;
         if mem::replace(&mut active.detached, true)
             || !matches!(mode, LockMode::Reentrant | LockMode::Write)
         {
-            return None;
+            return Vec::new();
         }
-        self.lane(mode).next()
+        let next = self.lane(mode).next();
+        next.into_iter().chain(self.news()).collect()
     }
 
     fn lane(&mut self, mode: LockMode) -> &mut Lane {
