@@ -60,6 +60,7 @@ use tower_layer::Layer;
 use crate::client::LockClient;
 use crate::lock::{Lease, LockMode};
 
+mod admission;
 mod body;
 mod confirm;
 mod future;
@@ -82,8 +83,11 @@ use body::LocalBody;
 use key::{DefaultKey, KeyExtractor};
 use policy::Policy;
 
-/// The shortest lease and longest hold that make sense: what [`LockRequest`](crate::LockRequest) takes.
+/// The shortest lease that can be held, which is [`LockRequest`](crate::LockRequest)'s limit too.
 const SHORTEST: Duration = Duration::from_millis(10);
+
+/// Longer than anything that is meant; short enough to be added to a clock.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Puts a distributed lock around each request.
 ///
@@ -143,7 +147,16 @@ impl<K, I> DistributedLockLayer<K, I> {
     ///
     /// A client that hangs up is not always noticed while its request waits (HTTP/1 with an unread body), so the wait is
     /// always finite.
+    ///
+    /// # Panics
+    ///
+    /// If the wait is longer than a year.
+    #[track_caller]
     pub fn wait(mut self, wait: Duration) -> Self {
+        assert!(
+            wait <= LONGEST,
+            "the wait must be finite: choose a year at most"
+        );
         self.policy.wait = wait;
         self
     }
@@ -152,12 +165,12 @@ impl<K, I> DistributedLockLayer<K, I> {
     ///
     /// # Panics
     ///
-    /// If the lease is shorter than 10 ms.
+    /// If the lease is shorter than 10 ms or longer than a year.
     #[track_caller]
     pub fn lease(mut self, lease: Lease) -> Self {
         assert!(
-            lease.duration() >= SHORTEST,
-            "the lease is too short to be held: choose at least 10 ms"
+            (SHORTEST..=LONGEST).contains(&lease.duration()),
+            "the lease cannot be held: choose from 10 ms to a year"
         );
         self.policy.lease = lease;
         self
@@ -168,13 +181,13 @@ impl<K, I> DistributedLockLayer<K, I> {
     ///
     /// # Panics
     ///
-    /// If the time is shorter than 10 ms.
+    /// If the time is shorter than 10 ms or longer than a year.
     #[track_caller]
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         let max_hold = max_hold.into();
         assert!(
-            max_hold.is_none_or(|max_hold| max_hold >= SHORTEST),
-            "the longest hold is too short: choose at least 10 ms"
+            max_hold.is_none_or(|max_hold| (SHORTEST..=LONGEST).contains(&max_hold)),
+            "the longest hold cannot be kept: choose from 10 ms to a year, or `None`"
         );
         self.policy.max_hold = max_hold;
         self

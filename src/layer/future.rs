@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::CONTENT_LENGTH;
-use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
@@ -14,15 +13,12 @@ use tracing::Instrument;
 use super::body::ResponseBody;
 use super::confirm::{Unconfirmed, confirm};
 use super::intake::Intake;
-use super::key::{KeyExtractor, Keys};
-use super::policy::{OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn, Witness};
+use super::key::KeyExtractor;
+use super::policy::{OnCancel, OnLost, ReleaseOn, Witness};
 use super::rejection::{Refusal, Rejection, RejectionKind};
 use super::{DistributedLockLayer, Unlocked};
-use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::lock::{LockMode, Owner};
-use crate::name::LockKey;
 
 /// The future of [`DistributedLock`](super::DistributedLock).
 ///
@@ -69,12 +65,6 @@ impl<R, E> fmt::Debug for ResponseFuture<R, E> {
     }
 }
 
-/// What a request is to lock.
-struct Plan {
-    request: LockRequest,
-    reads_only: bool,
-}
-
 /// A request on its way, from its head to its response.
 async fn serve<S, K, I, B, R>(
     layer: Arc<DistributedLockLayer<K, I>>,
@@ -109,17 +99,26 @@ where
     let witness = layer.policy.witness(&parts);
     parts.extensions.insert(guard.handle());
     let request = Request::from_parts(parts, body);
-    match layer.policy.on_cancel {
-        OnCancel::Drop => run(layer, inner, request, guard, witness).await,
-        OnCancel::RunToCompletion => {
-            let running = run(layer.clone(), inner, request, guard, witness.clone());
-            match tokio::spawn(running.in_current_span()).await {
-                Ok(response) => response,
-                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                // The runtime is going down.
-                Err(_) => Ok(layer.refuse(Rejection::new(RejectionKind::Lost).into(), &witness)),
-            }
-        }
+    let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
+    let running = run(layer.clone(), inner, request, guard, witness.clone());
+    if !detached {
+        return running.await;
+    }
+    match in_task(running).await {
+        Some(response) => response,
+        None => Ok(layer.refuse(LockError::Lost.into(), &witness)),
+    }
+}
+
+/// Drives `work` to its end, whoever goes on waiting for it. Panics pass; `None`: the runtime went down.
+async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+{
+    match tokio::spawn(work.in_current_span()).await {
+        Ok(result) => Some(result),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
     }
 }
 
@@ -187,74 +186,6 @@ fn length<R: Body>(response: &Response<R>) -> Option<u64> {
     header
         .and_then(|length| length.to_str().ok()?.parse().ok())
         .or_else(|| response.body().size_hint().exact())
-}
-
-impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
-    /// What to lock; `None`: nothing.
-    async fn plan(&self, parts: &mut Parts) -> Result<Option<Plan>, Refusal> {
-        let Some(mode) = self.policy.mode(parts) else {
-            return Ok(None);
-        };
-        let keys = match self.key.extract(parts).await {
-            Ok(keys) => keys,
-            Err(error) if error.is_missing() => Keys::default(),
-            Err(error) => return Err(error.into_refusal()),
-        };
-        let keys = match self.policy.on_missing {
-            _ if !keys.is_empty() => keys,
-            OnMissing::Reject => return Err(Rejection::new(RejectionKind::KeyMissing).into()),
-            OnMissing::Skip => return Ok(None),
-            OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
-        };
-        Ok(Some(self.ask_for(keys.targets(mode))))
-    }
-
-    fn ask_for(&self, targets: Vec<(LockKey, LockMode)>) -> Plan {
-        let policy = &self.policy;
-        let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
-        let reads_only = !targets.iter().any(exclusive);
-        let fenced = policy.fenced && targets.iter().all(exclusive);
-        let mut request = match <[_; 1]>::try_from(targets) {
-            Ok([(key, mode)]) => self.client.lock(key).mode(mode),
-            Err(targets) => self.client.lock_all(targets),
-        };
-        request = request
-            .wait(policy.wait)
-            .lease(policy.lease)
-            .max_waiters(policy.max_waiters);
-        if let Some(max_hold) = policy.max_hold {
-            request = request.max_hold(max_hold);
-        }
-        if fenced {
-            request = request.fenced();
-        }
-        Plan {
-            request,
-            reads_only,
-        }
-    }
-
-    /// Takes the lock; `None`: the request goes on without one.
-    async fn admit(
-        &self,
-        plan: Option<Plan>,
-        parts: &mut Parts,
-    ) -> Result<Option<LockGuard>, Refusal> {
-        let Some(plan) = plan else {
-            return Ok(None);
-        };
-        let owner = parts.extensions.get_or_insert_with(Owner::new);
-        match plan.request.owner(owner).acquire().await {
-            Ok(guard) => Ok(Some(guard)),
-            Err(LockError::Unavailable(error))
-                if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
-            {
-                tracing::warn!(%error, "a request goes on without its lock");
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
 }
 
 impl<K, I> DistributedLockLayer<K, I> {

@@ -35,27 +35,27 @@
 
 use std::future::{Future, ready};
 
-use http::Response;
 use http::request::Parts;
-use http_body::Body;
 
-use super::body::{BoxError, LocalBody};
-use super::rejection::{Refusal, Rejection, RejectionKind};
-use crate::lock::{LockFamily, LockMode};
+use crate::lock::LockFamily;
 use crate::name::LockKey;
 
 mod default;
+mod error;
 #[cfg(feature = "axum")]
 mod extract;
 mod header;
+mod keys;
 #[cfg(feature = "axum")]
 mod param;
 mod path;
 
 pub use default::DefaultKey;
+pub use error::KeyError;
 #[cfg(feature = "axum")]
 pub use extract::{Extract, KeyFn, extract};
 pub use header::{Header, header};
+pub use keys::{IntoKeys, Keys};
 #[cfg(feature = "axum")]
 pub use param::{Param, param};
 pub use path::{Path, path};
@@ -100,47 +100,6 @@ where
     }
 }
 
-/// What a request names as locked: no key, one, or several that are locked together.
-#[derive(Debug, Clone, Default)]
-pub struct Keys(Vec<Name>);
-
-#[derive(Debug, Clone)]
-struct Name {
-    key: LockKey,
-    mode: Option<LockMode>,
-    derived: bool,
-}
-
-impl Keys {
-    /// A name that is derived from the request, and is to bear the mode's family.
-    pub fn derived(key: LockKey) -> Self {
-        Self(vec![Name {
-            key,
-            mode: None,
-            derived: true,
-        }])
-    }
-
-    /// Whether the request names nothing.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// What to lock and how, where `mode` is that of keys without one of their own.
-    pub(super) fn targets(self, mode: LockMode) -> Vec<(LockKey, LockMode)> {
-        self.0
-            .into_iter()
-            .map(|name| {
-                let mode = name.mode.unwrap_or(mode);
-                match name.derived {
-                    true => (derived(name.key, mode.family()), mode),
-                    false => (name.key, mode),
-                }
-            })
-            .collect()
-    }
-}
-
 /// The name under which the layer locks a key that it derived itself, so that code outside of requests can take the same
 /// lock.
 ///
@@ -157,127 +116,6 @@ pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
         LockFamily::Exclusive => key,
         // A composed name never contains a bare `@`.
         LockFamily::ReadWrite => LockKey::new(format!("{key}@rw")),
-    }
-}
-
-/// What a closure may return to name keys.
-///
-/// A plain string does not do: say [`LockKey::from_parts`] for what strangers may have chosen, [`LockKey::new`] for what
-/// the program chose itself.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` names no keys",
-    note = "return a `LockKey`, a `(LockKey, LockMode)`, or an `Option`, `Vec`, array or `Result` of those"
-)]
-pub trait IntoKeys {
-    /// The keys, or why there are none.
-    fn into_keys(self) -> Result<Keys, KeyError>;
-}
-
-impl IntoKeys for Keys {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(self)
-    }
-}
-
-impl IntoKeys for LockKey {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(Keys(vec![Name {
-            key: self,
-            mode: None,
-            derived: false,
-        }]))
-    }
-}
-
-impl IntoKeys for (LockKey, LockMode) {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(Keys(vec![Name {
-            key: self.0,
-            mode: Some(self.1),
-            derived: false,
-        }]))
-    }
-}
-
-impl<T: IntoKeys> IntoKeys for Option<T> {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        self.map_or_else(|| Ok(Keys::default()), T::into_keys)
-    }
-}
-
-impl<T: IntoKeys> IntoKeys for Vec<T> {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        all(self)
-    }
-}
-
-impl<T: IntoKeys, const N: usize> IntoKeys for [T; N] {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        all(self)
-    }
-}
-
-impl<T: IntoKeys, E: Into<KeyError>> IntoKeys for Result<T, E> {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        self.map_err(E::into)?.into_keys()
-    }
-}
-
-fn all<T: IntoKeys>(items: impl IntoIterator<Item = T>) -> Result<Keys, KeyError> {
-    let mut keys = Keys::default();
-    for item in items {
-        keys.0.extend(item.into_keys()?.0);
-    }
-    Ok(keys)
-}
-
-/// Why a request names no key.
-#[derive(Debug)]
-pub struct KeyError(Cause);
-
-#[derive(Debug)]
-enum Cause {
-    Missing,
-    Invalid(&'static str),
-    Response(Box<Response<LocalBody>>),
-}
-
-impl KeyError {
-    /// There is none: the business of [`OnMissing`](super::OnMissing).
-    pub fn missing() -> Self {
-        Self(Cause::Missing)
-    }
-
-    /// What is there names nothing: 400 `key-invalid`. The client gets to read `reason`.
-    pub fn invalid(reason: &'static str) -> Self {
-        Self(Cause::Invalid(reason))
-    }
-
-    /// The request is answered with `response`.
-    pub fn response<B>(response: Response<B>) -> Self
-    where
-        B: Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        Self(Cause::Response(Box::new(response.map(LocalBody::new))))
-    }
-
-    pub(super) fn is_missing(&self) -> bool {
-        matches!(self.0, Cause::Missing)
-    }
-
-    pub(super) fn into_refusal(self) -> Refusal {
-        match self.0 {
-            Cause::Missing => Rejection::new(RejectionKind::KeyMissing).into(),
-            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
-                .with_detail(reason)
-                .into(),
-            Cause::Response(mut response) => {
-                let rejection =
-                    Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
-                response.extensions_mut().insert(rejection);
-                Refusal::Response(response)
-            }
-        }
     }
 }
 

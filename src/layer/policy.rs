@@ -150,42 +150,43 @@ impl Policy {
     }
 
     /// Why no request could be served so, or not as it was meant.
-    pub(super) fn check(&self, client: &LockClient) -> Result<(), String> {
-        let modes = self.known_modes();
-        for pair in modes.windows(2) {
-            if pair[0].family() != pair[1].family() {
-                return Err(format!(
-                    "`safe_methods` takes {} locks and `mode` takes {} locks, which never exclude each other: \
-                     choose both from one family",
-                    pair[0].as_str(),
-                    pair[1].as_str(),
-                ));
-            }
-        }
-        if self.fenced && !modes.is_empty() && !modes.iter().any(|mode| mode.is_exclusive()) {
-            return Err("`fenced` needs an exclusive mode: a read hold has no token".into());
-        }
-        for mode in modes {
-            client.supports(mode, self.fenced && mode.is_exclusive())?;
-        }
+    pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
+        self.check_modes(client)?;
         if self.release_on == ReleaseOn::BodyEnd
             && self.max_hold.is_none()
             && matches!(self.lease, Lease::Renewed(_))
         {
             return Err(
                 "`ReleaseOn::BodyEnd` without a longest hold lets a slow reader hold the lock for ever: \
-                 set `max_hold`, or a fixed lease"
-                    .into(),
+                 set `max_hold`, or a fixed lease",
             );
         }
         if self.confirm == Confirm::Strict && self.on_unavailable == OnUnavailable::Proceed {
             return Err(
                 "`Confirm::Strict` answers nothing unconfirmed and `OnUnavailable::Proceed` answers without a lock: \
-                 choose one (`on_unavailable_reads` may still let reads proceed)"
-                    .into(),
+                 choose one (`on_unavailable_reads` may still let reads proceed)",
             );
         }
         Ok(())
+    }
+
+    fn check_modes(&self, client: &LockClient) -> Result<(), &'static str> {
+        let modes = self.known_modes();
+        if modes
+            .windows(2)
+            .any(|pair| pair[0].family() != pair[1].family())
+        {
+            return Err(
+                "`safe_methods` and `mode` take locks that never exclude each other: choose both from one family, \
+                 `Read` and `Write` or `Reentrant` and `Fair`",
+            );
+        }
+        if self.fenced && !modes.is_empty() && !modes.iter().any(|mode| mode.is_exclusive()) {
+            return Err("`fenced` needs an exclusive mode: a read hold has no token");
+        }
+        modes
+            .into_iter()
+            .try_for_each(|mode| client.supports(mode, self.fenced && mode.is_exclusive()))
     }
 
     /// The modes that do not depend on a closure.

@@ -1,6 +1,13 @@
 //! Every integration test, in one binary: it links once, and its tests share the servers, proxies and peers of [`support`].
 
-#[cfg(test)] // Its cases are no test functions themselves.
+// Nothing else is compiled here; the attribute tells clippy that `unwrap` is a test's way to fail.
+#![cfg(test)]
+
+mod client;
 mod conformance;
+mod golden;
+mod layer;
+mod redis_store;
 mod roles;
+mod server;
 mod support;
