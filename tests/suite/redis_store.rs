@@ -111,7 +111,9 @@ pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {
 /// A wake-up comes.
 pub(crate) async fn woken(wakeups: &mut Wakeups) {
     let limit = Duration::from_secs(10);
-    tokio::time::timeout(limit, wakeups.wait()).await.expect("a wake-up");
+    tokio::time::timeout(limit, wakeups.wait())
+        .await
+        .expect("a wake-up");
 }
 
 /// No wake-up has come, nor comes in a moment.
