@@ -153,7 +153,10 @@ async fn a_connection_that_died_silently_is_noticed() {
         .unwrap();
     let before = proxy.accepted();
     proxy.replies.hold();
-    eventually("it connects anew", LIMIT, async || proxy.accepted() > before).await;
+    eventually("it connects anew", LIMIT, async || {
+        proxy.accepted() > before
+    })
+    .await;
     proxy.replies.release();
     woken(&mut wakeups).await;
 }
