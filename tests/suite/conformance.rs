@@ -11,6 +11,7 @@
 mod env;
 mod observed;
 mod site;
+mod storm;
 mod waiter;
 
 mod cancel;
@@ -63,7 +64,6 @@ macro_rules! conformance {
                     crate::conformance::env::on_memory(conformance!(@mode $mode), crate::conformance::$file::$case);
                 })+
             }
-            #[cfg(feature = "redis")]
             mod redis {
                 $(#[test] fn $mode() {
                     crate::conformance::env::on_redis(conformance!(@mode $mode), crate::conformance::$file::$case);
@@ -95,7 +95,7 @@ conformance! {
             the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
             a_lease_too_short_to_be_held_is_tried;
         loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
-            a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost a_guard_dies_after_its_hold;
+            a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost;
         letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding
             a_panic_goes_on_holding a_client_takes_its_guards_along;
         cancel: a_cancelled_request_for_a_free_lock_leaves_something
@@ -134,6 +134,7 @@ conformance! {
     [write] => {
         phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
             a_frozen_writer_shuts_readers_out a_writer_starves_among_readers an_upgrade_waits_for_itself
-            a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write;
+            a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write
+            a_nested_read_is_released_by_the_one_before an_owner_that_reads_and_writes_at_once_waits_for_itself;
     }
 }

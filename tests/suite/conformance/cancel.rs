@@ -12,7 +12,7 @@ use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// More polls than any request of these cases needs to be granted or to have gone to sleep.
-const POLLS: usize = 16;
+const POLLS: usize = 10;
 
 pub(super) async fn a_cancelled_request_for_a_free_lock_leaves_something(
     env: &Env,

@@ -6,15 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::{
-    LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore,
+    LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore, RedisStore,
 };
-
-#[cfg(feature = "redis")]
-use tower_distributed_lock::RedisStore;
 
 use super::KEY;
 use super::observed::{Distance, Ledger, Observed};
-#[cfg(feature = "redis")]
 use crate::support::RedisServer;
 
 /// One store, and the clients that a case makes of it: each is what another process would be.
@@ -27,8 +23,7 @@ pub(super) struct Env {
 
 enum Backing {
     Memory(MemoryStore),
-    #[cfg(feature = "redis")]
-    Redis(RedisServer),
+    Redis(Box<RedisServer>),
 }
 
 /// Runs `case` on the memory store. Time stands still while anybody works, and leaps while everybody waits.
@@ -52,7 +47,6 @@ fn on_paused_time(distance: Distance, mode: LockMode, case: impl AsyncFnOnce(&En
 }
 
 /// Runs `case` on a Redis server of its own, in real time and on several threads.
-#[cfg(feature = "redis")]
 pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -60,7 +54,7 @@ pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let server = RedisServer::start().await;
+        let server = Box::new(RedisServer::start().await);
         run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
     });
 }
@@ -92,7 +86,6 @@ impl Env {
     ) -> LockClient {
         let builder = match &self.backing {
             Backing::Memory(store) => self.observe(store.clone()),
-            #[cfg(feature = "redis")]
             Backing::Redis(server) => {
                 self.observe(RedisStore::connect(server.url()).await.unwrap())
             }
@@ -120,8 +113,7 @@ impl Env {
     pub(super) fn short_lease(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) => Duration::from_secs(5),
-            #[cfg(feature = "redis")]
-            Backing::Redis(_) => Duration::from_secs(1),
+            Backing::Redis(_) => Duration::from_millis(800),
         }
     }
 
@@ -130,7 +122,6 @@ impl Env {
     pub(super) fn moment(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) => Duration::from_millis(20),
-            #[cfg(feature = "redis")]
             Backing::Redis(_) => Duration::from_millis(40),
         }
     }
@@ -140,7 +131,6 @@ impl Env {
     pub(super) fn prompt(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) => Duration::from_millis(200),
-            #[cfg(feature = "redis")]
             Backing::Redis(_) => Duration::from_millis(700),
         }
     }
@@ -151,7 +141,6 @@ impl Env {
             match &self.backing {
                 Backing::Memory(store) => store.release(&hold).await.map(drop).unwrap(),
                 // As it vanishes in an eviction or a flush: nobody is told.
-                #[cfg(feature = "redis")]
                 Backing::Redis(server) => {
                     let mut redis = server.connection().await;
                     let gone = redis::cmd("DEL").arg(hold.key.as_str()).to_owned();
@@ -187,7 +176,6 @@ impl Env {
     fn pause(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) => Duration::from_millis(1),
-            #[cfg(feature = "redis")]
             Backing::Redis(_) => Duration::from_millis(10),
         }
     }
@@ -197,7 +185,6 @@ impl Env {
         self.until("nothing is left in the store", async || {
             match &self.backing {
                 Backing::Memory(store) => store.is_empty(),
-                #[cfg(feature = "redis")]
                 Backing::Redis(server) => {
                     // Redisson keeps the counter of the fencing tokens for ever.
                     let mut keys = server.dump().await;
@@ -211,13 +198,14 @@ impl Env {
 
     /// What every case ends with.
     async fn nothing_is_left(&self) {
-        for client in self.clients.lock().unwrap().iter() {
+        let clients = self.clients.lock().unwrap().clone();
+        for client in &clients {
             self.until("no key is in use", async || client.keys_in_use() == 0)
                 .await;
         }
         self.store_is_empty().await;
+        drop(clients);
         self.forget_clients();
-        #[cfg(feature = "redis")]
         if let Backing::Redis(server) = &self.backing {
             self.until("no connection is left", async || {
                 server.client_list().await.is_empty()

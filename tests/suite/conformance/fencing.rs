@@ -12,7 +12,7 @@ use super::waiter::Waiter;
 pub(super) async fn a_later_grant_has_a_smaller_token(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut tokens: Vec<FencingToken> = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         let mut guard = here.lock(KEY).mode(mode).fenced().await.unwrap();
         for locks in [&here, &here, &elsewhere, &here, &elsewhere] {
             let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;

@@ -1,9 +1,11 @@
 //! Lost holds: GUARANTEES S3, S5, S9.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::select;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+use tower_distributed_lock::{Lease, LockError, LockHandle, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -79,29 +81,15 @@ pub(super) async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
 pub(super) async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = env.short_lease();
-    for release in [true, false] {
-        let guard = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
-        let guard = guard.await.unwrap();
-        let handle = guard.handle();
-        match release {
-            true => guard.release().await.unwrap(),
-            false => drop(guard),
-        }
-        assert!(timeout(lease * 2, handle.lost()).await.is_err());
-        assert!(!handle.is_lost());
-    }
-}
-
-/// Everything that was promised to the guard ended before the store gave the lock to somebody else.
-pub(super) async fn a_guard_dies_after_its_hold(env: &Env, mode: LockMode) {
-    let lease = env.short_lease();
-    let asking = env.client().await.lock(KEY).mode(mode);
-    let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
-    let until = Instant::now() + lease * 2;
-    while Instant::now() < until {
-        assert!(guard.deadline() <= Instant::now() + lease);
-        assert!(guard.deadline() > Instant::now());
-        sleep(env.moment()).await;
-    }
-    guard.release().await.unwrap();
+    let released = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
+    let released = released.await.unwrap();
+    let dropped = locks.lock("dropped").mode(mode).lease(Lease::Fixed(lease));
+    let dropped = dropped.await.unwrap();
+    let handles = [released.handle(), dropped.handle()];
+    released.release().await.unwrap();
+    drop(dropped);
+    let (one, other) = (pin!(handles[0].lost()), pin!(handles[1].lost()));
+    let lost = timeout(lease * 3 / 2, select(one, other)).await;
+    assert!(lost.is_err(), "called lost");
+    assert!(!handles.iter().any(LockHandle::is_lost));
 }

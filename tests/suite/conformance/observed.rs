@@ -1,5 +1,6 @@
 //! A store whose traffic the tests see.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,11 @@ impl Ledger {
         self.questions.load(Ordering::SeqCst)
     }
 
+    /// How many of them began on this thread: what a request asks while it is polled here.
+    pub(super) fn questions_here() -> usize {
+        HERE.get()
+    }
+
     /// How many batches of renewals were sent.
     pub(super) fn renewals(&self) -> usize {
         self.renewals.load(Ordering::SeqCst)
@@ -71,6 +77,10 @@ impl Ledger {
     }
 }
 
+thread_local! {
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
 impl<S> Observed<S> {
     pub(super) fn new(inner: S, ledger: &Arc<Ledger>, distance: Distance) -> Self {
         Self {
@@ -82,6 +92,7 @@ impl<S> Observed<S> {
 
     async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
         self.ledger.questions.fetch_add(1, Ordering::SeqCst);
+        HERE.set(HERE.get() + 1);
         self.travel().await;
         let answer = answer.await;
         self.travel().await;

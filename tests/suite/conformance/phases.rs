@@ -193,6 +193,44 @@ pub(super) async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMo
     assert!(!env.is_taken(mode).await);
 }
 
+/// In the store they all bear the name of the write.
+pub(super) async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let asking = locks.lock(KEY).mode(Read).owner(&owner);
+    for micros in (0..4000).step_by(250) {
+        drop(asking.clone().await.unwrap());
+        let after_a_drop = asking.clone().await.unwrap();
+        sleep(Duration::from_micros(micros)).await;
+        after_a_drop.release().await.unwrap();
+
+        let cancelled = asking.clone().into_future();
+        drop(timeout(Duration::from_micros(micros), cancelled).await);
+        let after_a_cancellation = asking.clone().await.unwrap();
+        sleep(Duration::from_micros(4000 - micros)).await;
+        after_a_cancellation.release().await.unwrap();
+    }
+    writing.release().await.unwrap();
+}
+
+/// Either is first.
+pub(super) async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(
+    env: &Env,
+    mode: LockMode,
+) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).owner(&owner).wait(env.prompt());
+    let (read, write) = (asking.clone().mode(Read), asking.mode(mode));
+    let (writing, reading) = tokio::join!(write.clone().acquire(), read.clone().acquire());
+    reading.unwrap().release().await.unwrap();
+    writing.unwrap().release().await.unwrap();
+    let (reading, writing) = tokio::join!(read.acquire(), write.acquire());
+    assert!(matches!(writing, Err(LockError::Upgrade)), "{writing:?}");
+    reading.unwrap().release().await.unwrap();
+}
+
 pub(super) async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();

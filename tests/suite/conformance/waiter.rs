@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use tower_distributed_lock::{LockError, LockGuard, LockRequest};
 
 use super::env::Env;
+use super::observed::Ledger;
 
 /// A request in a task of its own, known to have found the lock taken.
 #[derive(Debug)]
@@ -21,11 +22,11 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Begins to wait. On return the request stands in line: in its process, or refused by the store.
     pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
-        let (asked, refused) = (env.ledger().questions(), env.ledger().refused());
+        let (asked, refused) = (Ledger::questions_here(), env.ledger().refused());
         let mut acquiring = request.into_future();
         let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
-        let asks = env.ledger().questions() > asked;
+        let asks = Ledger::questions_here() > asked;
         let waiter = Self {
             task: tokio::spawn(acquiring),
             prompt: env.prompt(),
