@@ -18,5 +18,5 @@ pub use key::LockKey;
 pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockMode, Owner};
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
-pub use store::redis::RedisStore;
+pub use store::redis::{RedisStore, RedisStoreBuilder};
 pub use store::{LockStore, Wakeups};

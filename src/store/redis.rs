@@ -1,4 +1,194 @@
-//! stub
-/// stub
-#[derive(Debug)]
-pub struct RedisStore;
+//! Locks in Redis or Valkey, shared by many processes.
+//!
+//! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
+//! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use deadpool_redis::{Config, Pool};
+use futures_util::future::join_all;
+use redis::IntoConnectionInfo;
+
+use crate::error::StoreError;
+use crate::key::LockKey;
+use crate::lock::Hold;
+use crate::store::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+
+mod calls;
+mod failure;
+mod lane;
+mod names;
+mod options;
+mod reply;
+mod script;
+mod subscriber;
+mod subscriptions;
+
+use lane::Lane;
+pub use options::RedisStoreBuilder;
+use script::Call;
+use subscriptions::Subscriptions;
+
+/// How many holds one script touches: few enough to keep the server responsive to others.
+const BATCH: usize = 100;
+
+/// Locks in one Redis or Valkey server (6.2 or newer).
+///
+/// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
+/// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
+/// finds out when it is back.
+///
+/// Clones share everything. When the last one is dropped, so are its connections and tasks.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+/// use tower_distributed_lock::{LockClient, RedisStore};
+///
+/// let locks = LockClient::new(RedisStore::connect("redis://127.0.0.1").await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    lanes: Box<[Arc<Lane>]>,
+    subscriptions: Subscriptions,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for lane in &self.lanes {
+            lane.close();
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("connections", &self.inner.lanes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// Connects to the server at `redis://…`, `rediss://…` (with the feature `redis-tls`) or `redis+unix://…`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStoreBuilder::connect`].
+    pub async fn connect(address: impl IntoConnectionInfo) -> Result<Self, StoreError> {
+        Self::builder(address).connect().await
+    }
+
+    /// Begins to set up a store for the server at `address`.
+    pub fn builder(address: impl IntoConnectionInfo) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(address)
+    }
+
+    /// Begins to set up a store from a configuration of [`deadpool_redis`].
+    pub fn from_config(config: Config) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_config(config)
+    }
+
+    /// Begins to set up a store that takes its connections out of `pool`, and keeps them.
+    ///
+    /// A pool does not tell where its connections lead, so `subscriptions` says it again, for the connection that listens
+    /// for wake-ups: it must be the same server.
+    pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// The connection that carries everything about this key: what is sent later arrives later.
+    fn lane(&self, key: &LockKey) -> usize {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        (hasher.finish() % self.inner.lanes.len() as u64) as usize
+    }
+
+    async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
+        self.inner.lanes[self.lane(key)].call(&call).await
+    }
+
+    /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
+    async fn call_in_batches<'a, T>(
+        &self,
+        items: &'a [T],
+        key: impl Fn(&T) -> &LockKey,
+        call: impl Fn(&[&'a T]) -> Call,
+    ) -> Result<Vec<Standing>, StoreError> {
+        let mut by_lane = vec![Vec::new(); self.inner.lanes.len()];
+        for (place, item) in items.iter().enumerate() {
+            by_lane[self.lane(key(item))].push((place, item));
+        }
+        let batches = by_lane.iter().enumerate().flat_map(|(lane, items)| {
+            items
+                .chunks(BATCH)
+                .map(move |batch| (&self.inner.lanes[lane], batch))
+        });
+        let answers = batches.map(|(lane, batch)| {
+            let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
+            let call = call(&items);
+            async move {
+                let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
+                Ok((batch, standings))
+            }
+        });
+        let mut standings = vec![Standing::Gone; items.len()];
+        // All are driven to their end: each batch has its effect, whatever becomes of the others.
+        for answer in join_all(answers).await {
+            let (batch, answers) = answer?;
+            for ((place, _), standing) in batch.iter().zip(answers) {
+                standings[*place] = standing;
+            }
+        }
+        Ok(standings)
+    }
+}
+
+impl LockStore for RedisStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let Hold { key, mode, .. } = &attempt.hold;
+        let answer = self.call(key, calls::acquire(attempt)).await?;
+        reply::outcome(&answer, mode.family())
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.call_in_batches(
+            renewals,
+            |renewal| &renewal.hold.key,
+            |batch| calls::renew(batch.iter().copied()),
+        )
+        .await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.call_in_batches(
+            holds,
+            |hold| &hold.key,
+            |batch| calls::check(batch.iter().copied()),
+        )
+        .await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        let call = calls::withdraw(attempt, unanswered);
+        reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let channel = calls::channel(attempt).to_string();
+        self.inner.subscriptions.listen(channel).await
+    }
+}

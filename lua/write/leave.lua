@@ -1,0 +1,23 @@
+-- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the hash lives on with it. The readers
+-- that wait at this moment get passes: they go before the next writer.
+-- Needs    now.lua, living.lua
+local function leave(name, channel, readers, passes, id, publish, prefix)
+  if redis.call('HDEL', name, id .. ':write') == 0 then
+    return 0
+  end
+  local left = redis.call('HLEN', name) > 1 and living(name, prefix)
+  if left then
+    redis.call('HSET', name, 'mode', 'read')
+    redis.call('PEXPIRE', name, left)
+  else
+    redis.call('DEL', name)
+  end
+  if redis.call('EXISTS', readers) == 1 then
+    redis.call('ZREMRANGEBYSCORE', readers, '-inf', now_ms())
+    if redis.call('EXISTS', readers) == 1 then
+      redis.call('RENAME', readers, passes)
+    end
+  end
+  redis.call(publish, channel, '1')
+  return 1
+end

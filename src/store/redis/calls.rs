@@ -1,0 +1,249 @@
+//! The operations of the store as calls of scripts: which keys and arguments each of them takes.
+
+use std::time::Duration;
+
+use redis::{RedisWrite, ToRedisArgs};
+
+use super::names::{Field, Name, Names};
+use super::script::{self, Call, Script};
+use crate::lock::{Hold, LockMode};
+use crate::store::{Attempt, Fencing, Renewal, WAITER_LIVENESS};
+
+/// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
+const PUBLISH: &str = "PUBLISH";
+
+/// How long a tombstone stays, if the attempt's lease is not longer.
+///
+/// It must outlive every copy of the attempt. A copy can be late for as long as its connection may still deliver it: a
+/// connection that does not answer is closed within two response timeouts, and a closed one is given up by the operating
+/// system after about 100 seconds of trying.
+const TOMBSTONE: Duration = Duration::from_secs(120);
+
+/// The longest duration that is sent, so that no sum overflows: 100 years.
+const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
+
+/// Asks for a hold.
+pub(super) fn acquire(attempt: &Attempt) -> Call {
+    let names = Names::of(&attempt.hold.key);
+    let id = attempt.hold.id;
+    let begin = |script: &'static Script, keys: usize, args: usize| {
+        let fenced = usize::from(attempt.fencing.is_some());
+        script.call(names, keys + fenced, args).arg(names.lock())
+    };
+    let counter = attempt.fencing.map(|_| names.token());
+    let lease = ms(attempt.lease);
+    let patience = attempt.patience.map_or(0, ms);
+    let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
+    match attempt.hold.mode {
+        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 2, 4)
+            .arg(names.tombstone(id))
+            .arg(counter)
+            .arg(lease)
+            .arg(Field::Plain(id))
+            .arg(attempt.fencing),
+        LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 8)
+            .arg(names.queue())
+            .arg(names.timeouts())
+            .arg(names.alive())
+            .arg(names.tombstone(id))
+            .arg(counter)
+            .arg(lease)
+            .arg(Field::Plain(id))
+            .arg(patience)
+            .arg(liveness)
+            .arg(names.channel())
+            .arg(PUBLISH)
+            .arg(attempt.fencing),
+        LockMode::Read => script::READ_ACQUIRE
+            .call(names, 6, 3)
+            .arg(names.lock())
+            .arg(names.tombstone(id))
+            .arg(names.waiting_writers())
+            .arg(names.waiting_readers())
+            .arg(names.passes())
+            .arg(names.reader_timeout(id))
+            .arg(lease)
+            .arg(Field::Plain(id))
+            .arg(liveness),
+        LockMode::Write => begin(&script::WRITE_ACQUIRE, 4, 5)
+            .arg(names.tombstone(id))
+            .arg(names.waiting_writers())
+            .arg(names.passes())
+            .arg(counter)
+            .arg(lease)
+            .arg(Field::Plain(id))
+            .arg(liveness)
+            .arg(attempt.fencing),
+    }
+}
+
+/// Ends a hold.
+pub(super) fn release(hold: &Hold) -> Call {
+    let names = Names::of(&hold.key);
+    let id = Field::Plain(hold.id);
+    match hold.mode {
+        LockMode::Reentrant => script::EXCLUSIVE_RELEASE
+            .call(names, 2, 2)
+            .arg(names.lock())
+            .arg(names.channel())
+            .arg(id)
+            .arg(PUBLISH),
+        LockMode::Fair => script::FAIR_RELEASE
+            .call(names, 4, 3)
+            .arg(names.lock())
+            .arg(names.queue())
+            .arg(names.timeouts())
+            .arg(names.alive())
+            .arg(id)
+            .arg(PUBLISH)
+            .arg(names.channel()),
+        LockMode::Read => script::READ_RELEASE
+            .call(names, 3, 3)
+            .arg(names.lock())
+            .arg(names.rw_channel())
+            .arg(names.reader_timeout(hold.id))
+            .arg(id)
+            .arg(PUBLISH)
+            .arg(names.readers_prefix()),
+        LockMode::Write => script::WRITE_RELEASE
+            .call(names, 4, 3)
+            .arg(names.lock())
+            .arg(names.rw_channel())
+            .arg(names.waiting_readers())
+            .arg(names.passes())
+            .arg(id)
+            .arg(PUBLISH)
+            .arg(names.readers_prefix()),
+    }
+}
+
+/// Takes an attempt back.
+pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
+    let names = Names::of(&attempt.hold.key);
+    let id = attempt.hold.id;
+    let call = match attempt.hold.mode {
+        LockMode::Reentrant => script::EXCLUSIVE_WITHDRAW
+            .call(names, 3, 3)
+            .arg(names.lock())
+            .arg(names.channel())
+            .arg(names.tombstone(id))
+            .arg(Field::Plain(id))
+            .arg(PUBLISH),
+        LockMode::Fair => script::FAIR_WITHDRAW
+            .call(names, 5, 5)
+            .arg(names.lock())
+            .arg(names.queue())
+            .arg(names.timeouts())
+            .arg(names.alive())
+            .arg(names.tombstone(id))
+            .arg(Field::Plain(id))
+            .arg(PUBLISH)
+            .arg(names.channel())
+            .arg(attempt.patience.map_or(0, ms)),
+        LockMode::Read => script::READ_WITHDRAW
+            .call(names, 7, 4)
+            .arg(names.lock())
+            .arg(names.rw_channel())
+            .arg(names.reader_timeout(id))
+            .arg(names.tombstone(id))
+            .arg(names.waiting_writers())
+            .arg(names.waiting_readers())
+            .arg(names.passes())
+            .arg(Field::Plain(id))
+            .arg(PUBLISH)
+            .arg(names.readers_prefix()),
+        LockMode::Write => script::WRITE_WITHDRAW
+            .call(names, 6, 4)
+            .arg(names.lock())
+            .arg(names.rw_channel())
+            .arg(names.waiting_readers())
+            .arg(names.passes())
+            .arg(names.waiting_writers())
+            .arg(names.tombstone(id))
+            .arg(Field::Plain(id))
+            .arg(PUBLISH)
+            .arg(names.readers_prefix()),
+    };
+    call.arg(match unanswered {
+        true => ms(attempt.lease.max(TOMBSTONE)),
+        false => 0,
+    })
+}
+
+/// Begins the leases of some holds anew.
+pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> Call {
+    let holds = renewals.clone().map(|renewal| &renewal.hold);
+    renewals.fold(about(&script::RENEW, 3, holds), |call, renewal| {
+        call.arg(field(&renewal.hold))
+            .arg(ms(renewal.lease))
+            .arg(match renewal.hold.mode {
+                LockMode::Reentrant | LockMode::Fair => "exclusive",
+                LockMode::Read => "read",
+                LockMode::Write => "write",
+            })
+    })
+}
+
+/// Asks which of some holds are there.
+pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
+    holds
+        .clone()
+        .fold(about(&script::CHECK, 1, holds), |call, hold| {
+            call.arg(field(hold))
+        })
+}
+
+/// The channel that tells an attempt when to ask again.
+pub(super) fn channel(attempt: &Attempt) -> Name<'_> {
+    let names = Names::of(&attempt.hold.key);
+    match attempt.hold.mode {
+        LockMode::Reentrant => names.channel(),
+        LockMode::Fair => names.turn_channel(attempt.hold.id),
+        LockMode::Read | LockMode::Write => names.rw_channel(),
+    }
+}
+
+/// A call about several holds, with two keys for each.
+fn about<'a>(
+    script: &'static Script,
+    args: usize,
+    holds: impl Iterator<Item = &'a Hold> + Clone,
+) -> Call {
+    let (count, bytes) = holds.clone().fold((0, 0), |(count, bytes), hold| {
+        (count + 1, bytes + 2 * hold.key.as_str().len() + 180)
+    });
+    let call = script.call_with_capacity(2 * count, args * count, bytes);
+    holds.fold(call, |call, hold| {
+        let names = Names::of(&hold.key);
+        let call = call.arg(names.lock());
+        match hold.mode {
+            LockMode::Read => call.arg(names.reader_timeout(hold.id)),
+            LockMode::Reentrant | LockMode::Fair | LockMode::Write => call.arg(names.lock()),
+        }
+    })
+}
+
+fn field(hold: &Hold) -> Field {
+    match hold.mode {
+        LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
+        LockMode::Write => Field::Write(hold.id),
+    }
+}
+
+/// Two arguments: how many tokens to reserve, and how long to keep the counter.
+impl ToRedisArgs for Fencing {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        self.reserve.write_redis_args(out);
+        self.retention.map_or(0, ms).write_redis_args(out);
+    }
+
+    fn num_of_args(&self) -> usize {
+        2
+    }
+}
+
+/// Whole milliseconds, rounded up: never less than was promised, and never nothing.
+fn ms(duration: Duration) -> u64 {
+    let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
+    u64::try_from(ms).expect("clamped")
+}

@@ -1,0 +1,213 @@
+//! The names of keys and channels (PROTOCOL 1.0).
+
+use std::fmt::{self, Display, Formatter};
+
+use redis::{RedisWrite, ToRedisArgs};
+
+use crate::key::LockKey;
+use crate::lock::HoldId;
+
+/// The names that belong to one lock. All of them share the lock's hash slot.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    lock: &'a str,
+    /// Redisson's rule: a name with a brace anywhere is taken to bring its own hash tag.
+    tagged: bool,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(key: &'a LockKey) -> Self {
+        let lock = key.as_str();
+        Self {
+            lock,
+            tagged: lock.contains('{'),
+        }
+    }
+
+    /// The hash of holds.
+    pub(super) fn lock(self) -> &'a str {
+        self.lock
+    }
+
+    /// Where releases of exclusive locks are told. A fair waiter has a channel of its own, `<this>:<hold id>`.
+    pub(super) fn channel(self) -> Name<'a> {
+        self.name("redisson_lock__channel:")
+    }
+
+    /// Where a fair waiter is told that it is first in line.
+    pub(super) fn turn_channel(self, id: HoldId) -> Name<'a> {
+        self.channel().of(id)
+    }
+
+    /// Where releases of read-write locks are told.
+    pub(super) fn rw_channel(self) -> Name<'a> {
+        self.name("redisson_rwlock:")
+    }
+
+    /// The counter of fencing tokens.
+    pub(super) fn token(self) -> Name<'a> {
+        self.name("redisson_lock_token:")
+    }
+
+    /// The fair queue.
+    pub(super) fn queue(self) -> Name<'a> {
+        self.name("redisson_lock_queue:")
+    }
+
+    /// Until when each in the fair queue may block it.
+    pub(super) fn timeouts(self) -> Name<'a> {
+        self.name("redisson_lock_timeout:")
+    }
+
+    /// What the keys of all readers begin with.
+    pub(super) fn readers_prefix(self) -> Name<'a> {
+        self.name("")
+    }
+
+    /// The key that lives as long as a reader.
+    pub(super) fn reader_timeout(self, id: HoldId) -> Name<'a> {
+        Name {
+            suffix: ":rwlock_timeout:1",
+            ..self.name("").of(id)
+        }
+    }
+
+    /// Ours: the tombstone of a withdrawn attempt.
+    pub(super) fn tombstone(self, id: HoldId) -> Name<'a> {
+        self.name("tower_lock_void:").of(id)
+    }
+
+    /// Ours: until when each of our ids in the fair queue counts as alive.
+    pub(super) fn alive(self) -> Name<'a> {
+        self.name("tower_lock_alive:")
+    }
+
+    /// Ours: writers that wait.
+    pub(super) fn waiting_writers(self) -> Name<'a> {
+        self.name("tower_lock_writers:")
+    }
+
+    /// Ours: readers that wait.
+    pub(super) fn waiting_readers(self) -> Name<'a> {
+        self.name("tower_lock_readers:")
+    }
+
+    /// Ours: readers that go before the next writer.
+    pub(super) fn passes(self) -> Name<'a> {
+        self.name("tower_lock_pass:")
+    }
+
+    fn name(self, prefix: &'static str) -> Name<'a> {
+        Name {
+            prefix,
+            lock: self.lock,
+            tagged: self.tagged,
+            id: None,
+            suffix: "",
+        }
+    }
+}
+
+/// `<prefix>{<lock>}:<id><suffix>`, written straight into the command.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'a> {
+    prefix: &'static str,
+    lock: &'a str,
+    tagged: bool,
+    id: Option<HoldId>,
+    suffix: &'static str,
+}
+
+impl Name<'_> {
+    fn of(self, id: HoldId) -> Self {
+        Self {
+            id: Some(id),
+            ..self
+        }
+    }
+}
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.prefix)?;
+        if self.tagged {
+            f.write_str(self.lock)?;
+        } else {
+            write!(f, "{{{}}}", self.lock)?;
+        }
+        if let Some(id) = self.id {
+            write!(f, ":{id}")?;
+        }
+        f.write_str(self.suffix)
+    }
+}
+
+impl ToRedisArgs for Name<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        out.write_arg_fmt(self);
+    }
+}
+
+/// The field that a hold has in the lock's hash.
+#[derive(Clone, Copy)]
+pub(super) enum Field {
+    Plain(HoldId),
+    Write(HoldId),
+}
+
+impl ToRedisArgs for Field {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        match self {
+            Self::Plain(id) => out.write_arg_fmt(id),
+            Self::Write(id) => out.write_arg_fmt(format_args!("{id}:write")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn names_are_redissons_with_and_without_a_hash_tag() {
+        let id = HoldId::new(Uuid::nil(), 7);
+        let uuid = Uuid::nil();
+        for (key, tag) in [
+            ("n", "{n}"),
+            ("a{n}b", "a{n}b"),
+            ("na{me", "na{me"),
+            ("a}b", "{a}b}"),
+        ] {
+            let key = LockKey::new(key);
+            let names = Names::of(&key);
+            assert_eq!(names.lock(), key.as_str());
+            for (name, expected) in [
+                (names.channel(), format!("redisson_lock__channel:{tag}")),
+                (
+                    names.turn_channel(id),
+                    format!("redisson_lock__channel:{tag}:{uuid}:7"),
+                ),
+                (names.rw_channel(), format!("redisson_rwlock:{tag}")),
+                (names.token(), format!("redisson_lock_token:{tag}")),
+                (names.queue(), format!("redisson_lock_queue:{tag}")),
+                (names.timeouts(), format!("redisson_lock_timeout:{tag}")),
+                (names.readers_prefix(), tag.to_owned()),
+                (
+                    names.reader_timeout(id),
+                    format!("{tag}:{uuid}:7:rwlock_timeout:1"),
+                ),
+                (
+                    names.tombstone(id),
+                    format!("tower_lock_void:{tag}:{uuid}:7"),
+                ),
+                (names.alive(), format!("tower_lock_alive:{tag}")),
+                (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
+                (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
+                (names.passes(), format!("tower_lock_pass:{tag}")),
+            ] {
+                assert_eq!(name.to_string(), expected);
+            }
+        }
+    }
+}

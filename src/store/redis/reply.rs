@@ -1,0 +1,83 @@
+//! What the scripts answer.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::{FencingToken, LockFamily};
+use crate::store::{Outcome, Standing};
+
+/// The codes of the acquiring scripts; lua/*/acquire.lua name them.
+const GRANTED: i64 = 0;
+const REFUSED: i64 = 1;
+const WITHDRAWN: i64 = 2;
+const OTHER_FAMILY: i64 = 3;
+const ENDLESS: i64 = 4;
+
+/// Reads the answer of an acquiring script.
+pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, StoreError> {
+    let (code, value) = match answer {
+        Value::Int(code) => (*code, None),
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(code), Value::Int(value)] => (code, Some(value)),
+            _ => return Err(unintelligible(answer)),
+        },
+        _ => return Err(unintelligible(answer)),
+    };
+    match (code, value) {
+        (GRANTED, token) => Ok(Outcome::Granted {
+            token: token.map(|token| FencingToken::new(token.unsigned_abs())),
+        }),
+        (REFUSED, Some(left)) => Ok(Outcome::Refused {
+            retry_after: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+        }),
+        (WITHDRAWN, _) => Err(StoreError::new(
+            StoreErrorKind::Refused,
+            "the attempt was withdrawn before it arrived",
+        )),
+        (OTHER_FAMILY, _) => Err(conflict(match family {
+            LockFamily::Exclusive => {
+                "the key holds a read-write lock, and was asked for an exclusive one"
+            }
+            LockFamily::ReadWrite => {
+                "the key holds an exclusive lock, and was asked for a read-write one"
+            }
+        })),
+        (ENDLESS, _) => Err(conflict(
+            "the key holds a lock that never expires: no client of this protocol leaves one",
+        )),
+        _ => Err(unintelligible(answer)),
+    }
+}
+
+/// Reads the answer of a releasing script.
+pub(super) fn standing(answer: &Value) -> Result<Standing, StoreError> {
+    match answer {
+        Value::Int(1) => Ok(Standing::Held),
+        Value::Int(0) => Ok(Standing::Gone),
+        _ => Err(unintelligible(answer)),
+    }
+}
+
+/// Reads the answer of a script that was asked about `expected` holds.
+pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<Standing>, StoreError> {
+    match answer {
+        Value::Array(answers) if answers.len() == expected => {
+            answers.iter().map(standing).collect()
+        }
+        _ => Err(unintelligible(answer)),
+    }
+}
+
+fn conflict(text: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Conflict, text)
+}
+
+/// It did something, and nobody knows what.
+fn unintelligible(answer: &Value) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        format!("an answer that no script gives: {answer:?}"),
+    )
+}

@@ -1,0 +1,152 @@
+//! The Lua scripts, and how they are called.
+
+use std::sync::OnceLock;
+
+use redis::{Arg, Cmd};
+
+use super::names::Names;
+
+/// A script of constant text. The server is sent its digest, and the text only if it does not know the digest.
+pub(super) struct Script {
+    text: &'static str,
+    digest: OnceLock<String>,
+}
+
+/// Joins the steps that a script shares with others, and the script itself.
+macro_rules! script {
+    ($($file:literal),+) => {
+        Script {
+            text: concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+),
+            digest: OnceLock::new(),
+        }
+    };
+}
+
+pub(super) static EXCLUSIVE_ACQUIRE: Script = script!("shared/token", "exclusive/acquire");
+pub(super) static EXCLUSIVE_RELEASE: Script = script!("exclusive/release");
+pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("exclusive/withdraw");
+
+pub(super) static FAIR_ACQUIRE: Script = script!(
+    "shared/now",
+    "shared/token",
+    "fair/queue",
+    "fair/line_up",
+    "fair/acquire"
+);
+pub(super) static FAIR_RELEASE: Script =
+    script!("shared/now", "fair/queue", "fair/wake", "fair/release");
+pub(super) static FAIR_WITHDRAW: Script =
+    script!("shared/now", "fair/queue", "fair/wake", "fair/withdraw");
+
+pub(super) static READ_ACQUIRE: Script = script!("shared/now", "shared/waiters", "read/acquire");
+pub(super) static READ_RELEASE: Script = script!("shared/living", "read/leave", "read/release");
+pub(super) static READ_WITHDRAW: Script = script!(
+    "shared/now",
+    "shared/waiters",
+    "shared/living",
+    "read/leave",
+    "read/withdraw"
+);
+
+pub(super) static WRITE_ACQUIRE: Script = script!(
+    "shared/now",
+    "shared/token",
+    "shared/waiters",
+    "write/acquire"
+);
+pub(super) static WRITE_RELEASE: Script = script!(
+    "shared/now",
+    "shared/living",
+    "write/leave",
+    "write/release"
+);
+pub(super) static WRITE_WITHDRAW: Script = script!(
+    "shared/now",
+    "shared/waiters",
+    "shared/living",
+    "write/leave",
+    "write/withdraw"
+);
+
+pub(super) static RENEW: Script = script!("renew");
+pub(super) static CHECK: Script = script!("check");
+
+impl Script {
+    /// Begins a call about one lock: `keys` keys are to follow, then `args` further arguments.
+    pub(super) fn call(&'static self, names: Names<'_>, keys: usize, args: usize) -> Call {
+        // A key is the lock's name, a prefix, an id and a suffix; an argument is at most an id. Room for all of it at once.
+        let bytes = 64 + keys * (names.lock().len() + 80) + args * 64;
+        self.call_with_capacity(keys, args, bytes)
+    }
+
+    /// Begins a call whose keys and arguments are `bytes` long altogether.
+    pub(super) fn call_with_capacity(
+        &'static self,
+        keys: usize,
+        args: usize,
+        bytes: usize,
+    ) -> Call {
+        let mut command = Cmd::with_capacity(3 + keys + args, bytes);
+        command.arg("EVALSHA").arg(self.digest()).arg(keys);
+        Call {
+            script: self,
+            command,
+        }
+    }
+
+    fn digest(&self) -> &str {
+        self.digest
+            .get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
+    }
+}
+
+/// A script with its keys and arguments.
+pub(super) struct Call {
+    script: &'static Script,
+    /// By digest.
+    pub(super) command: Cmd,
+}
+
+impl Call {
+    pub(super) fn arg(mut self, arg: impl redis::ToRedisArgs) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// The same call with the script's text, for a server that does not know the digest.
+    pub(super) fn in_full(&self) -> Cmd {
+        let mut command = Cmd::new();
+        command.arg("EVAL").arg(self.script.text);
+        for arg in self.command.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = arg {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_script_file_is_longer_than_a_page() {
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("lua")];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                files += 1;
+                let text = std::fs::read_to_string(&path).expect("text");
+                assert!(text.lines().count() <= 60, "{} is too long", path.display());
+                assert!(text.starts_with("-- "), "{} has no header", path.display());
+            }
+        }
+        assert!(files > 20);
+    }
+}

@@ -1,0 +1,271 @@
+//! Who listens to which channel, and whether the server knows.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::Client;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::options::Timeouts;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Wakeups;
+
+/// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
+///
+/// The task compares what is wanted with what the server was told, and sends the difference. So it does not matter in
+/// which order listeners come and go while an answer is on its way.
+pub(super) struct Subscriptions {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) timeouts: Timeouts,
+    registry: Mutex<Registry>,
+    /// Something is wanted that the server was not told.
+    pub(super) work: Notify,
+}
+
+#[derive(Default)]
+struct Registry {
+    channels: HashMap<Arc<str>, Channel>,
+    /// The channels that the task shall look at.
+    changed: Vec<Arc<str>>,
+    /// Why there is no connection, when the last try failed.
+    down: Option<StoreError>,
+    task: Option<JoinHandle<()>>,
+}
+
+struct Channel {
+    listeners: usize,
+    link: Link,
+    /// Messages may have been missed while there was no connection.
+    missed: bool,
+    signal: watch::Sender<()>,
+    status: watch::Sender<Status>,
+}
+
+/// What the server was told of a channel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Off,
+    Joining,
+    On,
+    Leaving,
+}
+
+/// What those who wait for the acknowledgement are told.
+#[derive(Clone)]
+enum Status {
+    Pending,
+    Listening,
+    Failed(StoreError),
+}
+
+/// What the server shall be told.
+#[derive(Default)]
+pub(super) struct Difference {
+    pub(super) join: Vec<Arc<str>>,
+    pub(super) leave: Vec<Arc<str>>,
+}
+
+impl Subscriptions {
+    pub(super) fn new(client: Client, timeouts: Timeouts) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                client,
+                timeouts,
+                registry: Mutex::default(),
+                work: Notify::new(),
+            }),
+        }
+    }
+
+    /// Listens to a channel, together with everybody else who does. When this answers, the server has acknowledged it.
+    pub(super) async fn listen(&self, channel: String) -> Result<Wakeups, StoreError> {
+        let shared = &self.shared;
+        let (listener, signal, mut status) = shared.register(channel)?;
+        shared.work.notify_one();
+        let acknowledged = status.wait_for(|status| !matches!(status, Status::Pending));
+        let patience = shared.timeouts.connect + shared.timeouts.response;
+        match timeout(patience, acknowledged)
+            .await
+            .map(|status| status.map(|status| status.clone()))
+        {
+            Ok(Ok(Status::Listening)) => Ok(Wakeups::new(signal, listener)),
+            Ok(Ok(Status::Failed(error))) => Err(error),
+            _ => Err(StoreError::new(
+                StoreErrorKind::Unreachable,
+                "the subscription was not acknowledged in time",
+            )),
+        }
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        if let Some(task) = self.shared.registry().task.take() {
+            task.abort();
+        }
+    }
+}
+
+/// One who listens. Dropping it tells the task, which unsubscribes when it was the last.
+struct Listener {
+    shared: Arc<Shared>,
+    channel: Arc<str>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut registry = self.shared.registry();
+        if let Some(channel) = registry.channels.get_mut(&self.channel) {
+            channel.listeners -= 1;
+            if channel.listeners == 0 {
+                registry.changed.push(self.channel.clone());
+                self.shared.work.notify_one();
+            }
+        }
+    }
+}
+
+type Registered = (Listener, watch::Receiver<()>, watch::Receiver<Status>);
+
+impl Shared {
+    fn register(self: &Arc<Self>, name: String) -> Result<Registered, StoreError> {
+        let mut registry = self.registry();
+        if registry.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            registry.task = Some(tokio::spawn(self.clone().run()));
+        } else if let Some(error) = &registry.down {
+            return Err(error.clone());
+        }
+        let name: Arc<str> = name.into();
+        let channel = registry.channels.entry(name.clone()).or_default();
+        channel.listeners += 1;
+        let registered = (
+            Listener {
+                shared: self.clone(),
+                channel: name.clone(),
+            },
+            channel.signal.subscribe(),
+            channel.status.subscribe(),
+        );
+        if channel.link == Link::Off {
+            channel.status.send_replace(Status::Pending);
+            registry.changed.push(name);
+        }
+        Ok(registered)
+    }
+
+    /// A connection is there, and the server knows nothing of this process.
+    pub(super) fn connected(&self) {
+        let mut registry = self.registry();
+        registry.down = None;
+        registry.changed = registry.channels.keys().cloned().collect();
+    }
+
+    /// The connection is gone, and with it whatever the server was told.
+    pub(super) fn disconnected(&self) {
+        for channel in self.registry().channels.values_mut() {
+            channel.missed |= channel.link != Link::Off;
+            channel.link = Link::Off;
+            channel.status.send_replace(Status::Pending);
+        }
+    }
+
+    /// No connection can be had just now: whoever waits for an acknowledgement shall not wait for it.
+    pub(super) fn failed(&self, error: StoreError) {
+        let mut registry = self.registry();
+        for channel in registry.channels.values() {
+            channel.status.send_replace(Status::Failed(error.clone()));
+        }
+        registry.down = Some(error);
+    }
+
+    /// What the server shall be told next. Answered by [`Shared::joined`] and [`Shared::left`].
+    pub(super) fn difference(&self) -> Difference {
+        let mut registry = self.registry();
+        let mut difference = Difference::default();
+        for name in std::mem::take(&mut registry.changed) {
+            let Some(channel) = registry.channels.get_mut(&name) else {
+                continue;
+            };
+            match (channel.link, channel.listeners) {
+                (Link::Off, 0) => {
+                    registry.channels.remove(&name);
+                }
+                (Link::Off, _) => {
+                    channel.link = Link::Joining;
+                    channel.status.send_replace(Status::Pending);
+                    difference.join.push(name);
+                }
+                (Link::On, 0) => {
+                    channel.link = Link::Leaving;
+                    // Whoever comes now waits until it is joined again.
+                    channel.status.send_replace(Status::Pending);
+                    difference.leave.push(name);
+                }
+                _ => {}
+            }
+        }
+        difference
+    }
+
+    /// The server has answered a subscription.
+    pub(super) fn joined(&self, name: &Arc<str>, result: Result<(), StoreError>) {
+        let mut registry = self.registry();
+        let Some(channel) = registry.channels.get_mut(name) else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                channel.link = Link::On;
+                channel.status.send_replace(Status::Listening);
+                if std::mem::take(&mut channel.missed) {
+                    channel.signal.send_replace(());
+                }
+            }
+            Err(error) => {
+                channel.link = Link::Off;
+                channel.status.send_replace(Status::Failed(error));
+            }
+        }
+        if channel.listeners == 0 {
+            registry.changed.push(name.clone());
+        }
+    }
+
+    /// The server has answered the end of a subscription.
+    pub(super) fn left(&self, name: &Arc<str>) {
+        let mut registry = self.registry();
+        if let Some(channel) = registry.channels.get_mut(name) {
+            channel.link = Link::Off;
+            registry.changed.push(name.clone());
+        }
+    }
+
+    /// A message came. Whatever it says, whoever listens asks again.
+    pub(super) fn wake(&self, name: &str) {
+        if let Some(channel) = self.registry().channels.get(name) {
+            channel.signal.send_replace(());
+        }
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self {
+            listeners: 0,
+            link: Link::Off,
+            missed: false,
+            signal: watch::Sender::new(()),
+            status: watch::Sender::new(Status::Pending),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `RedisStore` on a real server.
+
+mod connections;
+mod fair;
+mod fencing;
+mod holds;
+mod phases;
+mod wakeups;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
+use tower_distributed_lock::{
+    Hold, HoldId, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
+};
+use uuid::Uuid;
+
+use crate::support::RedisServer;
+
+pub(crate) const MODES: [LockMode; 4] = [
+    LockMode::Reentrant,
+    LockMode::Fair,
+    LockMode::Read,
+    LockMode::Write,
+];
+
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn server_and_store() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    (server, store)
+}
+
+/// An attempt of a new owner, without patience.
+pub(crate) fn attempt(key: impl Into<LockKey>, mode: LockMode) -> Attempt {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Attempt {
+        hold: Hold {
+            key: key.into(),
+            mode,
+            id: HoldId::new(
+                Uuid::from_u128(0xa11ce),
+                NEXT.fetch_add(1, Ordering::Relaxed),
+            ),
+        },
+        lease: LEASE,
+        patience: None,
+        fencing: None,
+    }
+}
+
+pub(crate) fn patient(key: impl Into<LockKey>, mode: LockMode) -> Attempt {
+    Attempt {
+        patience: Some(Duration::from_secs(60)),
+        ..attempt(key, mode)
+    }
+}
+
+pub(crate) fn lasting(attempt: Attempt, lease: Duration) -> Attempt {
+    Attempt { lease, ..attempt }
+}
+
+pub(crate) fn fenced(attempt: Attempt, fencing: Fencing) -> Attempt {
+    Attempt {
+        fencing: Some(fencing),
+        ..attempt
+    }
+}
+
+/// Asks, and says whether it was granted.
+pub(crate) async fn asks(store: &RedisStore, attempt: &Attempt) -> bool {
+    match store.acquire(attempt).await.unwrap() {
+        Outcome::Granted { .. } => true,
+        Outcome::Refused { .. } => false,
+    }
+}
+
+/// Asks, expects a refusal, and says when to ask again.
+pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Duration {
+    match store.acquire(attempt).await.unwrap() {
+        Outcome::Granted { .. } => panic!("granted"),
+        Outcome::Refused { retry_after } => retry_after,
+    }
+}
+
+pub(crate) async fn releases(store: &RedisStore, attempt: &Attempt) -> bool {
+    store.release(&attempt.hold).await.unwrap() == Standing::Held
+}
+
+pub(crate) async fn holds(store: &RedisStore, attempt: &Attempt) -> bool {
+    let standings = store.check(std::slice::from_ref(&attempt.hold)).await;
+    standings.unwrap() == [Standing::Held]
+}
+
+pub(crate) async fn error(store: &RedisStore, attempt: &Attempt) -> StoreError {
+    store.acquire(attempt).await.unwrap_err()
+}
+
+pub(crate) async fn error_kind(store: &RedisStore, attempt: &Attempt) -> StoreErrorKind {
+    error(store, attempt).await.kind()
+}
+
+pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {
+    let mut redis = server.connection().await;
+    let set = redis::cmd("CONFIG").arg(&["SET", name, value]).to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+}

@@ -1,0 +1,356 @@
+//! What a hold is, in every mode: granted, renewed, checked, released, withdrawn.
+
+use std::time::Duration;
+
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::{LockMode, LockStore, StoreErrorKind};
+
+use super::*;
+use crate::support::{Dump, eventually};
+
+#[tokio::test]
+async fn every_mode_grants_refuses_releases_and_leaves_nothing() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        let (first, second) = (attempt("k", mode), attempt("k", mode));
+        assert!(asks(&store, &first).await, "{mode:?}");
+        assert!(
+            asks(&store, &first).await,
+            "{mode:?}: asking twice is asking once"
+        );
+        assert!(holds(&store, &first).await);
+        assert_eq!(asks(&store, &second).await, mode == LockMode::Read);
+        store.withdraw(&second, false).await.unwrap();
+        assert!(holds(&store, &first).await);
+        assert!(!holds(&store, &second).await);
+        assert!(releases(&store, &first).await);
+        assert!(!releases(&store, &first).await);
+        assert!(!holds(&store, &first).await);
+        assert_eq!(server.dump().await, Dump::new(), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_when_the_lease_ends() {
+    let (_server, store) = server_and_store().await;
+    for (held, asked) in [
+        (LockMode::Reentrant, LockMode::Reentrant),
+        (LockMode::Reentrant, LockMode::Fair),
+        (LockMode::Fair, LockMode::Fair),
+        (LockMode::Read, LockMode::Write),
+        (LockMode::Write, LockMode::Read),
+        (LockMode::Write, LockMode::Write),
+    ] {
+        let key = format!("{held:?}{asked:?}");
+        let holder = lasting(attempt(key.as_str(), held), Duration::from_secs(10));
+        assert!(asks(&store, &holder).await);
+        for waiter in [attempt(key.as_str(), asked), patient(key.as_str(), asked)] {
+            let left = retry_after(&store, &waiter).await;
+            assert!(left > Duration::from_secs(8) && left <= Duration::from_secs(10));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_ends_by_itself_and_each_reader_lapses_on_its_own() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        let hold = lasting(attempt("k", mode), Duration::from_millis(80));
+        assert!(asks(&store, &hold).await);
+        eventually("the lease ends", Duration::from_secs(10), async || {
+            !holds(&store, &hold).await
+        })
+        .await;
+        assert!(!releases(&store, &hold).await);
+        assert_eq!(server.dump().await, Dump::new());
+    }
+    let short = lasting(attempt("k", LockMode::Read), Duration::from_millis(80));
+    let long = attempt("k", LockMode::Read);
+    assert!(asks(&store, &short).await);
+    assert!(asks(&store, &long).await);
+    eventually(
+        "the short lease ends",
+        Duration::from_secs(10),
+        async || !holds(&store, &short).await,
+    )
+    .await;
+    assert!(holds(&store, &long).await);
+    assert!(!releases(&store, &short).await);
+    assert!(releases(&store, &long).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn a_dead_reader_does_not_outlive_the_last_living_one() {
+    let (server, store) = server_and_store().await;
+    let dead = lasting(attempt("k", LockMode::Read), Duration::from_millis(80));
+    let living = attempt("k", LockMode::Read);
+    assert!(asks(&store, &dead).await && asks(&store, &living).await);
+    eventually("it lapses", Duration::from_secs(10), async || {
+        !holds(&store, &dead).await
+    })
+    .await;
+    assert!(releases(&store, &living).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn a_released_reader_takes_its_longer_life_with_it() {
+    let (server, store) = server_and_store().await;
+    let short = lasting(attempt("k", LockMode::Read), Duration::from_secs(5));
+    let long = attempt("k", LockMode::Read);
+    assert!(asks(&store, &short).await && asks(&store, &long).await);
+    assert!(releases(&store, &long).await);
+    assert!(server.dump().await["k"].ttl.unwrap() <= Duration::from_secs(5));
+    assert!(holds(&store, &short).await);
+}
+
+#[tokio::test]
+async fn renewal_begins_leases_anew_and_creates_nothing() {
+    let (server, store) = server_and_store().await;
+    let short = Duration::from_secs(1);
+    let held: Vec<_> = (0..250)
+        .map(|n| lasting(attempt(format!("k{n}"), MODES[n % 4]), short))
+        .collect();
+    for attempt in &held {
+        assert!(asks(&store, attempt).await);
+    }
+    let mut renewals: Vec<_> = held
+        .iter()
+        .map(|attempt| Renewal {
+            hold: attempt.hold.clone(),
+            lease: LEASE,
+        })
+        .collect();
+    for mode in MODES {
+        renewals.push(Renewal {
+            hold: attempt("nobody's", mode).hold,
+            lease: LEASE,
+        });
+        // Somebody else's.
+        renewals.push(Renewal {
+            hold: attempt("k1", mode).hold,
+            lease: LEASE,
+        });
+    }
+    let standings = store.renew(&renewals).await.unwrap();
+    assert_eq!(standings.len(), 258);
+    assert!(standings[..250].iter().all(|s| *s == Standing::Held));
+    assert!(standings[250..].iter().all(|s| *s == Standing::Gone));
+    let dump = server.dump().await;
+    assert!(!dump.contains_key("nobody's"));
+    for (key, entry) in dump {
+        assert!(entry.ttl.unwrap() > Duration::from_secs(20), "{key}");
+    }
+    let mut redis = server.connection().await;
+    redis.del("k7").await.unwrap();
+    redis.set("k7", "something else").await.unwrap();
+    let holds: Vec<_> = held.iter().map(|attempt| attempt.hold.clone()).collect();
+    let checked = store.check(&holds).await.unwrap();
+    let renewed = store.renew(&renewals).await.unwrap();
+    for n in 0..250 {
+        let expected = if n == 7 {
+            Standing::Gone
+        } else {
+            Standing::Held
+        };
+        assert_eq!(checked[n], expected);
+        assert_eq!(renewed[n], expected);
+    }
+    assert_eq!(store.renew(&[]).await.unwrap(), []);
+    assert_eq!(store.check(&[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_renewed_reader_never_shortens_the_life_of_another() {
+    let (server, store) = server_and_store().await;
+    let (one, other) = (attempt("k", LockMode::Read), attempt("k", LockMode::Read));
+    assert!(asks(&store, &one).await && asks(&store, &other).await);
+    let renewal = Renewal {
+        hold: one.hold.clone(),
+        lease: Duration::from_millis(60),
+    };
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert!(server.dump().await["k"].ttl.unwrap() > Duration::from_secs(20));
+    eventually("it lapses", Duration::from_secs(10), async || {
+        !holds(&store, &one).await
+    })
+    .await;
+    assert!(holds(&store, &other).await);
+}
+
+#[tokio::test]
+async fn a_writer_may_read_and_its_read_outlives_the_write() {
+    let (server, store) = server_and_store().await;
+    let write = attempt("k", LockMode::Write);
+    let mut read = attempt("k", LockMode::Read);
+    let stranger = attempt("k", LockMode::Read);
+    read.hold.id = write.hold.id;
+    read.lease = Duration::from_secs(5);
+    assert!(asks(&store, &write).await && asks(&store, &read).await);
+    assert!(!asks(&store, &stranger).await);
+    let ttl = async || server.dump().await["k"].ttl.unwrap();
+    assert!(
+        ttl().await > Duration::from_secs(20),
+        "the write is not cut"
+    );
+
+    // Releasing the nested read leaves the writer's life alone.
+    assert!(releases(&store, &read).await);
+    assert!(holds(&store, &write).await);
+    assert!(ttl().await > Duration::from_secs(20));
+
+    assert!(asks(&store, &read).await);
+    assert!(releases(&store, &write).await);
+    assert!(holds(&store, &read).await && !holds(&store, &write).await);
+    assert!(
+        ttl().await <= Duration::from_secs(5),
+        "a dead writer's lease does not stay"
+    );
+    assert!(asks(&store, &stranger).await);
+    assert!(releases(&store, &read).await && releases(&store, &stranger).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        for ask_before in [false, true] {
+            let late = patient("k", mode);
+            if ask_before {
+                assert!(asks(&store, &late).await);
+            }
+            store.withdraw(&late, true).await.unwrap();
+            assert_eq!(error_kind(&store, &late).await, StoreErrorKind::Refused);
+            assert!(!holds(&store, &late).await);
+            let dump = server.dump().await;
+            assert_eq!(dump.len(), 1, "{dump:?}");
+            let (name, tombstone) = dump.first_key_value().unwrap();
+            assert_eq!(*name, format!("tower_lock_void:{{k}}:{}", late.hold.id));
+            assert!(tombstone.ttl.unwrap() > Duration::from_secs(100));
+            // Others are not concerned.
+            let other = attempt("k", mode);
+            assert!(asks(&store, &other).await);
+            assert_eq!(error_kind(&store, &late).await, StoreErrorKind::Refused);
+            assert!(releases(&store, &other).await);
+            server.connection().await.flushall().await.unwrap();
+        }
+        let answered = patient("k", mode);
+        store.withdraw(&answered, false).await.unwrap();
+        assert_eq!(server.dump().await, Dump::new());
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_on_the_other_kind_of_lock_is_a_conflict() {
+    let (server, store) = server_and_store().await;
+    for held in MODES {
+        let holder = attempt("k", held);
+        assert!(asks(&store, &holder).await);
+        for asked in MODES {
+            let asking = patient("k", asked);
+            if held.family() == asked.family() {
+                store.withdraw(&asking, false).await.unwrap();
+                continue;
+            }
+            let error = error(&store, &asking).await;
+            assert_eq!(error.kind(), StoreErrorKind::Conflict, "{held:?} {asked:?}");
+            let text = std::error::Error::source(&error).unwrap().to_string();
+            assert!(text.contains("read-write"), "{text}");
+        }
+        assert!(releases(&store, &holder).await);
+        assert_eq!(server.dump().await, Dump::new());
+    }
+}
+
+#[tokio::test]
+async fn something_else_under_the_key_is_a_conflict_and_stays_untouched() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    redis.set("text", "x").await.unwrap();
+    redis.rpush("list", "x").await.unwrap();
+    for key in ["text", "list"] {
+        for mode in MODES {
+            assert_eq!(
+                error_kind(&store, &patient(key, mode)).await,
+                StoreErrorKind::Conflict
+            );
+        }
+    }
+    // A lock that never expires would be waited for without end.
+    redis.hset("endless", "somebody:1", 1).await.unwrap();
+    let field = |mode: &str| {
+        [
+            ("mode", mode.to_owned()),
+            ("somebody:1:write", "1".to_owned()),
+        ]
+    };
+    redis
+        .hset_multiple("endless write", &field("write"))
+        .await
+        .unwrap();
+    redis
+        .hset_multiple("endless read", &field("read"))
+        .await
+        .unwrap();
+    let before = server.dump().await;
+    for (key, mode) in [
+        ("endless", LockMode::Reentrant),
+        ("endless", LockMode::Fair),
+        ("endless write", LockMode::Read),
+        ("endless write", LockMode::Write),
+        ("endless read", LockMode::Write),
+    ] {
+        assert_eq!(
+            error_kind(&store, &patient(key, mode)).await,
+            StoreErrorKind::Conflict,
+            "{key} {mode:?}"
+        );
+    }
+    assert_eq!(server.dump().await, before);
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_acquisitions_and_still_releases() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    for mode in MODES {
+        let held = attempt("k", mode);
+        let other = attempt("k", mode);
+        let waiting = patient("k", mode);
+        assert!(asks(&store, &held).await);
+        if mode == LockMode::Read {
+            assert!(asks(&store, &other).await);
+        }
+        configure(&server, "maxmemory", "1").await;
+        let new = attempt("new", mode);
+        assert_eq!(error_kind(&store, &new).await, StoreErrorKind::Refused);
+        store.withdraw(&new, true).await.unwrap();
+        store.withdraw(&waiting, true).await.unwrap();
+        assert!(releases(&store, &held).await, "{mode:?}");
+        if mode == LockMode::Read {
+            assert!(releases(&store, &other).await);
+        }
+        configure(&server, "maxmemory", "0").await;
+        redis.flushall().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_of_the_longest_lease_and_patience_is_no_overflow() {
+    let (_server, store) = server_and_store().await;
+    for mode in MODES {
+        let key = format!("{mode:?}");
+        let mut endless = lasting(attempt(key.as_str(), mode), Duration::MAX);
+        endless.patience = Some(Duration::MAX);
+        assert!(asks(&store, &endless).await);
+        let mut other = lasting(patient(key.as_str(), mode), Duration::MAX);
+        other.patience = Some(Duration::MAX);
+        assert_eq!(asks(&store, &other).await, mode == LockMode::Read);
+        assert_eq!(asks(&store, &other).await, mode == LockMode::Read);
+        store.withdraw(&other, true).await.unwrap();
+        assert!(releases(&store, &endless).await);
+    }
+}
