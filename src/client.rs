@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
-use crate::lock::HoldId;
+use crate::lock::{HoldId, LockMode};
 use crate::store::{DynStore, LockStore};
 
 mod ask;
@@ -151,6 +151,11 @@ impl LockClient {
     /// How many keys this client holds or waits for just now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.local.len()
+    }
+
+    /// Whether the store can serve such requests; the text of a refusal is for the caller's eyes.
+    pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        self.inner.store.supports(mode, fenced)
     }
 
     /// Takes one key: queues in the process, then asks the store.

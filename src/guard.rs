@@ -204,6 +204,9 @@ impl LockHandle {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
+        if let [only] = &*self.watched {
+            return only.lost().await;
+        }
         let lost = self.watched.iter().map(|watched| Box::pin(watched.lost()));
         select_all(lost).await;
     }

@@ -3,34 +3,33 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redis::AsyncCommands;
-use redis::aio::ConnectionManager;
+use deadpool_redis::redis::AsyncCommands;
+use deadpool_redis::{Config, Pool, Runtime};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Document {
-    pub version: u64,
-    pub content: String,
+pub(crate) struct Document {
+    pub(crate) version: u64,
+    pub(crate) content: String,
 }
 
 #[derive(Clone)]
-pub enum Documents {
+pub(crate) enum Documents {
     Memory(Arc<Mutex<HashMap<String, Document>>>),
-    Redis(ConnectionManager),
+    Redis(Pool),
 }
 
 impl Documents {
-    pub fn in_memory() -> Self {
+    pub(crate) fn in_memory() -> Self {
         Self::Memory(Arc::default())
     }
 
-    pub async fn in_redis(url: &str) -> anyhow::Result<Self> {
-        Ok(Self::Redis(
-            redis::Client::open(url)?.get_connection_manager().await?,
-        ))
+    pub(crate) fn in_redis(url: &str) -> anyhow::Result<Self> {
+        let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
+        Ok(Self::Redis(pool))
     }
 
-    pub async fn read(&self, id: &str) -> anyhow::Result<Option<Document>> {
+    pub(crate) async fn read(&self, id: &str) -> anyhow::Result<Option<Document>> {
         match self {
             Self::Memory(map) => Ok(map
                 .lock()
@@ -38,13 +37,13 @@ impl Documents {
                 .get(id)
                 .cloned()),
             Self::Redis(redis) => {
-                let json: Option<String> = redis.clone().get(name(id)).await?;
+                let json: Option<String> = redis.get().await?.get(name(id)).await?;
                 Ok(json.as_deref().map(serde_json::from_str).transpose()?)
             }
         }
     }
 
-    pub async fn write(&self, id: &str, document: &Document) -> anyhow::Result<()> {
+    pub(crate) async fn write(&self, id: &str, document: &Document) -> anyhow::Result<()> {
         match self {
             Self::Memory(map) => {
                 map.lock()
@@ -53,20 +52,20 @@ impl Documents {
             }
             Self::Redis(redis) => {
                 let json = serde_json::to_string(document)?;
-                redis.clone().set::<_, _, ()>(name(id), json).await?;
+                redis.get().await?.set::<_, _, ()>(name(id), json).await?;
             }
         }
         Ok(())
     }
 
-    pub async fn remove(&self, id: &str) -> anyhow::Result<()> {
+    pub(crate) async fn remove(&self, id: &str) -> anyhow::Result<()> {
         match self {
             Self::Memory(map) => {
                 map.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(id);
             }
-            Self::Redis(redis) => redis.clone().del::<_, ()>(name(id)).await?,
+            Self::Redis(redis) => redis.get().await?.del::<_, ()>(name(id)).await?,
         }
         Ok(())
     }

@@ -51,8 +51,12 @@ async fn main() -> anyhow::Result<()> {
     let wait = Duration::from_millis(setting("LOCK_WAIT_MS", 10_000)?);
     let (locks, documents, store) = match env::var("REDIS_URL") {
         Ok(url) => (
-            LockClient::new(RedisStore::connect(&url).await.context("REDIS_URL")?),
-            Documents::in_redis(&url).await?,
+            LockClient::new(
+                RedisStore::connect(url.as_str())
+                    .await
+                    .context("REDIS_URL")?,
+            ),
+            Documents::in_redis(&url)?,
             "Redis",
         ),
         Err(_) => (

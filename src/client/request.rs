@@ -215,8 +215,7 @@ impl LockRequest {
                 "a read hold has no fencing token: ask for one with an exclusive mode",
             ));
         }
-        let store = &self.client.inner.store;
-        store
+        self.client
             .supports(mode, self.terms.fenced)
             .map_err(LockError::Unsupported)
     }

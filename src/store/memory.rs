@@ -14,9 +14,11 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use super::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups};
+use crate::admin::{Inspect, Inspection};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
@@ -28,7 +30,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use channel::{Channel, Signals};
+use channel::Channel;
 use shard::Shard;
 use state::Verdict;
 
@@ -42,7 +44,8 @@ const WITHDRAWN: Duration = Duration::from_secs(10);
 ///
 /// Clones share what they hold, like several clients of one server; what is held ends with the last clone. It serves
 /// every mode, inside a runtime or outside, and fails only with
-/// [`Conflict`](crate::error::StoreErrorKind::Conflict). On tokio's paused clock its leases follow that clock.
+/// [`Conflict`](crate::error::StoreErrorKind::Conflict), or with [`Refused`](crate::error::StoreErrorKind::Refused) when an
+/// attempt arrives that was withdrawn before. On tokio's paused clock its leases follow that clock.
 ///
 /// Beyond the contract of [`LockStore`], for those who test with it:
 ///
@@ -73,7 +76,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether just now nothing is held, nobody waits or listens, and no withdrawal is remembered.
+    /// Whether just now nothing is held, nobody waits or listens, and no record or withdrawal is remembered.
     ///
     /// It looks at every key: it is for tests, and for asserting that a program leaves nothing behind.
     pub fn is_empty(&self) -> bool {
@@ -109,6 +112,10 @@ impl LockStore for MemoryStore {
                     .map(|fencing| shard.issue(fencing)),
             }),
             Verdict::Refused { retry_after } => Ok(Outcome::Refused { retry_after }),
+            Verdict::Withdrawn => Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the attempt was withdrawn before it arrived",
+            )),
             Verdict::Conflict => Err(StoreError::new(
                 StoreErrorKind::Conflict,
                 "the key is held by a lock of another family",
@@ -137,14 +144,20 @@ impl LockStore for MemoryStore {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        let (standing, signals) = self.shared.shard(&hold.key).change(&hold.key, |entry, _| {
-            match entry.state.release(hold) {
-                Some(wake) => (Standing::Held, entry.listeners.signals(wake)),
-                None => (Standing::Gone, Signals::default()),
-            }
-        });
-        signals.send();
-        Ok(standing)
+        Ok(self.shared.release(hold, None))
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Standing, StoreError> {
+        Ok(self.shared.release(hold, Some(record)))
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        let mut shard = self.shared.shard(key);
+        Ok(shard.change(key, |entry, _| entry.record()))
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -179,6 +192,23 @@ impl LockStore for MemoryStore {
     }
 }
 
+impl Inspect for MemoryStore {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        let mut shard = self.shared.shard(key);
+        Ok(shard.change(key, |entry, now| entry.state.inspect(now)))
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        let signals = self.shared.shard(key).change(key, |entry, _| {
+            let wake = entry.state.force()?;
+            Some(entry.listeners.signals(wake))
+        });
+        let forced = signals.is_some();
+        signals.unwrap_or_default().send();
+        Ok(forced)
+    }
+}
+
 fn standing(held: bool) -> Standing {
     if held { Standing::Held } else { Standing::Gone }
 }
@@ -202,6 +232,20 @@ impl Shared {
     /// The shard of `key`. Its map hashes with keys of its own, so that sharding does not make its keys collide.
     fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+
+    /// Ends the hold and, if there was one, remembers `record`.
+    fn release(&self, hold: &Hold, record: Option<&Record>) -> Standing {
+        let signals = self.shard(&hold.key).change(&hold.key, |entry, now| {
+            let wake = entry.state.release(hold)?;
+            if let Some(record) = record {
+                entry.keep(record, now);
+            }
+            Some(entry.listeners.signals(wake))
+        });
+        let held = signals.is_some();
+        signals.unwrap_or_default().send();
+        standing(held)
     }
 }
 

@@ -1,4 +1,11 @@
 //! Every integration test, in one binary: it links once, and its tests share the servers, proxies and peers of [`support`].
 
+// Nothing else is compiled here; the attribute tells clippy that `unwrap` is a test's way to fail.
+#![cfg(test)]
+
+mod golden;
+mod layer;
+mod redis_store;
 mod roles;
+mod server;
 mod support;

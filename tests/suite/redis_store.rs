@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
 use tower_distributed_lock::{
-    Hold, HoldId, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
+    Hold, HoldId, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind, Wakeups,
 };
 use uuid::Uuid;
 
@@ -106,4 +106,19 @@ pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {
     let mut redis = server.connection().await;
     let set = redis::cmd("CONFIG").arg(&["SET", name, value]).to_owned();
     set.exec_async(&mut redis).await.unwrap();
+}
+
+/// A wake-up comes.
+pub(crate) async fn woken(wakeups: &mut Wakeups) {
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, wakeups.wait())
+        .await
+        .expect("a wake-up");
+}
+
+/// No wake-up has come, nor comes in a moment.
+pub(crate) async fn asleep(wakeups: &mut Wakeups) {
+    let moment = Duration::from_millis(100);
+    let woken = tokio::time::timeout(moment, wakeups.wait()).await;
+    assert!(woken.is_err(), "a wake-up came");
 }

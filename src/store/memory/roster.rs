@@ -55,6 +55,10 @@ impl<T: Copy + PartialEq> Roster<T> {
         self.0.iter().map(|&(_, until)| until).max()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (T, Instant)> {
+        self.0.iter().copied()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

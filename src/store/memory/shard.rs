@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::channel::Listeners;
-use super::state::State;
+use super::state::{State, after};
 use crate::key::LockKey;
 use crate::lock::FencingToken;
-use crate::store::Fencing;
+use crate::store::{Fencing, Record};
 
 /// How many new keys a sweep waits for at least.
 const SWEEP: usize = 128;
@@ -30,11 +31,34 @@ pub(super) struct Shard {
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) listeners: Listeners,
+    record: Option<Box<Kept>>,
+}
+
+/// A record, until its retention is over.
+struct Kept {
+    value: Bytes,
+    until: Instant,
 }
 
 impl Entry {
+    /// Remembers `record` in place of any other.
+    pub(super) fn keep(&mut self, record: &Record, now: Instant) {
+        let (value, until) = (record.value.clone(), after(now, record.retention));
+        self.record = Some(Box::new(Kept { value, until }));
+    }
+
+    /// What is remembered.
+    pub(super) fn record(&self) -> Option<Bytes> {
+        self.record.as_ref().map(|kept| kept.value.clone())
+    }
+
+    fn expire(&mut self, now: Instant) {
+        self.state.expire(now);
+        self.record.take_if(|kept| kept.until <= now);
+    }
+
     fn is_idle(&self) -> bool {
-        self.state.is_idle() && self.listeners.is_empty()
+        self.state.is_idle() && self.listeners.is_empty() && self.record.is_none()
     }
 }
 
@@ -60,7 +84,7 @@ impl Shard {
             }
         };
         let entry = place.get_mut();
-        entry.state.expire(now);
+        entry.expire(now);
         let result = change(entry, now);
         if entry.is_idle() {
             place.remove();
@@ -93,7 +117,7 @@ impl Shard {
     /// Removes what nobody came back for.
     fn sweep(&mut self, now: Instant) {
         self.entries.retain(|_, entry| {
-            entry.state.expire(now);
+            entry.expire(now);
             !entry.is_idle()
         });
         self.until_sweep = SWEEP.max(self.entries.len());

@@ -1,6 +1,6 @@
 //! The state machine of one key: the rules of [`LockStore`](crate::store::LockStore).
 //!
-//! Numbers in brackets are those of its contract. Every method but [`State::expire`] expects that to have been called with
+//! Numbers in parentheses are those of its contract. Every method but [`State::expire`] expects that to have been called with
 //! the present time, so that whatever stands here is live.
 
 use std::mem;
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
 use super::roster::Roster;
+use crate::admin::{Holder, Inspection};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, WAITER_LIVENESS};
 
@@ -52,11 +53,12 @@ pub(super) enum Verdict {
     Refused {
         retry_after: Duration,
     },
+    Withdrawn,
     Conflict,
 }
 
 impl State {
-    /// Removes whatever has had its time. [2, 6]
+    /// Removes whatever has had its time. (2, 6)
     pub(super) fn expire(&mut self, now: Instant) {
         self.sole.take_if(|sole| sole.until <= now);
         self.reads.expire(now);
@@ -80,12 +82,11 @@ impl State {
     /// Grants the attempt, or remembers it as waiting if it has the patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
+        if self.withdrawn.until((hold.mode, hold.id)).is_some() {
+            return Verdict::Withdrawn; // (5)
+        }
         if self.is_held_by_other_than(hold.mode.family()) {
             return Verdict::Conflict;
-        }
-        if let Some(until) = self.withdrawn.until((hold.mode, hold.id)) {
-            let retry_after = until - now;
-            return Verdict::Refused { retry_after };
         }
         if let Some(until) = self.obstacle(hold) {
             if attempt.patience.is_some() {
@@ -126,25 +127,72 @@ impl State {
             _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
         };
         held.then(|| match hold.mode {
-            LockMode::Reentrant | LockMode::Fair => [Some(Channel::Exclusive), self.next()],
-            LockMode::Write => {
-                debug_assert!(self.passes.is_empty(), "no write is granted before");
-                self.passes = mem::take(&mut self.readers);
-                READERS_AND_WRITERS
-            }
             LockMode::Read if self.is_free() => READERS_AND_WRITERS,
             LockMode::Read => NOBODY,
+            _ => self.make_way(hold.mode.family()),
         })
     }
 
+    /// Ends every hold, and says who is to be woken; `None` if there is none.
+    pub(super) fn force(&mut self) -> Option<Wake> {
+        let read = !mem::take(&mut self.reads).is_empty();
+        match self.sole.take() {
+            Some(sole) => Some(self.make_way(sole.family)),
+            None => read.then_some(READERS_AND_WRITERS),
+        }
+    }
+
     /// Takes back whatever an attempt has left, refuses it for as long as `memory` says, and says who is to be
-    /// woken. [5]
+    /// woken. (5)
     pub(super) fn withdraw(&mut self, hold: &Hold, memory: Option<Duration>, now: Instant) -> Wake {
         if let Some(memory) = memory {
             self.withdrawn.put((hold.mode, hold.id), after(now, memory));
         }
         let freed = self.stop_waiting(hold);
         self.release(hold).unwrap_or(freed)
+    }
+
+    /// Who holds, and who waits.
+    pub(super) fn inspect(&self, now: Instant) -> Inspection {
+        let sole = self.sole.as_ref().map(|sole| match sole.family {
+            LockFamily::Exclusive => (LockMode::Reentrant, sole.id, sole.until),
+            LockFamily::ReadWrite => (LockMode::Write, sole.id, sole.until),
+        });
+        let reads = self
+            .reads
+            .iter()
+            .map(|(id, until)| (LockMode::Read, id, until));
+        let waiters = [&self.queue, &self.passes, &self.writers, &self.readers];
+        Inspection {
+            holders: sole
+                .into_iter()
+                .chain(reads)
+                .map(|(mode, id, until)| Holder {
+                    id: id.to_string(),
+                    mode,
+                    count: 1,
+                    remaining: until - now,
+                })
+                .collect(),
+            waiters: waiters
+                .into_iter()
+                .flat_map(Roster::iter)
+                .map(|(id, _)| id.to_string())
+                .collect(),
+        }
+    }
+
+    /// What the end of a hold that excluded others means for those who wait: who goes first, and who is to be
+    /// woken. (7, 8)
+    fn make_way(&mut self, family: LockFamily) -> Wake {
+        match family {
+            LockFamily::Exclusive => [Some(Channel::Exclusive), self.next()],
+            LockFamily::ReadWrite => {
+                debug_assert!(self.passes.is_empty(), "they hold back writers");
+                self.passes = mem::take(&mut self.readers);
+                READERS_AND_WRITERS
+            }
+        }
     }
 
     fn is_free(&self) -> bool {
@@ -161,7 +209,7 @@ impl State {
     /// Until when, at the longest, something stands in the way of `hold`; `None` if nothing does.
     fn obstacle(&self, hold: &Hold) -> Option<Instant> {
         if self.holds(hold) {
-            return None; // [4]
+            return None; // (4)
         }
         let sole = self.sole.as_ref().map(|sole| sole.until);
         match hold.mode {
@@ -171,7 +219,7 @@ impl State {
                 (first != hold.id).then_some(until)
             }),
             LockMode::Read => match &self.sole {
-                Some(writer) if writer.id == hold.id => None, // [1]
+                Some(writer) if writer.id == hold.id => None, // (1)
                 Some(writer) => Some(writer.until),
                 None if self.passes.until(hold.id).is_some() => None,
                 None => self.writers.longest(),
@@ -194,7 +242,7 @@ impl State {
         }
     }
 
-    /// Takes a place among those who wait, or keeps it alive. [6, 7]
+    /// Takes a place among those who wait, or keeps it alive. (6, 7)
     fn wait(&mut self, hold: &Hold, until: Instant) {
         match hold.mode {
             LockMode::Reentrant => {}
@@ -204,7 +252,7 @@ impl State {
         }
     }
 
-    /// Gives up the place among those who wait, and says who was held back by nothing else. [8]
+    /// Gives up the place among those who wait, and says who was held back by nothing else. (8)
     fn stop_waiting(&mut self, hold: &Hold) -> Wake {
         match hold.mode {
             LockMode::Reentrant => NOBODY,
@@ -245,7 +293,7 @@ impl Sole {
 }
 
 /// `duration` from `now`, or the far future if there is no such instant.
-fn after(now: Instant, duration: Duration) -> Instant {
+pub(super) fn after(now: Instant, duration: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
     now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }

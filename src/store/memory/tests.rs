@@ -8,6 +8,7 @@ use super::*;
 use crate::lock::{HoldId, LockMode};
 
 mod fair;
+mod keeping;
 mod phases;
 mod random;
 mod rules;
@@ -66,6 +67,14 @@ fn granted(store: &MemoryStore, attempt: &Attempt) {
 fn refused(store: &MemoryStore, attempt: &Attempt, hint: Duration) {
     let retry_after = hint;
     assert_eq!(outcome(store, attempt), Outcome::Refused { retry_after });
+}
+
+/// Checks that the attempt is known to have been withdrawn.
+#[track_caller]
+fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
+    let answer = store.acquire(attempt).now_or_never();
+    let error = answer.expect("it completes when first polled").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
 }
 
 #[track_caller]

@@ -128,8 +128,6 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn no_script_file_is_longer_than_a_page() {
         let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("lua")];

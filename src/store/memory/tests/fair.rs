@@ -105,7 +105,7 @@ async fn a_withdrawn_head_makes_room_at_once() {
     released(&store, &fair(0));
     withdraw(&store, &fair(1), true);
     granted(&store, &fair(2));
-    refused(&store, &fair(1), LEASE);
+    refused_as_withdrawn(&store, &fair(1));
     released(&store, &fair(2));
     granted(&store, &fair(3));
 }

@@ -140,6 +140,19 @@ async fn a_downgrade_lets_the_waiting_readers_in() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_waits_for_the_others_write_and_for_its_own_read_under_it() {
+    let store = MemoryStore::new();
+    let short = Attempt {
+        lease: SECOND,
+        ..write(1)
+    };
+    granted(&store, &short);
+    granted(&store, &read(1));
+    refused(&store, &impatient(LockMode::Read, 2), SECOND);
+    refused(&store, &impatient(LockMode::Write, 2), LEASE);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_withdrawn_write_hold_ends_like_a_released_one() {
     let store = MemoryStore::new();
     granted(&store, &write(1));

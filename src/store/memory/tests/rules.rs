@@ -113,9 +113,9 @@ async fn a_late_copy_of_a_withdrawn_attempt_is_not_granted() {
             granted(&store, &withdrawn);
             withdraw(&store, &withdrawn, true);
             let remembered = lease.max(10 * SECOND);
-            refused(&store, &withdrawn, remembered);
+            refused_as_withdrawn(&store, &withdrawn);
             advance(remembered - SECOND).await;
-            refused(&store, &withdrawn, SECOND);
+            refused_as_withdrawn(&store, &withdrawn);
             let other = attempt(mode, 2);
             granted(&store, &other);
             released(&store, &other);

@@ -1,0 +1,113 @@
+//! axum extractors: what the layer holds, and locks that a handler takes by its signature.
+//!
+//! | extractor | gives | fails when |
+//! |---|---|---|
+//! | [`LockHandle`] | the lock that the layer holds around this request | there is none (500) |
+//! | `Option<LockHandle>` | the same, or `None` | never |
+//! | [`FencingToken`] | the token of that lock | the lock has none (500) |
+//! | [`Owner`] | who this request is to the lock client | never |
+//! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock is not to be had |
+//!
+//! **A trap**: `middleware::from_extractor::<Locked<…>>()` drops the guard, and so releases the lock, before the handler runs.
+//! Use the layer for that.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::guard::LockHandle;
+use crate::layer::{Rejection, Unlocked};
+use crate::lock::{FencingToken, Owner};
+
+mod locked;
+
+pub use locked::{Lockable, Locked, LockedRejection};
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        let mut response = self.to_response().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
+    type Rejection = NotHeld;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotHeld> {
+        match parts.extensions.get::<Self>() {
+            Some(handle) => Ok(handle.clone()),
+            None if parts.extensions.get::<Unlocked>().is_some() => Err(NotHeld::Unlocked),
+            None => Err(NotHeld::NoLayer),
+        }
+    }
+}
+
+impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
+    type Rejection = NotHeld;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, NotHeld> {
+        let handle = <LockHandle as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        handle.fencing_token().ok_or(NotHeld::NoToken)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Owner {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(owner(parts))
+    }
+}
+
+/// Why a handler does not get what the layer holds: the program is not put together as the handler expects (500).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotHeld {
+    /// No layer has seen the request.
+    NoLayer,
+    /// The layer let the request pass without a lock.
+    Unlocked,
+    /// The lock has no fencing token.
+    NoToken,
+}
+
+impl fmt::Display for NotHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoLayer => "no lock is held around this request. Is `DistributedLockLayer` enabled?",
+            Self::Unlocked => {
+                "this request passed without a lock. Extract `Option<LockHandle>` where the layer lets requests pass"
+            }
+            Self::NoToken => {
+                "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
+            }
+        })
+    }
+}
+
+impl Error for NotHeld {}
+
+impl IntoResponse for NotHeld {
+    fn into_response(self) -> Response {
+        tracing::error!("{self}");
+        (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+    }
+}
+
+fn owner(parts: &mut Parts) -> Owner {
+    parts.extensions.get_or_insert_with(Owner::new).clone()
+}

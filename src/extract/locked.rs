@@ -1,0 +1,162 @@
+use std::error::Error;
+use std::fmt;
+use std::ops::Deref;
+
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+
+use super::owner;
+use crate::client::{LockClient, LockRequest};
+use crate::guard::LockGuard;
+use crate::layer::Rejection;
+use crate::lock::Owner;
+
+/// Extracts, and then locks what the extracted value names.
+///
+/// `T` is any axum extractor that dereferences to a [`Lockable`], as `Path`, `Json`, `Query` and `Extension` do, or is one
+/// itself. The [`LockClient`] comes from the router's state. The lock belongs to the request: what the layer or another
+/// extractor holds already is joined.
+///
+/// The guard is the handler's: it releases when it is dropped, at the latest at the handler's end. Only
+/// [`LockGuard::release`] tells whether the lock was held until then.
+///
+/// ```
+/// use axum::Router;
+/// use axum::extract::Path;
+/// use axum::routing::post;
+/// use serde::Deserialize;
+/// use tower_distributed_lock::extract::{Lockable, Locked};
+/// use tower_distributed_lock::{LockClient, LockKey, LockRequest, MemoryStore, Rejection};
+///
+/// #[derive(Deserialize)]
+/// struct OrderId(u64);
+///
+/// impl Lockable for OrderId {
+///     fn lock(&self, locks: &LockClient) -> LockRequest {
+///         locks.lock(LockKey::from_parts("order", [self.0.to_string()]))
+///     }
+/// }
+///
+/// async fn pay(Locked(Path(order), guard): Locked<Path<OrderId>>) -> Result<String, Rejection> {
+///     let receipt = format!("order {} is paid", order.0);
+///     guard.release().await?;
+///     Ok(receipt)
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/orders/{id}/payment", post(pay))
+///     .with_state(LockClient::new(MemoryStore::new()));
+/// ```
+#[derive(Debug)]
+pub struct Locked<T>(pub T, pub LockGuard);
+
+/// A value that names what is to be locked.
+///
+/// Implement it for the value itself (`OrderId`, `Transfer`); whatever dereferences to it, such as `Path<OrderId>`, is
+/// lockable then.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what to lock",
+    note = "implement `Lockable` for it, or for the type inside of `Path`, `Json`, `Query` or `Extension`"
+)]
+pub trait Lockable {
+    /// Asks `locks` for the lock: key or keys, mode, wait and lease are chosen here.
+    fn lock(&self, locks: &LockClient) -> LockRequest;
+}
+
+impl<E> Lockable for E
+where
+    E: Deref,
+    E::Target: Lockable,
+{
+    fn lock(&self, locks: &LockClient) -> LockRequest {
+        (**self).lock(locks)
+    }
+}
+
+impl<S, T> FromRequestParts<S> for Locked<T>
+where
+    T: FromRequestParts<S> + Lockable + Send,
+    LockClient: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = LockedRejection<T::Rejection>;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let owner = owner(parts);
+        let extracted = T::from_request_parts(parts, state)
+            .await
+            .map_err(LockedRejection::Extractor)?;
+        lock(extracted, &owner, state).await
+    }
+}
+
+impl<S, T> FromRequest<S> for Locked<T>
+where
+    T: FromRequest<S> + Lockable + Send,
+    LockClient: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = LockedRejection<T::Rejection>;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let (mut parts, body) = request.into_parts();
+        let owner = owner(&mut parts);
+        let extracted = T::from_request(Request::from_parts(parts, body), state)
+            .await
+            .map_err(LockedRejection::Extractor)?;
+        lock(extracted, &owner, state).await
+    }
+}
+
+async fn lock<S, T, R>(
+    extracted: T,
+    owner: &Owner,
+    state: &S,
+) -> Result<Locked<T>, LockedRejection<R>>
+where
+    T: Lockable,
+    LockClient: FromRef<S>,
+{
+    let request = extracted.lock(&LockClient::from_ref(state));
+    match request.owner(owner).acquire().await {
+        Ok(guard) => Ok(Locked(extracted, guard)),
+        Err(error) => Err(LockedRejection::Lock(error.into())),
+    }
+}
+
+/// Why a [`Locked`] could not be had.
+#[derive(Debug)]
+pub enum LockedRejection<R> {
+    /// The extractor inside failed; nothing was locked.
+    Extractor(R),
+    /// The lock was not granted.
+    Lock(Rejection),
+}
+
+impl<R: IntoResponse> IntoResponse for LockedRejection<R> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Extractor(rejection) => rejection.into_response(),
+            Self::Lock(rejection) => rejection.into_response(),
+        }
+    }
+}
+
+impl<R: fmt::Display> fmt::Display for LockedRejection<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Extractor(rejection) => rejection.fmt(f),
+            Self::Lock(rejection) => rejection.fmt(f),
+        }
+    }
+}
+
+impl<R: Error + 'static> Error for LockedRejection<R> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Extractor(rejection) => rejection.source(),
+            Self::Lock(rejection) => rejection.source(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Response bodies.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::policy::{Confirm, OnLost};
+use crate::guard::LockGuard;
+
+mod hold;
+mod local;
+
+use hold::Hold;
+pub(super) use local::LocalBody;
+
+/// The error type of [`ResponseBody`].
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+pin_project! {
+    /// The body of a response that came through a [`DistributedLock`](super::DistributedLock).
+    ///
+    /// It is the handler's body, as it is or with the lock inside ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)), or
+    /// that of the layer's own response.
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjected]
+    enum Kind<B> {
+        Handlers { #[pin] body: B },
+        Guarded { #[pin] body: B, hold: Hold },
+        Local { body: LocalBody },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    /// The handler's body, and no lock any more.
+    pub(super) fn handlers(body: B) -> Self {
+        Self {
+            kind: Kind::Handlers { body },
+        }
+    }
+
+    /// The layer's own.
+    pub(super) fn local(body: LocalBody) -> Self {
+        Self {
+            kind: Kind::Local { body },
+        }
+    }
+
+    /// The handler's body under the lock. `length` is what the head of the response promises: a reader that has got so
+    /// much does not ask for more.
+    pub(super) fn guarded(
+        body: B,
+        guard: LockGuard,
+        length: Option<u64>,
+        how: Confirm,
+        on_lost: OnLost,
+    ) -> Self {
+        let hold = Hold::new(guard, length, how, on_lost);
+        Self {
+            kind: Kind::Guarded { body, hold },
+        }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.project().kind.project() {
+            KindProjected::Handlers { body } => poll_bytes(body, cx),
+            KindProjected::Guarded { body, hold } => hold.poll_frame(body, cx),
+            KindProjected::Local { body } => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Handlers { body } => body.is_end_stream(),
+            Kind::Guarded { body, hold } => hold.has_ended(body),
+            Kind::Local { body } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Handlers { body } => body.size_hint(),
+            Kind::Guarded { body, hold } => hold.size_hint(body.size_hint()),
+            Kind::Local { body } => body.size_hint(),
+        }
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}
+
+/// Polls a body whose data may be anything; `Bytes` stay as they are, without a copy.
+fn poll_bytes<B>(
+    body: Pin<&mut B>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    body.poll_frame(cx).map(|frame| {
+        frame.map(|frame| match frame {
+            Ok(frame) => Ok(frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))),
+            Err(error) => Err(error.into()),
+        })
+    })
+}

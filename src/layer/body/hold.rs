@@ -1,0 +1,156 @@
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::{BoxError, poll_bytes};
+use crate::guard::LockGuard;
+use crate::layer::confirm::{Unconfirmed, confirm};
+use crate::layer::policy::{Confirm, OnLost};
+
+/// The lock inside a body.
+pub(super) struct Hold {
+    phase: Phase,
+    how: Confirm,
+    /// Resolves when the lock is lost, if that is to end the body.
+    lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// How much of the promised length is still to come.
+    remaining: Option<u64>,
+    /// The last frame, until the release is confirmed.
+    withheld: Option<Frame<Bytes>>,
+}
+
+enum Phase {
+    Open(LockGuard),
+    Releasing(Pin<Box<dyn Future<Output = Result<(), Unconfirmed>> + Send>>),
+    Released,
+    Failed,
+}
+
+impl Hold {
+    pub(super) fn new(
+        guard: LockGuard,
+        length: Option<u64>,
+        how: Confirm,
+        on_lost: OnLost,
+    ) -> Self {
+        Self {
+            lost: (on_lost == OnLost::Abort).then(|| {
+                let handle = guard.handle();
+                Box::pin(async move { handle.lost().await }) as Pin<Box<_>>
+            }),
+            phase: Phase::Open(guard),
+            how,
+            remaining: length,
+            withheld: None,
+        }
+    }
+
+    /// Polls the body inside, and ends it only when the release is confirmed.
+    pub(super) fn poll_frame<B>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>
+    where
+        B: Body,
+        B::Error: Into<BoxError>,
+    {
+        loop {
+            match &mut self.phase {
+                Phase::Open(_) => {
+                    if self.is_lost(cx) {
+                        return self.fail(Box::new(LockLost));
+                    }
+                    match ready!(poll_bytes(body.as_mut(), cx)) {
+                        Some(Ok(frame)) if !self.is_last(&frame, body.is_end_stream()) => {
+                            return Poll::Ready(Some(Ok(frame)));
+                        }
+                        Some(Ok(frame)) => self.release(Some(frame)),
+                        None => self.release(None),
+                        Some(Err(error)) => return self.fail(error),
+                    }
+                }
+                Phase::Releasing(releasing) => match ready!(releasing.as_mut().poll(cx)) {
+                    Ok(()) => {
+                        self.phase = Phase::Released;
+                        return Poll::Ready(self.withheld.take().map(Ok));
+                    }
+                    Err(Unconfirmed) => return self.fail(Box::new(LockLost)),
+                },
+                Phase::Released => return poll_bytes(body, cx),
+                Phase::Failed => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn is_lost(&mut self, cx: &mut Context<'_>) -> bool {
+        self.lost
+            .as_mut()
+            .is_some_and(|lost| lost.as_mut().poll(cx).is_ready())
+    }
+
+    /// Whether a reader may take this frame for the end and never ask again.
+    fn is_last(&mut self, frame: &Frame<Bytes>, at_end: bool) -> bool {
+        if let (Some(remaining), Some(data)) = (&mut self.remaining, frame.data_ref()) {
+            *remaining = remaining.saturating_sub(data.len() as u64);
+        }
+        at_end || frame.is_trailers() || self.remaining == Some(0)
+    }
+
+    fn release(&mut self, withheld: Option<Frame<Bytes>>) {
+        self.withheld = withheld;
+        self.lost = None;
+        if let Phase::Open(guard) = std::mem::replace(&mut self.phase, Phase::Released) {
+            self.phase = Phase::Releasing(Box::pin(confirm(self.how, guard)));
+        }
+    }
+
+    /// Ends the body; what is left of the lock is released in the background.
+    fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.phase = Phase::Failed;
+        self.withheld = None;
+        self.lost = None;
+        Poll::Ready(Some(Err(error)))
+    }
+
+    /// Whether the body inside and the lock are both at their end.
+    pub(super) fn has_ended<B: Body>(&self, body: &B) -> bool {
+        match self.phase {
+            Phase::Open(_) | Phase::Releasing(_) => false,
+            Phase::Released => body.is_end_stream(),
+            Phase::Failed => true,
+        }
+    }
+
+    /// What is to come, where the body inside says that `rest` is.
+    pub(super) fn size_hint(&self, rest: SizeHint) -> SizeHint {
+        if matches!(self.phase, Phase::Failed) {
+            return SizeHint::with_exact(0);
+        }
+        let withheld = self.withheld.as_ref().and_then(Frame::data_ref);
+        let withheld = withheld.map_or(0, |data| data.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(withheld));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(withheld));
+        }
+        hint
+    }
+}
+
+/// The lock was lost while the response was being sent: what was sent is not to be relied on.
+#[derive(Debug)]
+struct LockLost;
+
+impl fmt::Display for LockLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the lock was lost before the end of the response")
+    }
+}
+
+impl Error for LockLost {}

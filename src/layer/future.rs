@@ -1,0 +1,212 @@
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use tower_service::Service;
+use tracing::Instrument;
+
+use super::body::ResponseBody;
+use super::confirm::{Unconfirmed, confirm};
+use super::intake::Intake;
+use super::key::KeyExtractor;
+use super::policy::{OnCancel, OnLost, ReleaseOn, Witness};
+use super::rejection::{Refusal, Rejection, RejectionKind};
+use super::{DistributedLockLayer, Unlocked};
+use crate::error::LockError;
+use crate::guard::LockGuard;
+
+/// The future of [`DistributedLock`](super::DistributedLock).
+///
+/// Nothing is acquired before it is first polled. Dropping it releases, whatever point it has reached, unless
+/// [`OnCancel::RunToCompletion`] says otherwise.
+pub struct ResponseFuture<R, E> {
+    serving: Serving<R, E>,
+}
+
+type Serving<R, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;
+
+impl<R, E> ResponseFuture<R, E> {
+    pub(super) fn new<S, K, I, B>(
+        layer: Arc<DistributedLockLayer<K, I>>,
+        inner: S,
+        request: Request<B>,
+    ) -> Self
+    where
+        S: Service<Request<B>, Response = Response<R>, Error = E> + Send + 'static,
+        S::Future: Send + 'static,
+        E: Send + 'static,
+        K: KeyExtractor + 'static,
+        I: Intake<B> + 'static,
+        B: Send + 'static,
+        R: Body + Send + 'static,
+    {
+        Self {
+            serving: Box::pin(serve(layer, inner, request)),
+        }
+    }
+}
+
+impl<R, E> Future for ResponseFuture<R, E> {
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.serving.as_mut().poll(cx)
+    }
+}
+
+impl<R, E> fmt::Debug for ResponseFuture<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// A request on its way, from its head to its response.
+async fn serve<S, K, I, B, R>(
+    layer: Arc<DistributedLockLayer<K, I>>,
+    inner: S,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    K: KeyExtractor + 'static,
+    I: Intake<B> + 'static,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    let (mut parts, body) = request.into_parts();
+    let admitted = async {
+        let plan = layer.plan(&mut parts).await?;
+        let body = layer.intake.take(body).await.map_err(Rejection::new)?;
+        let guard = layer.admit(plan, &mut parts).await?;
+        Ok((guard, body))
+    };
+    let (guard, body) = match admitted.await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Ok(layer.refuse(refusal, &layer.policy.witness(&parts))),
+    };
+    let Some(guard) = guard else {
+        parts.extensions.insert(Unlocked);
+        let response = call(inner, Request::from_parts(parts, body)).await?;
+        return Ok(response.map(ResponseBody::handlers));
+    };
+    let witness = layer.policy.witness(&parts);
+    parts.extensions.insert(guard.handle());
+    let request = Request::from_parts(parts, body);
+    let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
+    let running = run(layer.clone(), inner, request, guard, witness.clone());
+    if !detached {
+        return running.await;
+    }
+    match in_task(running).await {
+        Some(response) => response,
+        None => Ok(layer.refuse(LockError::Lost.into(), &witness)),
+    }
+}
+
+/// Drives `work` to its end, whoever goes on waiting for it. Panics pass; `None`: the runtime went down.
+async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+{
+    match tokio::spawn(work.in_current_span()).await {
+        Ok(result) => Some(result),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
+}
+
+/// From the grant to the response.
+async fn run<S, K, I, B, R>(
+    layer: Arc<DistributedLockLayer<K, I>>,
+    inner: S,
+    request: Request<B>,
+    guard: LockGuard,
+    witness: Witness,
+) -> Result<Response<ResponseBody<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    let policy = &layer.policy;
+    let result = match policy.on_lost {
+        OnLost::Continue => Ok(call(inner, request).await),
+        OnLost::Abort => tokio::select! {
+            biased;
+            () = guard.lost() => Err(Unconfirmed),
+            result = call(inner, request) => Ok(result),
+        },
+    };
+    let result = match result {
+        Ok(Ok(response))
+            if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &witness) =>
+        {
+            let length = length(&response);
+            let guarded =
+                |body| ResponseBody::guarded(body, guard, length, policy.confirm, policy.on_lost);
+            return Ok(response.map(guarded));
+        }
+        Ok(result) => confirm(policy.confirm, guard).await.map(|()| result),
+        Err(lost) => Err(lost),
+    };
+    match result {
+        Ok(result) => result.map(|response| response.map(ResponseBody::handlers)),
+        Err(Unconfirmed) => Ok(layer.refuse(LockError::Lost.into(), &witness)),
+    }
+}
+
+/// Makes the service ready and calls it: it was not ready while the request waited.
+async fn call<S, B>(mut inner: S, request: Request<B>) -> Result<S::Response, S::Error>
+where
+    S: Service<Request<B>>,
+{
+    poll_fn(|cx| inner.poll_ready(cx)).await?;
+    inner.call(request).await
+}
+
+/// Whether anybody will read the body to its end.
+fn has_body<R: Body>(response: &Response<R>, witness: &Witness) -> bool {
+    let status = response.status();
+    let none = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || witness.method == Method::HEAD
+        || witness.method == Method::CONNECT && status.is_success();
+    !none && !response.body().is_end_stream()
+}
+
+/// What the head of the response promises.
+fn length<R: Body>(response: &Response<R>) -> Option<u64> {
+    let header = response.headers().get(CONTENT_LENGTH);
+    header
+        .and_then(|length| length.to_str().ok()?.parse().ok())
+        .or_else(|| response.body().size_hint().exact())
+}
+
+impl<K, I> DistributedLockLayer<K, I> {
+    fn refuse<R>(&self, refusal: Refusal, witness: &Witness) -> Response<ResponseBody<R>> {
+        let response = match refusal {
+            Refusal::Response(response) => *response,
+            Refusal::Rejection(rejection) => {
+                log(&rejection);
+                self.policy.reject(rejection, witness)
+            }
+        };
+        response.map(ResponseBody::local)
+    }
+}
+
+fn log(rejection: &Rejection) {
+    match rejection.kind() {
+        RejectionKind::Misconfigured => tracing::error!(%rejection, "a request was not served"),
+        RejectionKind::Unavailable | RejectionKind::Lost => {
+            tracing::warn!(%rejection, "a request was not served");
+        }
+        _ => tracing::debug!(%rejection, "a request was not served"),
+    }
+}

@@ -1,0 +1,137 @@
+//! Where a request names what is to be locked.
+//!
+//! **Two requests must get the same key whenever the handler would touch the same resource.** A key that is finer than
+//! the handler's idea of identity can be evaded by spelling: `1`, `01`, `+1` and `%31` all reach `Path<u64>` as 1. From
+//! the safest to the finest:
+#![cfg_attr(
+    feature = "axum",
+    doc = "
+| extractor | two requests share a key when |
+|---|---|
+| [`extract`] over a typed axum extractor | the closure returns equal keys for what was extracted |
+| [`param`] | the decoded parameter is the same text |
+| [`DefaultKey`] | they match the same route and all decoded parameters are the same text |
+| [`header`] | the header's value is the same text |
+| [`path`] | the paths are equal but for needless percent-encoding |"
+)]
+#![cfg_attr(
+    not(feature = "axum"),
+    doc = "
+| extractor | two requests share a key when |
+|---|---|
+| a closure over `&Parts` | the closure returns equal keys |
+| [`header`] | the header's value is the same text |
+| [`path`], [`DefaultKey`] | the paths are equal but for needless percent-encoding |"
+)]
+//!
+//! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
+//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. A tenant belongs into the
+//! key from the server's own state, such as an extension that the authentication has set, never from a header that the
+//! client controls.
+//!
+//! Names that an extractor *derives* bear the mode's family, because an exclusive and a read-write lock must never meet
+//! on one name: read-write names end in `@rw` ([`derived`] computes them for code outside of requests). Keys that a
+//! closure *returns* are taken as they are.
+
+use std::future::{Future, ready};
+
+use http::request::Parts;
+
+use crate::lock::LockFamily;
+use crate::name::LockKey;
+
+mod default;
+mod error;
+#[cfg(feature = "axum")]
+mod extract;
+mod header;
+mod keys;
+#[cfg(feature = "axum")]
+mod param;
+mod path;
+
+pub use default::DefaultKey;
+pub use error::KeyError;
+#[cfg(feature = "axum")]
+pub use extract::{Extract, KeyFn, extract};
+pub use header::{Header, header};
+pub use keys::{IntoKeys, Keys};
+#[cfg(feature = "axum")]
+pub use param::{Param, param};
+pub use path::{Path, path};
+
+/// More raw input than this (bytes) names nothing sensible.
+const MAX_INPUT: usize = 4096;
+
+/// Finds what a request names as locked.
+///
+/// Closures over `&Parts` implement it:
+///
+/// ```
+/// # use http::request::Parts;
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, LockKey, MemoryStore};
+/// #[derive(Clone)]
+/// struct Tenant(String);
+///
+/// # let locks = LockClient::new(MemoryStore::new());
+/// DistributedLockLayer::new(locks).key(|parts: &Parts| {
+///     let tenant = parts.extensions.get::<Tenant>()?;
+///     Some(LockKey::from_parts("tenant", [&tenant.0]))
+/// })
+/// # ;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what a request locks",
+    note = "use an extractor of `tower_distributed_lock::key`, or a closure `|parts: &Parts| …` \
+            returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those"
+)]
+pub trait KeyExtractor: Send + Sync {
+    /// The keys of this request; none at all is the business of [`OnMissing`](super::OnMissing).
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
+}
+
+impl<F, R> KeyExtractor for F
+where
+    F: Fn(&Parts) -> R + Send + Sync,
+    R: IntoKeys,
+{
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self(parts).into_keys())
+    }
+}
+
+/// The name under which the layer locks a key that it derived itself, so that code outside of requests can take the same
+/// lock.
+///
+/// ```
+/// use tower_distributed_lock::key::{LockKey, derived};
+/// use tower_distributed_lock::LockFamily;
+///
+/// // What `key::param("order", "id")` locks for GET and PUT on order 42:
+/// let key = derived(LockKey::from_parts("order", ["42"]), LockFamily::ReadWrite);
+/// assert_eq!(key.as_str(), "order:42@rw");
+/// ```
+pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
+    match family {
+        LockFamily::Exclusive => key,
+        // A composed name never contains a bare `@`.
+        LockFamily::ReadWrite => LockKey::new(format!("{key}@rw")),
+    }
+}
+
+/// Composes a derived key of input that strangers chose.
+fn compose<'a>(
+    resource: &str,
+    components: impl IntoIterator<Item = &'a str>,
+) -> Result<Keys, KeyError> {
+    let components: Vec<_> = components.into_iter().collect();
+    if components
+        .iter()
+        .map(|component| component.len())
+        .sum::<usize>()
+        > MAX_INPUT
+    {
+        return Err(KeyError::invalid("it is too long"));
+    }
+    Ok(Keys::derived(LockKey::from_parts(resource, components)))
+}

@@ -1,0 +1,56 @@
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+
+use crate::layer::body::{BoxError, LocalBody};
+use crate::layer::rejection::{Refusal, Rejection, RejectionKind};
+
+/// Why a request names no key.
+#[derive(Debug)]
+pub struct KeyError(Cause);
+
+#[derive(Debug)]
+enum Cause {
+    Missing,
+    Invalid(&'static str),
+    Response(Box<Response<LocalBody>>),
+}
+
+impl KeyError {
+    /// There is none: the business of [`OnMissing`](crate::OnMissing).
+    pub fn missing() -> Self {
+        Self(Cause::Missing)
+    }
+
+    /// What is there names nothing: 400 `key-invalid`. The client gets to read `reason`.
+    pub fn invalid(reason: &'static str) -> Self {
+        Self(Cause::Invalid(reason))
+    }
+
+    /// The request is answered with `response`.
+    pub fn response<B>(response: Response<B>) -> Self
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Self(Cause::Response(Box::new(response.map(LocalBody::new))))
+    }
+
+    pub(in crate::layer) fn is_missing(&self) -> bool {
+        matches!(self.0, Cause::Missing)
+    }
+
+    pub(in crate::layer) fn into_refusal(self) -> Refusal {
+        match self.0 {
+            Cause::Missing => Rejection::new(RejectionKind::KeyMissing).into(),
+            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
+                .with_detail(reason)
+                .into(),
+            Cause::Response(mut response) => {
+                let rejection =
+                    Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
+                response.extensions_mut().insert(rejection);
+                Refusal::Response(response)
+            }
+        }
+    }
+}

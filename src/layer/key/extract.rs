@@ -1,0 +1,101 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use axum::extract::FromRequestParts;
+use axum::response::IntoResponse;
+use http::request::Parts;
+
+use super::{IntoKeys, KeyError, KeyExtractor, Keys};
+
+/// Runs an axum extractor and names what it found.
+///
+/// The surest extractor: what is one thing to the handler's extractor is one thing here, however it was spelled. Where the
+/// extractor rejects the request, its own response is the answer. Several extractors go in a tuple.
+///
+/// ```
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+/// use axum::extract::Path;
+/// use tower_distributed_lock::key::{self, LockKey};
+///
+/// # let locks = LockClient::new(MemoryStore::new());
+/// DistributedLockLayer::new(locks)
+///     .key(key::extract::<Path<u64>, _>(|Path(id)| LockKey::from_parts("order", [id.to_string()])))
+/// # ;
+/// ```
+///
+/// **Wrong where the handler extracts something else** than what is named here, and on a router whose routes have other
+/// parameters: `Path<u64>` rejects a route with two.
+pub fn extract<E, F>(name: F) -> Extract<E, F>
+where
+    F: KeyFn<E>,
+{
+    Extract {
+        name,
+        state: (),
+        extractor: PhantomData,
+    }
+}
+
+/// A closure that names what was extracted.
+pub trait KeyFn<E>: Fn(E) -> <Self as KeyFn<E>>::Named {
+    /// What it returns.
+    type Named: IntoKeys;
+}
+
+impl<E, F, R> KeyFn<E> for F
+where
+    F: Fn(E) -> R,
+    R: IntoKeys,
+{
+    type Named = R;
+}
+
+/// See [`extract`].
+pub struct Extract<E, F, S = ()> {
+    name: F,
+    state: S,
+    extractor: PhantomData<fn() -> E>,
+}
+
+impl<E, F> Extract<E, F> {
+    /// Gives the extractor the state that it needs; a layer knows nothing of the router's.
+    pub fn with_state<S>(self, state: S) -> Extract<E, F, S> {
+        Extract {
+            name: self.name,
+            state,
+            extractor: self.extractor,
+        }
+    }
+}
+
+impl<E, F, S> KeyExtractor for Extract<E, F, S>
+where
+    E: FromRequestParts<S> + Send,
+    F: KeyFn<E> + Send + Sync,
+    S: Send + Sync,
+{
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        match E::from_request_parts(parts, &self.state).await {
+            Ok(extracted) => (self.name)(extracted).into_keys(),
+            Err(rejection) => Err(KeyError::response(rejection.into_response())),
+        }
+    }
+}
+
+impl<E, F: Clone, S: Clone> Clone for Extract<E, F, S> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            state: self.state.clone(),
+            extractor: PhantomData,
+        }
+    }
+}
+
+impl<E, F, S> fmt::Debug for Extract<E, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extract")
+            .field("extractor", &std::any::type_name::<E>())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+use std::future::{Future, ready};
+
+use http::HeaderName;
+use http::request::Parts;
+
+use super::{KeyError, KeyExtractor, Keys, compose};
+
+/// The value of a header, as text and without surrounding white space.
+///
+/// A header on several lines, an empty one, and one that is not UTF-8 are refused (400 `key-invalid`): which of the values
+/// the handler takes cannot be known here.
+///
+/// **Wrong where the client may choose the header freely and the handler does not look at it**: then the client chooses
+/// whom it excludes, or that it excludes nobody.
+///
+/// # Panics
+///
+/// If `name` is not a header name.
+#[track_caller]
+pub fn header<N>(name: N) -> Header
+where
+    N: TryInto<HeaderName>,
+{
+    match name.try_into() {
+        Ok(name) => Header { name },
+        Err(_) => panic!("`key::header` was given something that is not a header name"),
+    }
+}
+
+/// See [`header`].
+#[derive(Debug, Clone)]
+pub struct Header {
+    name: HeaderName,
+}
+
+impl Header {
+    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+        let mut lines = parts.headers.get_all(&self.name).iter();
+        let value = lines.next().ok_or_else(KeyError::missing)?;
+        if lines.next().is_some() {
+            return Err(KeyError::invalid("the header occurs more than once"));
+        }
+        let value = std::str::from_utf8(value.as_bytes())
+            .map_err(|_| KeyError::invalid("the header is not valid UTF-8"))?
+            .trim();
+        if value.is_empty() {
+            return Err(KeyError::invalid("the header is empty"));
+        }
+        compose(self.name.as_str(), [value])
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self.keys(parts))
+    }
+}

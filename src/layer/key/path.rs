@@ -1,0 +1,111 @@
+use std::future::{Future, ready};
+
+use http::request::Parts;
+
+use super::{KeyError, KeyExtractor, Keys, compose};
+
+/// The path of the request, as the client sent it: also inside nested axum routers, which strip prefixes.
+///
+/// Percent-encoding is normalised (RFC 3986, 6.2.2: upper-case digits, nothing encoded that need not be), and nothing else
+/// is folded. Query and host are not part of it.
+///
+/// **Wrong where the handler reads more into the path than its text**: `/orders/1` and `/orders/01` are one order to
+/// `Path<u64>` and two keys here; so are a trailing slash, `a:b` and `a%3Ab`, and `/orders/1` beside
+/// `/orders/1/refunds`. Prefer `key::extract` or `key::param` then.
+pub fn path() -> Path {
+    Path
+}
+
+/// See [`path`].
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Path;
+
+impl KeyExtractor for Path {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(key_of_path(parts))
+    }
+}
+
+pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {
+    compose("path", [&*normalised(original(parts))])
+}
+
+fn original(parts: &Parts) -> &str {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
+        return uri.path();
+    }
+    parts.uri.path()
+}
+
+/// Encodes what must be encoded, decodes what need not be, and keeps the difference between `/` and `%2F`.
+fn normalised(path: &str) -> String {
+    let mut normal = String::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [byte, tail @ ..] = rest {
+        let (byte, encoded, tail) = match (byte, tail) {
+            (b'%', [high, low, tail @ ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, true, tail),
+                _ => (b'%', true, &rest[1..]),
+            },
+            (b'%', tail) => (b'%', true, tail),
+            (byte, tail) => (*byte, false, tail),
+        };
+        rest = tail;
+        if is_unreserved(byte) || !encoded && is_reserved(byte) {
+            normal.push(char::from(byte));
+        } else {
+            normal.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                normal.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+            }
+        }
+    }
+    normal
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+fn is_reserved(byte: u8) -> bool {
+    b":/?#[]@!$&'()*+,;=".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_that_rfc_3986_calls_equivalent_are_one() {
+        for (spelling, normal) in [
+            ("/a/b", "/a/b"),
+            ("/%61/b", "/a/b"),
+            ("/%7Ea", "/~a"),
+            ("/%c3%a9", "/%C3%A9"),
+            ("/é", "/%C3%A9"),
+            ("/{x}", "/%7Bx%7D"),
+            ("/%7bx%7d", "/%7Bx%7D"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%", "/a%25"),
+            ("/a%4", "/a%254"),
+            ("/%zz", "/%25zz"),
+            ("/%25zz", "/%25zz"),
+            ("/%2541", "/%2541"),
+            ("/a+b", "/a+b"),
+            ("/a%2Bb", "/a%2Bb"),
+            ("/a/../b/", "/a/../b/"),
+            ("*", "*"),
+            ("/%00%0D%0A", "/%00%0D%0A"),
+            ("/%FF", "/%FF"),
+        ] {
+            assert_eq!(normalised(spelling), normal, "{spelling}");
+            assert_eq!(normalised(normal), normal, "{normal} is not normal");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a layer does when something is not as it should be.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+
+use super::body::LocalBody;
+use super::mode::{ByMethod, ModePolicy, is_safe};
+use super::rejection::{Rejection, RejectionKind};
+use crate::client::LockClient;
+use crate::lock::{Lease, LockMode};
+
+/// What becomes of a handler whose lock is lost while it runs. Either way its response is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLost {
+    /// Its future is dropped at once, and the client gets the answer.
+    #[default]
+    Abort,
+    /// It runs on and may ask [`LockHandle::lost`](crate::LockHandle::lost); the client gets the answer afterwards.
+    Continue,
+}
+
+/// What becomes of a handler whose client has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnCancel {
+    /// It is dropped with the request, and the lock is released.
+    #[default]
+    Drop,
+    /// From the grant on it runs in a task of its own, to its end, and the lock is held until then. For work that must
+    /// not be cut in half by a webhook sender that hangs up. A request that still waits for its lock goes with its client.
+    RunToCompletion,
+}
+
+/// What becomes of a request when the store cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnUnavailable {
+    /// It is answered 503.
+    #[default]
+    Reject,
+    /// It goes on **without a lock**. [`LockHandle`](crate::LockHandle) is absent then.
+    Proceed,
+}
+
+/// What becomes of a request that carries no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMissing {
+    /// It is answered 400.
+    #[default]
+    Reject,
+    /// It goes on **without a lock**: whoever leaves the key out is excluded by nobody.
+    Skip,
+    /// All such requests share this name.
+    Use(&'static str),
+}
+
+/// How sure a response is that the lock was held until the end of the request.
+///
+/// | the store says | `Store` | `Strict` | `Deadline` |
+/// |---|---|---|---|
+/// | held until now | response | response | not asked: response if the deadline has not passed |
+/// | not held any more | 500 `lock-lost` | 500 `lock-lost` | |
+/// | nothing, for a second | response if the deadline has not passed | 500 `lock-lost` | |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confirm {
+    /// The store is asked; only when it does not answer, this process's clock decides.
+    #[default]
+    Store,
+    /// No response without the store's word: then confirmed requests never overlap, whatever any clock does (S5).
+    Strict,
+    /// This process's clock decides, and the release runs behind the response. Saves the round trip.
+    Deadline,
+}
+
+/// When a request's lock is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReleaseOn {
+    /// Before the head of the response goes out; the body streams unlocked.
+    #[default]
+    Head,
+    /// At the end of the body, whose last frame is withheld until the release is confirmed; without that the body ends
+    /// in an error. Responses that have no body release before the head, and so do upgrades. A connection whose reader
+    /// is slow holds the lock, for at most the longest hold.
+    BodyEnd,
+}
+
+type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
+
+/// Every setting of a layer that is not a type parameter.
+#[derive(Clone)]
+pub(super) struct Policy {
+    pub(super) mode: Arc<dyn ModePolicy>,
+    /// What safe methods take instead, if that was said.
+    pub(super) safe: Option<Option<LockMode>>,
+    pub(super) wait: Duration,
+    pub(super) lease: Lease,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) max_waiters: usize,
+    pub(super) fenced: bool,
+    pub(super) on_missing: OnMissing,
+    pub(super) on_unavailable: OnUnavailable,
+    pub(super) on_unavailable_reads: Option<OnUnavailable>,
+    pub(super) on_lost: OnLost,
+    pub(super) on_cancel: OnCancel,
+    pub(super) confirm: Confirm,
+    pub(super) release_on: ReleaseOn,
+    pub(super) contended_status: StatusCode,
+    pub(super) respond: Option<Arc<Respond>>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            mode: Arc::new(ByMethod),
+            safe: None,
+            wait: Duration::from_secs(10),
+            lease: Lease::default(),
+            max_hold: Some(Duration::from_secs(300)),
+            max_waiters: 1024,
+            fenced: false,
+            on_missing: OnMissing::default(),
+            on_unavailable: OnUnavailable::default(),
+            on_unavailable_reads: None,
+            on_lost: OnLost::default(),
+            on_cancel: OnCancel::default(),
+            confirm: Confirm::default(),
+            release_on: ReleaseOn::default(),
+            contended_status: StatusCode::LOCKED,
+            respond: None,
+        }
+    }
+}
+
+impl Policy {
+    /// The mode that a request is locked in; `None`: it is not locked.
+    pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
+        match self.safe {
+            Some(mode) if is_safe(&parts.method) => mode,
+            _ => self.mode.mode(parts),
+        }
+    }
+
+    pub(super) fn on_unavailable(&self, reads_only: bool) -> OnUnavailable {
+        match self.on_unavailable_reads {
+            Some(reads) if reads_only => reads,
+            _ => self.on_unavailable,
+        }
+    }
+
+    /// Why no request could be served so, or not as it was meant.
+    pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
+        self.check_modes(client)?;
+        if self.release_on == ReleaseOn::BodyEnd
+            && self.max_hold.is_none()
+            && matches!(self.lease, Lease::Renewed(_))
+        {
+            return Err(
+                "`ReleaseOn::BodyEnd` without a longest hold lets a slow reader hold the lock for ever: \
+                 set `max_hold`, or a fixed lease",
+            );
+        }
+        if self.confirm == Confirm::Strict && self.on_unavailable == OnUnavailable::Proceed {
+            return Err(
+                "`Confirm::Strict` answers nothing unconfirmed and `OnUnavailable::Proceed` answers without a lock: \
+                 choose one (`on_unavailable_reads` may still let reads proceed)",
+            );
+        }
+        Ok(())
+    }
+
+    fn check_modes(&self, client: &LockClient) -> Result<(), &'static str> {
+        let modes = self.known_modes();
+        if modes
+            .windows(2)
+            .any(|pair| pair[0].family() != pair[1].family())
+        {
+            return Err(
+                "`safe_methods` and `mode` take locks that never exclude each other: choose both from one family, \
+                 `Read` and `Write` or `Reentrant` and `Fair`",
+            );
+        }
+        if self.fenced && !modes.is_empty() && !modes.iter().any(|mode| mode.is_exclusive()) {
+            return Err("`fenced` needs an exclusive mode: a read hold has no token");
+        }
+        modes
+            .into_iter()
+            .try_for_each(|mode| client.supports(mode, self.fenced && mode.is_exclusive()))
+    }
+
+    /// The modes that do not depend on a closure.
+    fn known_modes(&self) -> Vec<LockMode> {
+        let safe = self.safe.flatten();
+        safe.into_iter().chain(self.mode.modes()).collect()
+    }
+
+    /// The response to a request that is not served. `witness` is what is left of the request.
+    pub(super) fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
+        let rejection = match rejection.kind() {
+            RejectionKind::Contended => rejection.with_status(self.contended_status),
+            _ => rejection,
+        };
+        let mut response = match (&self.respond, &witness.parts) {
+            (Some(respond), Some(parts)) => respond(&rejection, parts),
+            _ => rejection.to_response().map(LocalBody::new),
+        };
+        if witness.method == Method::HEAD {
+            *response.body_mut() = LocalBody::new(String::new());
+        }
+        response.extensions_mut().insert(rejection);
+        response
+    }
+
+    /// Remembers what a later rejection needs of the request.
+    pub(super) fn witness(&self, parts: &Parts) -> Witness {
+        Witness {
+            method: parts.method.clone(),
+            parts: self.respond.is_some().then(|| Box::new(parts.clone())),
+        }
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("wait", &self.wait)
+            .field("lease", &self.lease)
+            .field("max_hold", &self.max_hold)
+            .field("max_waiters", &self.max_waiters)
+            .field("on_missing", &self.on_missing)
+            .field("on_unavailable", &self.on_unavailable)
+            .field("on_lost", &self.on_lost)
+            .field("on_cancel", &self.on_cancel)
+            .field("confirm", &self.confirm)
+            .field("release_on", &self.release_on)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is remembered of a request that the handler has consumed.
+#[derive(Clone)]
+pub(super) struct Witness {
+    pub(super) method: Method,
+    /// Kept only for those who asked to see it.
+    parts: Option<Box<Parts>>,
+}

@@ -1,0 +1,241 @@
+//! Why a request was not served.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use super::body::LocalBody;
+use crate::error::LockError;
+
+/// The longest `Retry-After`: a lease is renewed or released long before its end more often than not.
+const RETRY_CAP: Duration = Duration::from_secs(10);
+
+/// Why a request was not served, or its response withheld.
+///
+/// It is in the extensions of every response that the layer makes itself, so that layers further out can count and log
+/// the reason, whatever [`rejection`](super::DistributedLockLayer::rejection) made of it.
+#[derive(Debug, Clone)]
+pub struct Rejection {
+    kind: RejectionKind,
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    detail: Option<&'static str>,
+    cause: Option<LockError>,
+}
+
+/// The causes of a [`Rejection`], with status and problem type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RejectionKind {
+    /// Somebody else held the lock until the wait was over: 423 `lock-contended`.
+    Contended,
+    /// Too many wait for this lock already: 503 `lock-overloaded`.
+    Overloaded,
+    /// The store could not be asked or refused; nothing was held: 503 `lock-unavailable`.
+    Unavailable,
+    /// The lock was lost before its release was confirmed; what the handler did may have overlapped with others' work,
+    /// and its response was withheld: 500 `lock-lost`.
+    Lost,
+    /// The request names nothing to lock: 400 `key-missing`.
+    KeyMissing,
+    /// What names the lock is malformed, too long or ambiguous: 400 `key-invalid`.
+    KeyInvalid,
+    /// The axum extractor that names the lock rejected the request; it was answered with the extractor's own response.
+    KeyRejected,
+    /// The request's body is longer than [`buffer_body`](super::DistributedLockLayer::buffer_body) allows: 413
+    /// `body-too-large`.
+    BodyTooLarge,
+    /// The request's body could not be read to its end: 400 `body-unreadable`.
+    BodyUnreadable,
+    /// The lock cannot be taken as the program asks for it, such as writing inside one's own read: 500
+    /// `lock-misconfigured`. The reason is logged, not sent.
+    Misconfigured,
+}
+
+impl RejectionKind {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Contended => StatusCode::LOCKED,
+            Self::Overloaded | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lost | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::KeyMissing | Self::KeyInvalid | Self::KeyRejected | Self::BodyUnreadable => {
+                StatusCode::BAD_REQUEST
+            }
+        }
+    }
+
+    /// The problem type of the response (RFC 9457), also good as a label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Contended => "lock-contended",
+            Self::Overloaded => "lock-overloaded",
+            Self::Unavailable => "lock-unavailable",
+            Self::Lost => "lock-lost",
+            Self::KeyMissing => "key-missing",
+            Self::KeyInvalid => "key-invalid",
+            Self::KeyRejected => "key-rejected",
+            Self::BodyTooLarge => "body-too-large",
+            Self::BodyUnreadable => "body-unreadable",
+            Self::Misconfigured => "lock-misconfigured",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Contended => "The resource is locked by another request",
+            Self::Overloaded => "Too many requests wait for the resource",
+            Self::Unavailable => "The resource cannot be locked at the moment",
+            Self::Lost => "The lock was lost while the request was served",
+            Self::KeyMissing => "The request does not name what to lock",
+            Self::KeyInvalid | Self::KeyRejected => {
+                "The request does not name what to lock properly"
+            }
+            Self::BodyTooLarge => "The request body is too large",
+            Self::BodyUnreadable => "The request body could not be read",
+            Self::Misconfigured => "The resource cannot be locked as the server asks for it",
+        }
+    }
+}
+
+impl Rejection {
+    pub(crate) fn new(kind: RejectionKind) -> Self {
+        Self {
+            kind,
+            status: kind.status(),
+            retry_after: None,
+            detail: None,
+            cause: None,
+        }
+    }
+
+    pub(crate) fn with_detail(mut self, detail: &'static str) -> Self {
+        self.detail = Some(detail);
+        self
+    }
+
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// The cause, for layers further out.
+    pub fn kind(&self) -> RejectionKind {
+        self.kind
+    }
+
+    /// The status that the layer answers with.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// After how long the client may try again, if that makes sense: whole seconds, at least one.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// What the client said, where the lock client was asked at all.
+    pub fn cause(&self) -> Option<&LockError> {
+        self.cause.as_ref()
+    }
+
+    /// The layer's own response: `application/problem+json` (RFC 9457), never to be stored, never naming key or holder.
+    ///
+    /// A starting point for those who want to change it a little.
+    pub fn to_response(&self) -> Response<String> {
+        let mut problem = json!({
+            "type": self.kind.as_str(),
+            "title": self.kind.title(),
+            "status": self.status.as_u16(),
+        });
+        if let Some(detail) = self.detail {
+            problem["detail"] = detail.into();
+        }
+        if self.kind == RejectionKind::Lost {
+            problem["outcome"] = "unknown".into();
+        }
+        let mut response = Response::new(problem.to_string());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, json);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(retry_after) = self.retry_after {
+            headers.insert(RETRY_AFTER, retry_after.as_secs().into());
+        }
+        response
+    }
+}
+
+impl From<LockError> for Rejection {
+    fn from(error: LockError) -> Self {
+        let (kind, retry_after) = match &error {
+            LockError::Busy { retry_after } => (
+                RejectionKind::Contended,
+                Some(whole_seconds(retry_after.unwrap_or_default())),
+            ),
+            LockError::Overloaded => (RejectionKind::Overloaded, Some(ONE_SECOND)),
+            LockError::Unavailable(_) | LockError::Conflict(_) | LockError::Shutdown => {
+                (RejectionKind::Unavailable, Some(ONE_SECOND))
+            }
+            LockError::Lost => (RejectionKind::Lost, None),
+            LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => {
+                (RejectionKind::Misconfigured, None)
+            }
+        };
+        Self {
+            retry_after,
+            cause: Some(error),
+            ..Self::new(kind)
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.as_str())?;
+        match (self.detail, &self.cause) {
+            (Some(detail), _) => write!(f, ": {detail}"),
+            (None, Some(cause)) => write!(f, ": {cause}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl Error for Rejection {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref()?.source()
+    }
+}
+
+/// The end of a request that is not served.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Rejection(Rejection),
+    /// Somebody else has answered already.
+    Response(Box<Response<LocalBody>>),
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejection(rejection)
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        Self::Rejection(error.into())
+    }
+}
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
+
+/// Rounded up and kept between one second and the cap.
+fn whole_seconds(remaining: Duration) -> Duration {
+    let capped = remaining.min(RETRY_CAP);
+    Duration::from_secs(capped.as_millis().div_ceil(1000).max(1) as u64)
+}

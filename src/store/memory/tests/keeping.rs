@@ -1,0 +1,130 @@
+//! Records and administration.
+
+use super::*;
+
+fn record(value: &'static str, retention: Duration) -> Record {
+    Record {
+        value: Bytes::from_static(value.as_bytes()),
+        retention,
+    }
+}
+
+fn recorded(store: &MemoryStore) -> Option<Bytes> {
+    at_once(store.record(&LockKey::new("key")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let (first, second) = (attempt(mode, 1), attempt(mode, 2));
+        granted(&store, &first);
+        let done = record("done", 60 * SECOND);
+        assert_eq!(
+            at_once(store.release_recording(&first.hold, &done)),
+            Standing::Held
+        );
+        granted(&store, &second);
+        assert_eq!(recorded(&store).expect("it is kept"), "done");
+        released(&store, &second);
+        assert!(!store.is_empty());
+        advance(60 * SECOND).await;
+        assert_eq!(recorded(&store), None);
+        assert!(store.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_no_more_records_nothing() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let lapsed = attempt(mode, 1);
+        granted(&store, &lapsed);
+        advance(LEASE).await;
+        let stale = record("stale", SECOND);
+        assert_eq!(
+            at_once(store.release_recording(&lapsed.hold, &stale)),
+            Standing::Gone
+        );
+        assert_eq!(recorded(&store), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_records_wakes_like_any_other() {
+    let store = MemoryStore::new();
+    let (holder, waiter) = (attempt(LockMode::Fair, 1), attempt(LockMode::Fair, 2));
+    granted(&store, &holder);
+    refused(&store, &waiter, LEASE);
+    let mut wakeups = subscribe(&store, &waiter);
+    at_once(store.release_recording(&holder.hold, &record("done", SECOND)));
+    assert!(woken(&mut wakeups));
+}
+
+#[tokio::test(start_paused = true)]
+async fn force_ends_every_hold_and_wakes_the_waiters() {
+    let key = LockKey::new("key");
+    for held in MODES {
+        let store = MemoryStore::new();
+        assert!(!at_once(store.force_unlock(&key)));
+        let wanted = match held {
+            LockMode::Read => LockMode::Write,
+            mode => mode,
+        };
+        let (holder, waiter) = (attempt(held, 1), attempt(wanted, 2));
+        granted(&store, &holder);
+        refused(&store, &waiter, LEASE);
+        let mut wakeups = subscribe(&store, &waiter);
+        assert!(at_once(store.force_unlock(&key)));
+        assert!(woken(&mut wakeups), "{held:?}");
+        assert_eq!(at_once(store.release(&holder.hold)), Standing::Gone);
+        granted(&store, &waiter);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_writer_lets_the_waiting_readers_go_first() {
+    let store = MemoryStore::new();
+    granted(&store, &attempt(LockMode::Write, 1));
+    granted(&store, &attempt(LockMode::Read, 1));
+    refused(&store, &attempt(LockMode::Read, 2), LEASE);
+    assert!(at_once(store.force_unlock(&LockKey::new("key"))));
+    let writer = outcome(&store, &attempt(LockMode::Write, 3));
+    assert!(matches!(writer, Outcome::Refused { .. }));
+    granted(&store, &attempt(LockMode::Read, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_names_holders_and_waiters_in_order() {
+    let name = |n| attempt(LockMode::Fair, n).hold.id.to_string();
+    let store = MemoryStore::new();
+    granted(&store, &attempt(LockMode::Fair, 1));
+    refused(&store, &attempt(LockMode::Fair, 3), LEASE);
+    refused(&store, &attempt(LockMode::Fair, 2), LEASE);
+    advance(SECOND).await;
+    let inspection = at_once(store.inspect(&LockKey::new("key")));
+    let holder = &inspection.holders[0];
+    assert_eq!((&holder.id, holder.mode), (&name(1), LockMode::Reentrant));
+    assert_eq!((holder.count, holder.remaining), (1, LEASE - SECOND));
+    assert_eq!(inspection.waiters, [name(3), name(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_names_a_writer_and_its_read() {
+    let store = MemoryStore::new();
+    granted(&store, &attempt(LockMode::Write, 1));
+    granted(&store, &attempt(LockMode::Read, 1));
+    refused(&store, &attempt(LockMode::Read, 2), LEASE);
+    let inspection = at_once(store.inspect(&LockKey::new("key")));
+    let modes: Vec<_> = inspection
+        .holders
+        .iter()
+        .map(|holder| holder.mode)
+        .collect();
+    assert_eq!(modes, [LockMode::Write, LockMode::Read]);
+    assert_eq!(
+        inspection.waiters,
+        [attempt(LockMode::Read, 2).hold.id.to_string()]
+    );
+    assert!(!store.is_empty());
+}

@@ -1,0 +1,305 @@
+//! What Redis sees, byte for byte: the keys, fields, lives, channels and messages that Redisson and we share.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::aio::PubSub;
+use tower_distributed_lock::{LockMode, LockStore, RedisStore};
+
+use crate::redis_store::*;
+use crate::support::{Dump, RedisServer, Stored};
+
+/// A lock name, and what Redisson makes of it in the names of other keys.
+const NAMES: [(&str, &str); 3] = [
+    ("n", "{n}"),
+    ("a{n}b", "a{n}b"),
+    ("order:42/é", "{order:42/é}"),
+];
+
+/// The content of the database, its lives checked against `lease` and left out.
+async fn content(server: &RedisServer, lease: Duration) -> BTreeMap<String, Stored> {
+    let dump = server.dump().await;
+    for (key, entry) in &dump {
+        let ttl = entry.ttl.unwrap();
+        assert!(
+            ttl <= lease && ttl > lease - Duration::from_secs(5),
+            "{key}"
+        );
+    }
+    dump.into_iter()
+        .map(|(key, entry)| (key, entry.stored))
+        .collect()
+}
+
+fn hash(fields: &[(String, &str)]) -> Stored {
+    Stored::Hash(
+        fields
+            .iter()
+            .map(|(field, value)| (field.clone(), (*value).to_owned()))
+            .collect(),
+    )
+}
+
+fn text(text: &str) -> Stored {
+    Stored::String(text.into())
+}
+
+#[tokio::test]
+async fn exclusive_holds_are_redissons() {
+    let (server, store) = server_and_store().await;
+    for (name, _) in NAMES {
+        for mode in [LockMode::Reentrant, LockMode::Fair] {
+            let hold = attempt(name, mode);
+            assert!(asks(&store, &hold).await && asks(&store, &hold).await);
+            let id = hold.hold.id.to_string();
+            let (uuid, n) = id.split_once(':').unwrap();
+            assert_eq!(uuid.len(), 36);
+            assert!(n.parse::<u64>().is_ok());
+            let expected = [(name.to_owned(), hash(&[(id, "1")]))];
+            assert_eq!(content(&server, LEASE).await, expected.into());
+            assert!(releases(&store, &hold).await);
+            assert_eq!(server.dump().await, Dump::new());
+        }
+    }
+}
+
+#[tokio::test]
+async fn read_and_write_holds_are_redissons() {
+    let (server, store) = server_and_store().await;
+    for (name, tag) in NAMES {
+        let (one, other) = (attempt(name, LockMode::Read), attempt(name, LockMode::Read));
+        assert!(asks(&store, &one).await && asks(&store, &other).await);
+        let (a, b) = (one.hold.id.to_string(), other.hold.id.to_string());
+        let mode = ("mode".to_owned(), "read");
+        let expected = [
+            (
+                name.to_owned(),
+                hash(&[mode, (a.clone(), "1"), (b.clone(), "1")]),
+            ),
+            (format!("{tag}:{a}:rwlock_timeout:1"), text("1")),
+            (format!("{tag}:{b}:rwlock_timeout:1"), text("1")),
+        ];
+        assert_eq!(content(&server, LEASE).await, expected.into());
+        assert!(releases(&store, &one).await && releases(&store, &other).await);
+        assert_eq!(server.dump().await, Dump::new());
+
+        let write = attempt(name, LockMode::Write);
+        let mut read = attempt(name, LockMode::Read);
+        read.hold.id = write.hold.id;
+        assert!(asks(&store, &write).await && asks(&store, &read).await);
+        let id = write.hold.id.to_string();
+        let timeout = (format!("{tag}:{id}:rwlock_timeout:1"), text("1"));
+        let mode = ("mode".to_owned(), "write");
+        let fields = [mode, (format!("{id}:write"), "1"), (id.clone(), "1")];
+        let expected = [(name.to_owned(), hash(&fields)), timeout.clone()];
+        assert_eq!(content(&server, LEASE).await, expected.into());
+        assert!(releases(&store, &write).await);
+        let fields = [("mode".to_owned(), "read"), (id, "1")];
+        let expected = [(name.to_owned(), hash(&fields)), timeout];
+        assert_eq!(content(&server, LEASE).await, expected.into());
+        assert!(releases(&store, &read).await);
+        assert_eq!(server.dump().await, Dump::new());
+    }
+}
+
+#[tokio::test]
+async fn a_fair_queue_is_redissons_with_redissons_scores() {
+    let (server, store) = server_and_store().await;
+    for (name, tag) in NAMES {
+        let holder = attempt(name, LockMode::Fair);
+        assert!(asks(&store, &holder).await);
+        let mut waiters = [(); 3].map(|()| attempt(name, LockMode::Fair));
+        let before = now(&server).await;
+        for waiter in &mut waiters {
+            waiter.patience = Some(Duration::from_secs(5));
+            assert!(!asks(&store, waiter).await);
+        }
+        let after = now(&server).await;
+        let ids = waiters.each_ref().map(|waiter| waiter.hold.id.to_string());
+        let dump = server.dump().await;
+        let queue = &dump[&format!("redisson_lock_queue:{tag}")];
+        assert_eq!(queue.stored, Stored::List(ids.to_vec()));
+        assert_eq!(queue.ttl, None);
+        let timeouts = &dump[&format!("redisson_lock_timeout:{tag}")];
+        assert_eq!(timeouts.ttl, None);
+        let Stored::SortedSet(scores) = &timeouts.stored else {
+            panic!("{timeouts:?}");
+        };
+        for (n, (id, score)) in scores.iter().enumerate() {
+            assert_eq!(*id, ids[n]);
+            let wait = 5_000.0 * (n + 1) as f64;
+            // The holder's lease is rounded down, and began a little before.
+            let (least, most) = (before + 29_000.0 + wait, after + 30_000.0 + wait);
+            assert!(least <= *score && *score <= most, "{n}: {score}");
+        }
+        let ours = format!("tower_lock_alive:{tag}");
+        assert!(dump[&ours].ttl.is_some());
+        assert_eq!(dump.len(), 4, "{dump:?}");
+        for waiter in &waiters {
+            store.withdraw(waiter, false).await.unwrap();
+        }
+        assert!(releases(&store, &holder).await);
+        assert_eq!(server.dump().await, Dump::new());
+    }
+}
+
+#[tokio::test]
+async fn messages_go_where_redisson_listens() {
+    let (server, store) = server_and_store().await;
+    let mut messages = Messages::of(&server).await;
+    for (name, tag) in NAMES {
+        let channel = format!("redisson_lock__channel:{tag}");
+        let rw = format!("redisson_rwlock:{tag}");
+        for (mode, told) in [
+            (LockMode::Reentrant, Some((channel.as_str(), "0"))),
+            (LockMode::Fair, None),
+            (LockMode::Read, Some((rw.as_str(), "0"))),
+            (LockMode::Write, Some((rw.as_str(), "1"))),
+        ] {
+            let hold = attempt(name, mode);
+            assert!(asks(&store, &hold).await && releases(&store, &hold).await);
+            assert!(
+                !releases(&store, &hold).await,
+                "nothing is told the second time"
+            );
+            let withdrawn = attempt(name, mode);
+            assert!(asks(&store, &withdrawn).await);
+            store.withdraw(&withdrawn, true).await.unwrap();
+            let told: Vec<_> = told.into_iter().collect();
+            messages.are(&[told.clone(), told].concat()).await;
+        }
+
+        let (holder, waiter) = (attempt(name, LockMode::Fair), patient(name, LockMode::Fair));
+        assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+        assert!(releases(&store, &holder).await);
+        let own = format!("{channel}:{}", waiter.hold.id);
+        messages.are(&[(own.as_str(), "0")]).await;
+        store.withdraw(&waiter, false).await.unwrap();
+        messages.are(&[]).await;
+
+        // Readers come and go silently while others read; a downgrade is told.
+        let (one, other) = (attempt(name, LockMode::Read), attempt(name, LockMode::Read));
+        assert!(asks(&store, &one).await && asks(&store, &other).await);
+        assert!(releases(&store, &one).await);
+        messages.are(&[]).await;
+        assert!(releases(&store, &other).await);
+        messages.are(&[(rw.as_str(), "0")]).await;
+        let write = attempt(name, LockMode::Write);
+        let mut read = attempt(name, LockMode::Read);
+        read.hold.id = write.hold.id;
+        assert!(asks(&store, &write).await && asks(&store, &read).await);
+        assert!(releases(&store, &write).await);
+        messages.are(&[(rw.as_str(), "1")]).await;
+        assert!(releases(&store, &read).await);
+        messages.are(&[(rw.as_str(), "0")]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
+    let (server, store) = server_and_store().await;
+    for (mode, acquire, release) in [
+        (
+            LockMode::Reentrant,
+            &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"][..],
+            &["EVALSHA", "HEXISTS", "DEL", "PUBLISH"][..],
+        ),
+        (
+            LockMode::Fair,
+            &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
+            &["EVALSHA", "HEXISTS", "DEL", "EXISTS"],
+        ),
+        (
+            LockMode::Read,
+            &["EVALSHA", "EXISTS", "HSET", "SET", "PEXPIRE"],
+            &["EVALSHA", "DEL", "HDEL", "HLEN", "DEL", "PUBLISH"],
+        ),
+        (
+            LockMode::Write,
+            &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
+            &["EVALSHA", "HDEL", "HLEN", "DEL", "EXISTS", "PUBLISH"],
+        ),
+    ] {
+        let warm = attempt("k", mode);
+        assert!(asks(&store, &warm).await && releases(&store, &warm).await);
+        let hold = attempt("k", mode);
+        let monitor = server.monitor().await;
+        assert!(asks(&store, &hold).await);
+        let asked = verbs(&monitor.lines().await);
+        assert_eq!(asked, acquire, "{mode:?}");
+        assert!(releases(&store, &hold).await);
+        let both = verbs(&monitor.lines().await);
+        assert_eq!(both[asked.len()..], *release, "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn waiters_listen_where_redisson_tells_them() {
+    let (server, store) = server_and_store().await;
+    for (name, tag) in NAMES {
+        for mode in MODES {
+            let waiter = patient(name, mode);
+            let channel = match mode {
+                LockMode::Reentrant => format!("redisson_lock__channel:{tag}"),
+                LockMode::Fair => format!("redisson_lock__channel:{tag}:{}", waiter.hold.id),
+                LockMode::Read | LockMode::Write => format!("redisson_rwlock:{tag}"),
+            };
+            let mut wakeups = store.subscribe(&waiter).await.unwrap();
+            assert_eq!(server.pubsub_channels().await.get(&channel), Some(&1));
+            for message in ["0", "1"] {
+                let mut redis = server.connection().await;
+                let publish = redis::cmd("PUBLISH").arg(&channel).arg(message).to_owned();
+                publish.exec_async(&mut redis).await.unwrap();
+                woken(&mut wakeups).await;
+            }
+        }
+    }
+}
+
+/// The commands of MONITOR lines.
+fn verbs(lines: &[String]) -> Vec<String> {
+    let verb = |line: &String| line.split('"').nth(1).unwrap_or_default().to_owned();
+    lines.iter().map(verb).collect()
+}
+
+async fn now(server: &RedisServer) -> f64 {
+    let mut redis = server.connection().await;
+    let (s, us): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    (s * 1000 + us / 1000) as f64
+}
+
+/// All messages that are published.
+struct Messages {
+    all: PubSub,
+    marks: RedisStore,
+}
+
+impl Messages {
+    async fn of(server: &RedisServer) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut all = client.get_async_pubsub().await.unwrap();
+        all.psubscribe("*").await.unwrap();
+        let marks = RedisStore::connect(server.url()).await.unwrap();
+        Self { all, marks }
+    }
+
+    /// These have come since the last call, and no others.
+    async fn are(&mut self, expected: &[(&str, &str)]) {
+        let mark = attempt("mark", LockMode::Reentrant);
+        assert!(asks(&self.marks, &mark).await && releases(&self.marks, &mark).await);
+        let mut come = Vec::new();
+        let mut messages = self.all.on_message();
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(10), messages.next()).await;
+            let message = next.expect("the mark").expect("a connection");
+            if message.get_channel_name() == "redisson_lock__channel:{mark}" {
+                break;
+            }
+            let payload: String = message.get_payload().unwrap();
+            come.push((message.get_channel_name().to_owned(), payload));
+        }
+        let come: Vec<_> = come.iter().map(|(c, p)| (c.as_str(), p.as_str())).collect();
+        assert_eq!(come, expected);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a client gets when it does not get the handler's response.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::any;
+use axum::{Json, Router};
+use serde_json::json;
+use tower_distributed_lock::{Lease, LockMode, OnLost, Rejection, RejectionKind, key};
+
+use super::{locking, orders, problem, put, request, send, settle, slow_orders, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
+    let (_store, locks, layer) = locking();
+    for (lease, retry_after) in [(400, "1"), (2_500, "3"), (3_600_000, "10")] {
+        let lease = Duration::from_millis(lease);
+        let key = key::derived(
+            key::LockKey::from_parts("path", ["/orders/1"]),
+            LockMode::Write.family(),
+        );
+        let elsewhere = locks
+            .lock(key)
+            .mode(LockMode::Write)
+            .lease(Lease::Fixed(lease));
+        let elsewhere = elsewhere.await.unwrap();
+        let app = orders().layer(layer.clone().key(key::path()).wait(Duration::ZERO));
+
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.headers()["retry-after"], retry_after);
+        let rejection = response.extensions().get::<Rejection>().unwrap();
+        assert_eq!(rejection.kind(), RejectionKind::Contended);
+        let (status, problem) = problem(response).await;
+        assert_eq!(status, 423);
+        assert_eq!(problem["type"], "lock-contended");
+        assert_eq!(problem["status"], 423);
+        let told = problem.to_string();
+        assert!(!told.contains("orders") && !told.contains(&locks.id().to_string()));
+        elsewhere.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_its_whole_budget_and_not_longer() {
+    let (_store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(std::future::pending::<()>))
+        .layer(layer.wait(Duration::from_secs(7)));
+    let holding = tokio::spawn({
+        let app = app.clone();
+        async move { put(&app, "/orders/1").await }
+    });
+    settle().await;
+    let started = tokio::time::Instant::now();
+    assert_eq!(put(&app, "/orders/1").await.status(), 423);
+    assert!((7_000..7_100).contains(&started.elapsed().as_millis()));
+    holding.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_waiter_too_many_is_503_at_once() {
+    let (_store, _locks, layer) = locking();
+    let app = slow_orders().layer(layer.max_waiters(1));
+    let started = tokio::time::Instant::now();
+    let (a, b, c) = tokio::join!(put(&app, "/orders/1"), put(&app, "/orders/1"), async {
+        settle().await;
+        let response = put(&app, "/orders/1").await;
+        assert!(started.elapsed() < Duration::from_millis(10));
+        response
+    });
+    assert_eq!((a.status(), b.status()), (StatusCode::OK, StatusCode::OK));
+    assert_eq!(c.headers()["retry-after"], "1");
+    let (status, problem) = problem(c).await;
+    assert_eq!(status, 503);
+    assert_eq!(problem["type"], "lock-overloaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_store_is_503_and_recovery_needs_nothing() {
+    let (store, _locks, layer) = locking();
+    let app = orders().layer(layer);
+    store.unplug(true);
+    let response = put(&app, "/orders/1").await;
+    assert_eq!(response.headers()["retry-after"], "1");
+    let (status, problem) = problem(response).await;
+    assert_eq!(status, 503);
+    assert_eq!(problem["type"], "lock-unavailable");
+    store.unplug(false);
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_shut_down_is_503() {
+    let (_store, locks, layer) = locking();
+    let app = orders().layer(layer);
+    locks.shutdown(Duration::from_secs(1)).await.unwrap();
+    let (status, problem) = problem(put(&app, "/orders/1").await).await;
+    assert_eq!(status, 503);
+    assert_eq!(problem["type"], "lock-unavailable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_500_of_unknown_outcome_and_no_hint_to_retry() {
+    let (_store, _locks, layer) = locking();
+    for on_lost in [OnLost::Abort, OnLost::Continue] {
+        let lease = Lease::Fixed(Duration::from_millis(100));
+        let app = slow_orders().layer(layer.clone().lease(lease).on_lost(on_lost));
+        let response = put(&app, "/orders/1").await;
+        assert!(response.headers().get("retry-after").is_none());
+        let (status, problem) = problem(response).await;
+        assert_eq!(status, 500);
+        assert_eq!(problem["type"], "lock-lost");
+        assert_eq!(problem["outcome"], "unknown");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_head_has_no_body() {
+    let (store, _locks, layer) = locking();
+    store.unplug(true);
+    let custom = layer.clone().rejection(|_, _| "never seen".into_response());
+    for app in [orders().layer(layer), orders().layer(custom)] {
+        let response = send(&app, request("HEAD", "/orders/1")).await;
+        assert!(response.extensions().get::<Rejection>().is_some());
+        assert_eq!(text(response).await, "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_contention_is_a_setting() {
+    let (_store, _locks, layer) = locking();
+    let app = slow_orders().layer(layer.wait(Duration::ZERO).contended_status(409));
+    let (served, refused) = tokio::join!(put(&app, "/orders/1"), put(&app, "/orders/1"));
+    assert_eq!(served.status(), 200);
+    assert_eq!(
+        refused.extensions().get::<Rejection>().unwrap().status(),
+        409
+    );
+    let (status, problem) = problem(refused).await;
+    assert_eq!(status, 409);
+    assert_eq!(problem["status"], 409);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_ones_own_sees_the_request_and_still_carries_the_rejection() {
+    let (store, _locks, layer) = locking();
+    let layer = layer
+        .lease(Lease::Fixed(Duration::from_millis(100)))
+        .rejection(|rejection, parts| {
+            let answer = json!({ "why": rejection.kind().as_str(), "where": parts.uri.path() });
+            (StatusCode::IM_A_TEAPOT, Json(answer)).into_response()
+        });
+    let app = slow_orders().layer(layer);
+    // After the handler has consumed the request, and before.
+    for why in ["lock-lost", "lock-unavailable"] {
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+        assert_eq!(
+            response
+                .extensions()
+                .get::<Rejection>()
+                .unwrap()
+                .kind()
+                .as_str(),
+            why
+        );
+        let answer: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
+        assert_eq!(answer, json!({ "why": why, "where": "/orders/1" }));
+        store.unplug(true);
+    }
+}

@@ -1,0 +1,215 @@
+//! `ReleaseOn::BodyEnd`: the lock inside the response's body.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, stream};
+use http::{HeaderMap, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, StreamBody};
+use tower_distributed_lock::{Confirm, DistributedLockLayer, ReleaseOn};
+
+use super::store::TestStore;
+use super::{locking, put, request, send, settle};
+
+fn at_body_end() -> (TestStore, DistributedLockLayer) {
+    let (store, _locks, layer) = locking();
+    (store, layer.release_on(ReleaseOn::BodyEnd))
+}
+
+fn answering(layer: DistributedLockLayer, body: fn() -> Response) -> Router {
+    Router::new()
+        .route("/orders/{id}", any(async move || body()))
+        .layer(layer)
+}
+
+fn fixed() -> Response {
+    Response::new(Body::from("fixed"))
+}
+
+/// Two frames, and no way to know that the second is the last.
+fn streaming() -> Response {
+    let frames = stream::iter(["one", "two"]).map(Ok::<_, io::Error>);
+    Response::new(Body::from_stream(frames))
+}
+
+/// Two frames, and a head that says how much it will be: nobody reads on after the second.
+fn measured() -> Response {
+    let mut response = streaming();
+    response.headers_mut().insert("content-length", 6.into());
+    response
+}
+
+fn with_trailers() -> Response {
+    let frames = stream::iter([
+        Ok::<_, io::Error>(Frame::data(Bytes::from("one"))),
+        Ok(Frame::trailers(HeaderMap::new())),
+    ]);
+    Response::new(Body::new(StreamBody::new(frames)))
+}
+
+async fn frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    let frame = body.frame().await?;
+    Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_while_the_body_streams_and_free_when_it_has_ended() {
+    for response in [fixed, streaming, measured, with_trailers] {
+        let (store, layer) = at_body_end();
+        let mut body = put(&answering(layer, response), "/orders/1")
+            .await
+            .into_body();
+        settle().await;
+        assert!(!store.is_free());
+        let mut frames = 0;
+        while let Some(frame) = frame(&mut body).await {
+            frame.unwrap();
+            frames += 1;
+            if body.is_end_stream() {
+                break;
+            }
+        }
+        assert!(frames >= 1);
+        assert!(store.is_free(), "without waiting: the end was confirmed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_frame_is_withheld_until_the_store_has_confirmed() {
+    for (response, before) in [
+        (fixed as fn() -> Response, 0),
+        (measured, 1),
+        (with_trailers, 1),
+    ] {
+        let (store, layer) = at_body_end();
+        let app = answering(layer.confirm(Confirm::Strict), response);
+        let mut body = put(&app, "/orders/1").await.into_body();
+        for _ in 0..before {
+            frame(&mut body).await.unwrap().unwrap();
+        }
+        store.silence(true);
+        assert!(frame(&mut body).now_or_never().is_none());
+        assert!(!body.is_end_stream());
+        store.silence(false);
+        frame(&mut body).await.unwrap().unwrap();
+        assert!(store.is_free());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_body_of_unknown_length_is_withheld() {
+    let (store, layer) = at_body_end();
+    let mut body = put(&answering(layer, streaming), "/orders/1")
+        .await
+        .into_body();
+    assert_eq!(frame(&mut body).await.unwrap().unwrap(), "one");
+    assert_eq!(frame(&mut body).await.unwrap().unwrap(), "two");
+    store.silence(true);
+    assert!(frame(&mut body).now_or_never().is_none());
+    store.silence(false);
+    assert!(frame(&mut body).await.is_none());
+    assert!(frame(&mut body).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_whose_lock_was_stolen_never_ends_well() {
+    for response in [fixed, streaming, measured, with_trailers] {
+        let (store, layer) = at_body_end();
+        let response = put(&answering(layer, response), "/orders/1").await;
+        store.steal().await;
+        let failed = response.into_body().collect().await.unwrap_err();
+        assert!(failed.to_string().contains("the lock was lost"), "{failed}");
+        assert!(store.is_free());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_cut_off_when_its_lock_is_lost() {
+    let (store, layer) = at_body_end();
+    let app = answering(layer, || {
+        let never_ending = stream::pending::<Result<Bytes, io::Error>>();
+        Response::new(Body::from_stream(never_ending))
+    });
+    let mut body = put(&app, "/orders/1").await.into_body();
+    store.steal().await;
+    let failed = tokio::time::timeout(Duration::from_secs(11), frame(&mut body)).await;
+    assert!(failed.expect("found at the next renewal").unwrap().is_err());
+    assert!(frame(&mut body).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_who_never_reads_holds_for_the_longest_hold_at_most() {
+    let (store, layer) = at_body_end();
+    let app = answering(layer.max_hold(Duration::from_secs(60)), fixed);
+    let body = put(&app, "/orders/1").await.into_body();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert!(!store.is_free());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(store.is_free());
+    assert!(body.collect().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_dropped_or_fails_releases() {
+    let (store, layer) = at_body_end();
+    let response = put(&answering(layer.clone(), streaming), "/orders/1").await;
+    drop(response);
+    settle().await;
+    assert!(store.is_free());
+
+    let app = answering(layer, || {
+        let broken = stream::iter([Ok("one"), Err(io::Error::other("it broke"))]);
+        Response::new(Body::from_stream(broken))
+    });
+    let mut body = put(&app, "/orders/1").await.into_body();
+    assert_eq!(frame(&mut body).await.unwrap().unwrap(), "one");
+    let failed = frame(&mut body).await.unwrap().unwrap_err();
+    assert!(failed.to_string().contains("it broke"));
+    settle().await;
+    assert!(store.is_free());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_without_a_body_releases_before_its_head() {
+    fn status(status: StatusCode) -> Response {
+        let mut response = Response::new(Body::from("nobody reads this"));
+        *response.status_mut() = status;
+        response
+    }
+    for (method, response) in [
+        ("HEAD", fixed as fn() -> Response),
+        ("PUT", || Response::new(Body::empty())),
+        ("PUT", || status(StatusCode::NO_CONTENT)),
+        ("PUT", || status(StatusCode::NOT_MODIFIED)),
+        ("PUT", || status(StatusCode::SWITCHING_PROTOCOLS)),
+    ] {
+        let (store, layer) = at_body_end();
+        let response = send(&answering(layer, response), request(method, "/orders/1")).await;
+        assert!(store.is_free(), "{method} {}", response.status());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_length_of_a_fixed_body_is_still_known() {
+    let (_store, layer) = at_body_end();
+    let response = put(&answering(layer, fixed), "/orders/1").await;
+    assert_eq!(response.headers()["content-length"], "5");
+    assert_eq!(response.body().size_hint().exact(), Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_before_the_head_a_body_streams_without_the_lock() {
+    let (store, _locks, layer) = locking();
+    let response = put(&answering(layer, streaming), "/orders/1").await;
+    assert!(store.is_free());
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "onetwo"
+    );
+}

@@ -1,0 +1,120 @@
+//! Clients that go away, handlers that panic.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use futures_util::FutureExt;
+use tower_distributed_lock::{LockMode, OnCancel};
+
+use super::{locking, put, settle, slow_orders};
+
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_handler_runs_or_while_it_waits() {
+    for mode in [
+        LockMode::Reentrant,
+        LockMode::Fair,
+        LockMode::Read,
+        LockMode::Write,
+    ] {
+        let (store, locks, layer) = locking();
+        let app = slow_orders().layer(layer.mode(mode));
+        let mut serving = Box::pin(put(&app, "/orders/1"));
+        let mut waiting = Box::pin(put(&app, "/orders/1"));
+        assert!(serving.as_mut().now_or_never().is_none());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        settle().await;
+        assert!(!store.is_free());
+
+        drop(waiting);
+        settle().await;
+        drop(serving);
+        settle().await;
+        assert!(store.is_free(), "{mode:?}");
+        assert_eq!(locks.keys_in_use(), 0, "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_after_any_number_of_polls() {
+    for polls in 0..10 {
+        let (store, locks, layer) = locking();
+        let app = slow_orders().layer(layer);
+        store.silence(true);
+        let mut request = tokio_test::task::spawn(put(&app, "/orders/1"));
+        for poll in 0..polls {
+            let _ = request.poll();
+            if poll == polls / 2 {
+                store.silence(false);
+            }
+            settle().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(request);
+        store.silence(false);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(store.is_free(), "{polls}");
+        assert_eq!(locks.keys_in_use(), 0, "{polls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_releases() {
+    for on_cancel in [OnCancel::Drop, OnCancel::RunToCompletion] {
+        let (store, locks, layer) = locking();
+        let app = Router::new()
+            .route("/orders/{id}", any(async || -> () { panic!("on purpose") }))
+            .layer(layer.on_cancel(on_cancel));
+        let panicked = AssertUnwindSafe(put(&app, "/orders/1"))
+            .catch_unwind()
+            .await;
+        let panic = panicked.expect_err("the panic passes");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+        settle().await;
+        assert!(store.is_free());
+        assert_eq!(locks.keys_in_use(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_to_completion_finishes_under_the_lock_when_the_client_has_gone() {
+    let (store, _locks, layer) = locking();
+    let finished = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let finished = finished.clone();
+        async move || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            finished.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let gone = tokio::time::timeout(Duration::from_millis(500), put(&app, "/orders/1")).await;
+    assert!(gone.is_err());
+    settle().await;
+    assert!(!store.is_free(), "the lock is held on");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(finished.load(Ordering::Relaxed), 1);
+    assert!(store.is_free());
+
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+    assert_eq!(finished.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_to_completion_does_not_wait_on_for_a_client_that_has_gone() {
+    let (store, _locks, layer) = locking();
+    let app = slow_orders().layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let (served, gone) = tokio::join!(
+        put(&app, "/orders/1"),
+        tokio::time::timeout(Duration::from_millis(500), put(&app, "/orders/1")),
+    );
+    assert_eq!(served.status(), 200);
+    assert!(gone.is_err());
+    settle().await;
+    assert!(store.is_free());
+}

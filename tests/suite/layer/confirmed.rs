@@ -1,0 +1,216 @@
+//! A request that lost its lock never answers with the handler's response (S5).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use tokio::time::Instant;
+use tower_distributed_lock::{Confirm, Lease, LockHandle, LockMode, OnLost};
+
+use super::{locking, problem, put, slow_orders};
+
+const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
+
+#[tokio::test(start_paused = true)]
+async fn stolen_while_the_handler_runs() {
+    for confirm in [Confirm::Store, Confirm::Strict] {
+        for on_lost in [OnLost::Abort, OnLost::Continue] {
+            for mode in [
+                LockMode::Reentrant,
+                LockMode::Fair,
+                LockMode::Read,
+                LockMode::Write,
+            ] {
+                let (store, locks, layer) = locking();
+                let layer = layer.confirm(confirm).on_lost(on_lost).mode(mode);
+                let app = Router::new()
+                    .route(
+                        "/orders/{id}",
+                        any({
+                            let store = store.clone();
+                            async move || store.steal().await
+                        }),
+                    )
+                    .layer(layer);
+                let (status, problem) = problem(put(&app, "/orders/1").await).await;
+                assert_eq!(status, 500, "{confirm:?} {on_lost:?} {mode:?}");
+                assert_eq!(problem["type"], "lock-lost");
+                assert_eq!(locks.keys_in_use(), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_while_the_handler_runs_whatever_is_asked_for() {
+    for confirm in HOWS {
+        for on_lost in [OnLost::Abort, OnLost::Continue] {
+            let (_store, _locks, layer) = locking();
+            let lease = Lease::Fixed(Duration::from_millis(500));
+            let app = slow_orders().layer(layer.lease(lease).confirm(confirm).on_lost(on_lost));
+            assert_eq!(
+                put(&app, "/orders/1").await.status(),
+                500,
+                "{confirm:?} {on_lost:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_past_its_longest_hold_has_lost_its_lock() {
+    for confirm in HOWS {
+        let (_store, _locks, layer) = locking();
+        let layer = layer.max_hold(Duration::from_millis(500)).confirm(confirm);
+        let started = Instant::now();
+        assert_eq!(
+            put(&slow_orders().layer(layer), "/orders/1").await.status(),
+            500
+        );
+        assert!(started.elapsed() < Duration::from_millis(600));
+    }
+}
+
+/// Counts up when it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn abort_drops_the_handler_at_once_and_continue_only_tells_it() {
+    for (on_lost, dropped_after) in [(OnLost::Abort, 10_000), (OnLost::Continue, 60_000)] {
+        let (store, _locks, layer) = locking();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let told = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let (store, dropped, told) = (store.clone(), dropped.clone(), told.clone());
+            async move |lock: LockHandle| {
+                let _dropped = Dropped(dropped);
+                store.steal().await;
+                let _ = tokio::time::timeout(Duration::from_secs(60), async {
+                    lock.lost().await;
+                    told.fetch_add(1, Ordering::Relaxed);
+                    std::future::pending::<()>().await;
+                })
+                .await;
+            }
+        };
+        let app = Router::new()
+            .route("/orders/{id}", any(handler))
+            .layer(layer.on_lost(on_lost));
+        let started = Instant::now();
+        assert_eq!(put(&app, "/orders/1").await.status(), 500);
+        // The next renewal, a third of the lease away, finds out.
+        let elapsed = started.elapsed().as_millis();
+        assert!(
+            (dropped_after..dropped_after + 1100).contains(&elapsed),
+            "{elapsed}"
+        );
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        if on_lost == OnLost::Continue {
+            assert_eq!(told.load(Ordering::Relaxed), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_vanished_before_the_release() {
+    for (confirm, status, within) in [
+        (Confirm::Store, 200, 1_100),
+        (Confirm::Strict, 500, 1_100),
+        (Confirm::Deadline, 200, 10),
+    ] {
+        for silent in [false, true] {
+            let (store, _locks, layer) = locking();
+            let app = Router::new()
+                .route(
+                    "/orders/{id}",
+                    any({
+                        let store = store.clone();
+                        async move || {
+                            store.unplug(!silent);
+                            store.silence(silent);
+                        }
+                    }),
+                )
+                .layer(layer.confirm(confirm));
+            let started = Instant::now();
+            let response = put(&app, "/orders/1").await;
+            assert_eq!(response.status(), status, "{confirm:?}, silent: {silent}");
+            assert!(started.elapsed() < Duration::from_millis(within));
+            // The release goes on in the background.
+            store.unplug(false);
+            store.silence(false);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert!(store.is_free());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_vanished_and_a_deadline_that_passed() {
+    for confirm in HOWS {
+        let (store, _locks, layer) = locking();
+        let handler = {
+            let store = store.clone();
+            async move || {
+                store.silence(true);
+                // No renewal gets through, and the deadline passes before the release can be answered.
+                tokio::time::sleep(Duration::from_millis(2_500)).await;
+            }
+        };
+        let app = Router::new().route("/orders/{id}", any(handler)).layer(
+            layer
+                .lease(Lease::Renewed(Duration::from_secs(3)))
+                .confirm(confirm),
+        );
+        let expected = if confirm == Confirm::Deadline {
+            200
+        } else {
+            500
+        };
+        assert_eq!(
+            put(&app, "/orders/1").await.status(),
+            expected,
+            "{confirm:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_can_lock_again_as_soon_as_it_has_the_response() {
+    let (store, locks, layer) = locking();
+    let app = super::orders().layer(layer);
+    for _ in 0..10 {
+        assert_eq!(put(&app, "/orders/1").await.status(), 200);
+        assert!(store.is_free());
+        assert_eq!(locks.keys_in_use(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_one_resource_never_overlap() {
+    let (_store, _locks, layer) = locking();
+    let inside = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let inside = inside.clone();
+        async move || {
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+            tokio::time::sleep(Duration::from_millis(7)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(layer);
+    let requests = (0..50).map(|_| put(&app, "/orders/1"));
+    for response in futures_util::future::join_all(requests).await {
+        assert_eq!(response.status(), 200);
+    }
+}

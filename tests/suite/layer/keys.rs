@@ -1,0 +1,351 @@
+//! What requests lock: spellings, routes, and what strangers send.
+
+use axum::Router;
+use axum::extract::{Path, Request};
+use axum::routing::{any, get};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use tower_distributed_lock::key::{self, KeyError, KeyExtractor, LockKey};
+use tower_distributed_lock::{DistributedLockLayer, LockMode, OnMissing};
+
+use super::{describe, locking, orders, problem, put, request, send, settle, slow, text};
+
+fn exclusive() -> DistributedLockLayer {
+    locking().2.mode(LockMode::Reentrant)
+}
+
+/// The key of a request to `path`, or the status of its refusal.
+async fn key_of(app: &Router, path: &str) -> Result<String, StatusCode> {
+    let response = put(app, path).await;
+    match response.status() {
+        StatusCode::OK => {
+            let told = text(response).await;
+            Ok(told.trim_start_matches("reentrant ").to_owned())
+        }
+        status => Err(status),
+    }
+}
+
+fn by_id<K: KeyExtractor + Clone + 'static>(key: K) -> Router {
+    orders().layer(exclusive().key(key))
+}
+
+/// Rows: what the handler takes for one order. Cells: whether the extractor sees one key in them.
+#[tokio::test]
+async fn every_spelling_of_one_resource_is_one_key_with_the_recommended_extractors() {
+    let typed = by_id(key::extract::<Path<u64>, _>(|Path(id)| {
+        LockKey::from_parts("order", [id.to_string()])
+    }));
+    let param = by_id(key::param("order", "id"));
+    let default = orders().layer(exclusive());
+    let path = by_id(key::path());
+    // One number: only a typed extractor knows.
+    for spelling in ["1", "01", "+1", "%31", "%2B1", "0%30%31"] {
+        let path = format!("/orders/{spelling}");
+        assert_eq!(
+            key_of(&typed, &path).await.unwrap(),
+            "order:1",
+            "{spelling}"
+        );
+    }
+    // One text: a decoded parameter knows, and so does the default.
+    for (spelling, plain) in [
+        ("%61", "a"),
+        ("a%2Db", "a-b"),
+        ("%7bx%7d", "{x}"),
+        ("a%3Ab", "a:b"),
+        ("a%2fb", "a%2Fb"),
+        ("%c3%a9", "é"),
+        ("a%00", "a%00"),
+    ] {
+        let (spelling, plain) = (format!("/orders/{spelling}"), format!("/orders/{plain}"));
+        for app in [&param, &default] {
+            let key = key_of(app, &plain).await.unwrap();
+            assert_eq!(key_of(app, &spelling).await.unwrap(), key, "{spelling}");
+        }
+    }
+    // One spelling under RFC 3986: the path knows.
+    for (spelling, plain) in [("%61", "a"), ("%c3%a9", "%C3%A9"), ("%7ex", "~x")] {
+        let (spelling, plain) = (format!("/orders/{spelling}"), format!("/orders/{plain}"));
+        let key = key_of(&path, &plain).await.unwrap();
+        assert_eq!(key_of(&path, &spelling).await.unwrap(), key, "{spelling}");
+    }
+}
+
+#[tokio::test]
+async fn different_resources_have_different_keys() {
+    let apps = [
+        by_id(key::param("order", "id")),
+        orders().layer(exclusive()),
+        by_id(key::path()),
+    ];
+    let long = "x".repeat(300);
+    let longer = "x".repeat(301);
+    let decomposed = "e%CC%81";
+    for app in apps {
+        let mut keys = std::collections::HashSet::new();
+        let ids = [
+            "1", "01", "a", "A", "a%2Fb", "a%252Fb", "a:", ":a", "%7Ba%7D", "%C3%A9", decomposed,
+            "%0D%0A", "%00", "a%20", "a+", "*", "%23", &long, &longer,
+        ];
+        for id in ids {
+            let key = key_of(&app, &format!("/orders/{id}")).await.unwrap();
+            let plain = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
+            assert!(key.bytes().all(plain) && key.len() < 300, "{key}");
+            assert!(keys.insert(key), "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_names_nothing_sensible_is_400() {
+    let long = format!("/orders/{}", "x".repeat(5000));
+    for app in [
+        by_id(key::param("order", "id")),
+        orders().layer(exclusive()),
+    ] {
+        for path in ["/orders/%FF", "/orders/%C3%28", &long] {
+            let (status, problem) = problem(put(&app, path).await).await;
+            assert_eq!(status, 400, "{path}");
+            assert_eq!(problem["type"], "key-invalid", "{path}");
+        }
+    }
+    let path = by_id(key::path());
+    assert_eq!(key_of(&path, &long).await, Err(StatusCode::BAD_REQUEST));
+}
+
+#[tokio::test]
+async fn an_extractor_that_rejects_answers_itself() {
+    let app = by_id(key::extract::<Path<u64>, _>(|Path(id)| {
+        LockKey::from_parts("order", [id.to_string()])
+    }));
+    let response = put(&app, "/orders/x").await;
+    assert_eq!(response.status(), 400);
+    let rejection = response
+        .extensions()
+        .get::<tower_distributed_lock::Rejection>();
+    assert_eq!(rejection.unwrap().kind().as_str(), "key-rejected");
+    assert!(
+        text(response)
+            .await
+            .starts_with("Invalid URL: Cannot parse")
+    );
+}
+
+#[tokio::test]
+async fn an_extractor_may_need_state() {
+    #[derive(Clone)]
+    struct Prefix(&'static str);
+    let key = key::extract::<(axum::extract::State<Prefix>, Path<String>), _>(
+        |(axum::extract::State(prefix), Path(id))| LockKey::from_parts(prefix.0, [id]),
+    );
+    let app = by_id(key.with_state(Prefix("shop")));
+    assert_eq!(key_of(&app, "/orders/7").await.unwrap(), "shop:7");
+}
+
+#[tokio::test]
+async fn the_default_is_the_route_and_its_parameters_also_when_nested() {
+    let routes = || {
+        Router::new()
+            .route("/orders/{id}", any(describe))
+            .route("/orders/{id}/items/{item}", any(describe))
+            .route("/files/{*path}", any(describe))
+            .route("/health", any(describe))
+    };
+    let outside = Router::new()
+        .nest("/shops/{shop}", routes())
+        .layer(exclusive());
+    let inside = Router::new().nest("/shops/{shop}", routes().layer(exclusive()));
+    for app in [outside, inside] {
+        for (path, key) in [
+            ("/shops/7/orders/1", "/shops/%7Bshop%7D/orders/%7Bid%7D:7:1"),
+            (
+                "/shops/%37/orders/%31",
+                "/shops/%7Bshop%7D/orders/%7Bid%7D:7:1",
+            ),
+            (
+                "/shops/7/orders/1/items/2",
+                "/shops/%7Bshop%7D/orders/%7Bid%7D/items/%7Bitem%7D:7:1:2",
+            ),
+            (
+                "/shops/7/files/a/b",
+                "/shops/%7Bshop%7D/files/%7B%2Apath%7D:7:a/b",
+            ),
+            ("/shops/7/health", "/shops/%7Bshop%7D/health:7"),
+        ] {
+            assert_eq!(key_of(&app, path).await.unwrap(), key, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn outside_of_any_route_the_default_is_the_original_path() {
+    let fallback = Router::new().fallback(describe).layer(exclusive());
+    assert_eq!(key_of(&fallback, "/a/%62").await.unwrap(), "path:/a/b");
+
+    let nested = Router::new().nest(
+        "/api",
+        Router::new()
+            .route("/orders/{id}", any(describe))
+            .layer(exclusive().key(key::path())),
+    );
+    assert_eq!(
+        key_of(&nested, "/api/orders/1").await.unwrap(),
+        "path:/api/orders/1"
+    );
+
+    let service = Router::new()
+        .nest_service("/api", orders())
+        .layer(exclusive());
+    assert_eq!(
+        key_of(&service, "/api/orders/1").await.unwrap(),
+        "path:/api/orders/1"
+    );
+}
+
+#[tokio::test]
+async fn query_and_host_are_no_part_of_the_key() {
+    let app = orders().layer(exclusive());
+    let plain = key_of(&app, "/orders/1").await.unwrap();
+    assert_eq!(key_of(&app, "/orders/1?a=b").await.unwrap(), plain);
+    assert_eq!(
+        key_of(&app, "http://elsewhere/orders/1").await.unwrap(),
+        plain
+    );
+}
+
+#[tokio::test]
+async fn reads_and_writes_of_one_resource_share_a_name_that_no_exclusive_lock_has() {
+    let (_store, _locks, layer) = locking();
+    let layer = layer.key(key::param("order", "id"));
+    let both = orders().layer(layer.clone());
+    assert_eq!(
+        text(put(&both, "/orders/1").await).await,
+        "write order:1@rw"
+    );
+    let read = send(&both, request("GET", "/orders/1")).await;
+    assert_eq!(text(read).await, "read order:1@rw");
+    let fair = orders().layer(layer.mode(LockMode::Fair));
+    assert_eq!(text(put(&fair, "/orders/1").await).await, "fair order:1");
+}
+
+#[tokio::test]
+async fn a_header_is_taken_from_one_line_of_utf8() {
+    let app = by_id(key::header("x-account"));
+    let send = async |values: &[&[u8]]| {
+        let mut request = request("PUT", "/orders/1");
+        for value in values {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            request.headers_mut().append("x-account", value);
+        }
+        send(&app, request).await
+    };
+    assert_eq!(
+        text(send(&[b"a:b"]).await).await,
+        "reentrant x-account:a%3Ab"
+    );
+    assert_eq!(
+        text(send(&[" é ".as_bytes()]).await).await,
+        "reentrant x-account:%C3%A9"
+    );
+    let huge = [b'x'; 390_000];
+    let cases: [(&[&[u8]], &str); 5] = [
+        (&[], "key-missing"),
+        (&[b"a", b"a"], "key-invalid"),
+        (&[b""], "key-invalid"),
+        (&[b"\xff"], "key-invalid"),
+        (&[&huge], "key-invalid"),
+    ];
+    for (values, refusal) in cases {
+        let (status, problem) = problem(send(values).await).await;
+        assert_eq!(status, 400);
+        assert_eq!(problem["type"], refusal);
+    }
+}
+
+#[tokio::test]
+async fn closures_return_a_key_an_option_several_or_an_error() {
+    let one = by_id(|_: &Parts| LockKey::from("account:42"));
+    assert_eq!(key_of(&one, "/orders/1").await.unwrap(), "account:42");
+    let none = by_id(|_: &Parts| None::<LockKey>);
+    assert_eq!(
+        key_of(&none, "/orders/1").await,
+        Err(StatusCode::BAD_REQUEST)
+    );
+    let error = by_id(|_: &Parts| Err::<LockKey, _>(KeyError::invalid("no")));
+    let (_, problem) = problem(put(&error, "/orders/1").await).await;
+    assert_eq!(
+        (&problem["type"], &problem["detail"]),
+        (&"key-invalid".into(), &"no".into())
+    );
+    let response = by_id(|_: &Parts| {
+        let response = http::Response::builder()
+            .status(403)
+            .body(String::from("not you"));
+        Err::<LockKey, _>(KeyError::response(response.unwrap()))
+    });
+    assert_eq!(
+        key_of(&response, "/orders/1").await,
+        Err(StatusCode::FORBIDDEN)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_keys_are_locked_together_each_in_its_mode() {
+    let (_store, locks, layer) = locking();
+    let app = Router::new()
+        .route("/transfers", any(slow))
+        .layer(layer.key(|_: &Parts| {
+            [
+                (LockKey::from("ledger"), LockMode::Write),
+                (LockKey::from("rates"), LockMode::Read),
+            ]
+        }));
+    let transfer = async { put(&app, "/transfers").await };
+    let others = async {
+        settle().await;
+        let once = |key: &str, mode| {
+            locks
+                .lock(key)
+                .mode(mode)
+                .wait(std::time::Duration::ZERO)
+                .acquire()
+        };
+        assert!(once("ledger", LockMode::Read).await.is_err());
+        assert!(once("rates", LockMode::Write).await.is_err());
+        drop(once("rates", LockMode::Read).await.unwrap());
+    };
+    let (response, ()) = tokio::join!(transfer, others);
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_refused_or_passes_or_shares_a_name() {
+    let (_store, _locks, layer) = locking();
+    let layer = layer.key(key::header("x-account"));
+    let app = orders().layer(layer.clone());
+    let (status, problem) = problem(put(&app, "/orders/1").await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (400, &"key-missing".into())
+    );
+    let app = orders().layer(layer.clone().on_missing(OnMissing::Skip));
+    assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
+    let app = orders().layer(layer.on_missing(OnMissing::Use("nobody")));
+    assert_eq!(text(put(&app, "/orders/1").await).await, "write nobody@rw");
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_route_does_not_have_is_missing() {
+    let app = Router::new()
+        .route("/orders", get(describe))
+        .layer(exclusive().key(key::param("order", "id")));
+    let request = Request::get("/orders")
+        .body(axum::body::Body::empty())
+        .unwrap();
+    let (status, problem) = problem(send(&app, request).await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (400, &"key-missing".into())
+    );
+}

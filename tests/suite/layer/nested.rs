@@ -1,0 +1,212 @@
+//! Several layers and extractors in one request.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Json, Path, State};
+use axum::routing::{any, post};
+use http::Request;
+use serde::Deserialize;
+use tower_distributed_lock::extract::{Lockable, Locked};
+use tower_distributed_lock::{
+    FencingToken, LockClient, LockHandle, LockKey, LockMode, LockRequest, MemoryStore, OnMissing,
+    Owner, Rejection, key,
+};
+
+use super::{locking, orders, problem, put, send, text};
+
+#[derive(Deserialize)]
+struct OrderId(u64);
+
+impl Lockable for OrderId {
+    fn lock(&self, locks: &LockClient) -> LockRequest {
+        let key = LockKey::from_parts("order", [self.0.to_string()]);
+        locks.lock(key).wait(Duration::ZERO)
+    }
+}
+
+#[derive(Deserialize)]
+struct Transfer {
+    from: String,
+    to: String,
+}
+
+impl Lockable for Transfer {
+    fn lock(&self, locks: &LockClient) -> LockRequest {
+        let key = |account| LockKey::from_parts("account", [account]);
+        locks.lock_all([key(&self.from), key(&self.to)])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_layer_joins_what_the_first_one_holds() {
+    for mode in [
+        LockMode::Reentrant,
+        LockMode::Fair,
+        LockMode::Read,
+        LockMode::Write,
+    ] {
+        let (store, locks, layer) = locking();
+        let layer = layer.mode(mode).wait(Duration::ZERO);
+        let app = orders().layer(layer.clone()).layer(layer);
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.status(), 200, "{mode:?}");
+        assert_eq!(store.asked(), 1, "{mode:?}");
+        assert_eq!(locks.keys_in_use(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extractor_and_the_handler_itself_join() {
+    async fn pay(
+        lock: LockHandle,
+        owner: Owner,
+        State(locks): State<LockClient>,
+        Locked(Path(OrderId(id)), guard): Locked<Path<OrderId>>,
+    ) -> Result<String, Rejection> {
+        assert_eq!(guard.key(), lock.key());
+        let again = locks
+            .lock(lock.key())
+            .owner(&owner)
+            .wait(Duration::ZERO)
+            .await?;
+        again.release().await?;
+        guard.release().await?;
+        assert!(!lock.is_lost(), "the layer still holds it");
+        Ok(format!("paid {id}"))
+    }
+    let (store, locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(pay))
+        .layer(
+            layer
+                .mode(LockMode::Reentrant)
+                .key(key::param("order", "id")),
+        )
+        .with_state(locks.clone());
+    assert_eq!(text(put(&app, "/orders/7").await).await, "paid 7");
+    assert_eq!(store.asked(), 1);
+    assert!(store.is_free());
+    assert_eq!(locks.keys_in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_extractors_without_a_layer_join_each_other() {
+    async fn pay(_: Locked<Path<OrderId>>, _: Locked<Path<OrderId>>) -> &'static str {
+        "paid"
+    }
+    let locks = LockClient::new(MemoryStore::new());
+    let app = Router::new()
+        .route("/orders/{id}", any(pay))
+        .with_state(locks.clone());
+    assert_eq!(text(put(&app, "/orders/7").await).await, "paid");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(locks.keys_in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extractor_locks_what_a_body_names() {
+    async fn transfer(Locked(Json(transfer), guard): Locked<Json<Transfer>>) -> String {
+        let keys: Vec<_> = guard.keys().map(LockKey::as_str).collect();
+        format!("{} {} {}", transfer.from, transfer.to, keys.join(" "))
+    }
+    let app = Router::new()
+        .route("/transfers", post(transfer))
+        .with_state(LockClient::new(MemoryStore::new()));
+    let request = |body: &'static str| {
+        let request = Request::post("/transfers").header("content-type", "application/json");
+        request.body(Body::from(body)).unwrap()
+    };
+    let answer = send(&app, request(r#"{"from": "b", "to": "a"}"#)).await;
+    assert_eq!(text(answer).await, "b a account:a account:b");
+    assert_eq!(send(&app, request("{}")).await.status(), 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extractor_that_finds_the_lock_busy_answers_as_the_layer_does() {
+    async fn pay(_: Locked<Path<OrderId>>) {}
+    let locks = LockClient::new(MemoryStore::new());
+    let app = Router::new()
+        .route("/orders/{id}", any(pay))
+        .with_state(locks.clone());
+    let elsewhere = locks.lock("order:7").await.unwrap();
+    let response = put(&app, "/orders/7").await;
+    assert!(response.extensions().get::<Rejection>().is_some());
+    let (status, problem) = problem(response).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (423, &"lock-contended".into())
+    );
+    assert_eq!(put(&app, "/orders/8").await.status(), 200);
+    assert_eq!(put(&app, "/orders/x").await.status(), 400);
+    drop(elsewhere);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writing_inside_ones_own_read_is_the_programs_mistake() {
+    let (store, _locks, layer) = locking();
+    let inner = layer.clone().mode(LockMode::Write);
+    let app = orders().layer(inner).layer(layer.mode(LockMode::Read));
+    let (status, problem) = problem(put(&app, "/orders/1").await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (500, &"lock-misconfigured".into())
+    );
+    assert!(store.is_free());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_named_with_its_remedy() {
+    async fn handle(_: LockHandle) {}
+    async fn token(_: FencingToken) {}
+    let routes = || {
+        Router::new()
+            .route("/handle", any(handle))
+            .route("/token", any(token))
+    };
+    let (_store, _locks, layer) = locking();
+    let skipping = layer
+        .clone()
+        .key(key::header("x"))
+        .on_missing(OnMissing::Skip);
+    for (app, path, remedy) in [
+        (routes(), "/handle", "Is `DistributedLockLayer` enabled?"),
+        (routes(), "/token", "Is `DistributedLockLayer` enabled?"),
+        (
+            routes().layer(skipping),
+            "/handle",
+            "Extract `Option<LockHandle>`",
+        ),
+        (
+            routes().layer(layer),
+            "/token",
+            "`DistributedLockLayer::fenced`",
+        ),
+    ] {
+        let response = put(&app, path).await;
+        assert_eq!(response.status(), 500);
+        let told = text(response).await;
+        assert!(told.contains(remedy), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exclusive_requests_have_a_rising_token_and_reads_have_none() {
+    async fn tell(lock: LockHandle) -> String {
+        lock.fencing_token()
+            .map_or("none".into(), |token| token.to_string())
+    }
+    let (_store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(tell))
+        .layer(layer.fenced());
+    let mut last = 0_u64;
+    for _ in 0..3 {
+        let token = text(put(&app, "/orders/1").await).await.parse().unwrap();
+        assert!(token > last);
+        last = token;
+    }
+    let read = send(&app, super::request("GET", "/orders/1")).await;
+    assert_eq!(text(read).await, "none");
+}

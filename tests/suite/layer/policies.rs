@@ -1,0 +1,212 @@
+//! Settings, and settings that make no sense.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::any;
+use http::Request;
+use tower::Layer;
+use tower_distributed_lock::{
+    Confirm, DistributedLockLayer, Lease, LockMode, OnUnavailable, ReleaseOn, key,
+};
+
+use super::{locking, orders, problem, put, request, send, settle, text};
+
+#[tokio::test(start_paused = true)]
+async fn reads_may_go_on_unlocked_when_the_store_is_gone_and_writes_not() {
+    let (store, _locks, layer) = locking();
+    store.unplug(true);
+    let app = orders().layer(layer.clone().on_unavailable_reads(OnUnavailable::Proceed));
+    let read = send(&app, request("GET", "/orders/1")).await;
+    assert_eq!(text(read).await, "unlocked");
+    assert_eq!(put(&app, "/orders/1").await.status(), 503);
+
+    let layer = layer.on_unavailable(OnUnavailable::Proceed);
+    let app = orders().layer(layer.clone());
+    assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
+    let app = orders().layer(layer.on_unavailable_reads(OnUnavailable::Reject));
+    let read = send(&app, request("GET", "/orders/1")).await;
+    assert_eq!(read.status(), 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_unlocked_is_for_a_store_that_is_gone_and_not_for_a_busy_lock() {
+    let (_store, locks, layer) = locking();
+    let held = locks
+        .lock("path:/orders/1@rw")
+        .mode(LockMode::Write)
+        .await
+        .unwrap();
+    let layer = layer
+        .on_unavailable(OnUnavailable::Proceed)
+        .wait(Duration::ZERO);
+    let app = orders().layer(layer.key(key::path()));
+    assert_eq!(put(&app, "/orders/1").await.status(), 423);
+    drop(held);
+}
+
+/// A body that arrives in two frames, 5 bytes each, a second apart.
+fn upload(path: &str) -> Request<Body> {
+    let frames = futures_util::stream::unfold(0, async |frame| {
+        if frame == 2 {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Some((Ok::<_, std::io::Error>("12345"), frame + 1))
+    });
+    Request::put(path)
+        .body(Body::from_stream(Box::pin(frames)))
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffered_upload_does_not_hold_the_lock() {
+    let (store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(async |body: String| body))
+        .layer(layer.buffer_body(10));
+    let uploading = async { text(send(&app, upload("/orders/1")).await).await };
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(store.asked(), 0);
+    };
+    let (body, ()) = tokio::join!(uploading, meanwhile);
+    assert_eq!(body, "1234512345");
+    assert_eq!(store.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_over_the_limit_is_413_and_never_locks() {
+    let (store, _locks, layer) = locking();
+    let app = orders().layer(layer.buffer_body(9));
+    let (status, problem) = problem(send(&app, upload("/orders/1")).await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (413, &"body-too-large".into())
+    );
+    let known = Request::put("/orders/1")
+        .body(Body::from("1234567890"))
+        .unwrap();
+    assert_eq!(send(&app, known).await.status(), 413);
+    let fits = Request::put("/orders/1")
+        .body(Body::from("123456789"))
+        .unwrap();
+    assert_eq!(send(&app, fits).await.status(), 200);
+    assert_eq!(store.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_breaks_off_is_400_and_never_locks() {
+    let (store, _locks, layer) = locking();
+    let app = orders().layer(layer.buffer_body(9));
+    let broken = futures_util::stream::iter([Ok("123"), Err(std::io::Error::other("gone"))]);
+    let request = Request::put("/orders/1")
+        .body(Body::from_stream(broken))
+        .unwrap();
+    let (status, problem) = problem(send(&app, request).await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (400, &"body-unreadable".into())
+    );
+    assert_eq!(store.asked(), 0);
+}
+
+#[test]
+fn impossible_settings_are_refused_with_the_reason() {
+    type Change = fn(DistributedLockLayer) -> DistributedLockLayer;
+    let cases: [(Change, &str); 12] = [
+        (|l| l.wait(Duration::MAX), "the wait must be finite"),
+        (
+            |l| l.lease(Lease::Renewed(Duration::MAX)),
+            "the lease cannot be held",
+        ),
+        (
+            |l| l.lease(Lease::Fixed(Duration::from_millis(9))),
+            "the lease cannot be held",
+        ),
+        (
+            |l| l.max_hold(Duration::ZERO),
+            "the longest hold cannot be kept",
+        ),
+        (|l| l.contended_status(200), "a status from 400 to 599"),
+        (|l| l.contended_status(42), "a status from 400 to 599"),
+        (
+            |l| l.mode(LockMode::Fair).safe_methods(LockMode::Read),
+            "choose both from one family",
+        ),
+        (
+            |l| l.safe_methods(LockMode::Reentrant),
+            "choose both from one family",
+        ),
+        (
+            |l| l.mode(LockMode::Read).fenced(),
+            "`fenced` needs an exclusive mode",
+        ),
+        (
+            |l| l.release_on(ReleaseOn::BodyEnd).max_hold(None),
+            "set `max_hold`",
+        ),
+        (
+            |l| {
+                l.confirm(Confirm::Strict)
+                    .on_unavailable(OnUnavailable::Proceed)
+            },
+            "choose one",
+        ),
+        (
+            |l| {
+                let _ = l.buffer_body(0);
+                unreachable!()
+            },
+            "at least one byte",
+        ),
+    ];
+    for (change, reason) in cases {
+        let (_store, _locks, layer) = locking();
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            let _ = change(layer).layer(());
+        }));
+        let panic = refused.expect_err(reason);
+        let told = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        assert!(told.unwrap().contains(reason), "{told:?}");
+    }
+}
+
+#[test]
+fn settings_may_come_in_any_order() {
+    let (_store, _locks, layer) = locking();
+    let _ = layer
+        .clone()
+        .safe_methods(LockMode::Reentrant)
+        .mode(LockMode::Fair)
+        .layer(());
+    let _ = layer
+        .max_hold(None)
+        .release_on(ReleaseOn::BodyEnd)
+        .lease(Lease::Fixed(Duration::from_secs(5)))
+        .layer(());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_frees_its_lock_after_the_longest_hold() {
+    let (store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(std::future::pending::<()>))
+        .layer(
+            layer
+                .max_hold(Duration::from_secs(60))
+                .on_lost(tower_distributed_lock::OnLost::Continue),
+        );
+    let hanging = tokio::spawn(async move { put(&app, "/orders/1").await });
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert!(!store.is_free());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    settle().await;
+    assert!(store.is_free());
+    hanging.abort();
+}

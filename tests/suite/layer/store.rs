@@ -1,0 +1,94 @@
+//! A memory store that tests can steal from, unplug and silence.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tower_distributed_lock::store::{Attempt, Outcome, Renewal, Standing};
+use tower_distributed_lock::{Hold, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups};
+
+#[derive(Clone, Default)]
+pub(super) struct TestStore {
+    memory: MemoryStore,
+    granted: Arc<Mutex<Vec<Hold>>>,
+    down: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl TestStore {
+    /// Takes away whatever was granted so far.
+    pub(super) async fn steal(&self) {
+        let granted = std::mem::take(&mut *self.granted.lock().unwrap());
+        assert!(!granted.is_empty(), "there is nothing to steal");
+        for hold in granted {
+            self.memory.release(&hold).await.unwrap();
+        }
+    }
+
+    /// From now on (or not) it cannot be reached.
+    pub(super) fn unplug(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+    }
+
+    /// From now on (or not) it does not answer.
+    pub(super) fn silence(&self, silent: bool) {
+        self.silent.store(silent, Ordering::Relaxed);
+    }
+
+    /// How many locks were asked for.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is held, nobody waits.
+    pub(super) fn is_free(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    async fn gate(&self) -> Result<(), StoreError> {
+        while self.silent.load(Ordering::Relaxed) {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        match self.down.load(Ordering::Relaxed) {
+            true => Err(StoreError::new(StoreErrorKind::Unreachable, "unplugged")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl LockStore for TestStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.gate().await?;
+        let outcome = self.memory.acquire(attempt).await?;
+        if let Outcome::Granted { .. } = outcome {
+            self.granted.lock().unwrap().push(attempt.hold.clone());
+        }
+        Ok(outcome)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.gate().await?;
+        self.memory.renew(renewals).await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.gate().await?;
+        self.memory.check(holds).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        self.gate().await?;
+        self.memory.release(hold).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.gate().await?;
+        self.memory.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.gate().await?;
+        self.memory.subscribe(attempt).await
+    }
+}

@@ -1,0 +1,427 @@
+//! The connections: shared, bounded, replaced when they break, and gone with the store.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::{LockMode, LockStore};
+
+use super::*;
+use crate::support::{Ending, Proxy, eventually};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How fast a call is that fails without asking the server.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+fn reentrant(key: &str) -> Attempt {
+    attempt(key, LockMode::Reentrant)
+}
+
+async fn recovers(store: &RedisStore) {
+    eventually("the store recovers", LIMIT, async || {
+        let hold = reentrant("probe");
+        store.acquire(&hold).await?;
+        store.release(&hold.hold).await
+    })
+    .await;
+}
+
+async fn connections(server: &RedisServer) -> usize {
+    server.client_list().await.len()
+}
+
+#[tokio::test]
+async fn many_commands_share_two_connections_and_none_is_checked_for_each() {
+    let (server, store) = server_and_store().await;
+    assert_eq!(connections(&server).await, 2);
+    let monitor = server.monitor().await;
+    let pairs = (0..64).map(async |n| {
+        let hold = reentrant(&format!("k{n}"));
+        assert!(asks(&store, &hold).await && releases(&store, &hold).await);
+    });
+    futures_util::future::join_all(pairs).await;
+    let lines = monitor.lines().await;
+    let sent = |line: &&String| !line.contains(" lua]");
+    let commands: Vec<_> = lines.iter().filter(sent).collect();
+    // Each script is sent in full once, when the server does not know it yet; several may find out at the same time.
+    let evalsha = commands
+        .iter()
+        .filter(|line| line.contains("\"EVALSHA\""))
+        .count();
+    assert_eq!(evalsha, 128);
+    assert!(
+        commands.iter().all(|line| line.contains("\"EVAL")),
+        "{commands:#?}"
+    );
+    assert_eq!(connections(&server).await, 2);
+    drop(store);
+    eventually("the connections are closed", LIMIT, async || {
+        connections(&server).await == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_forgot_is_sent_again_in_full() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    for mode in MODES {
+        let hold = attempt("k", mode);
+        for _ in 0..2 {
+            let flush = redis::cmd("SCRIPT").arg("FLUSH").to_owned();
+            flush.exec_async(&mut redis).await.unwrap();
+            assert!(asks(&store, &hold).await);
+            assert!(holds(&store, &hold).await);
+        }
+        let flush = redis::cmd("SCRIPT").arg("FLUSH").to_owned();
+        flush.exec_async(&mut redis).await.unwrap();
+        assert!(releases(&store, &hold).await);
+    }
+}
+
+#[tokio::test]
+async fn connections_killed_while_idle_are_replaced_without_an_error() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    for _ in 0..5 {
+        let kill = redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .to_owned();
+        kill.exec_async(&mut redis).await.unwrap();
+        // Long enough for the client to see the end of its connections.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for n in 0..8 {
+            let hold = reentrant(&format!("k{n}"));
+            assert!(asks(&store, &hold).await && releases(&store, &hold).await);
+        }
+    }
+    assert_eq!(connections(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_connection_cut_with_a_command_on_its_way_leaves_it_unanswered() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::connect(proxy.url()).await.unwrap();
+    let lost = patient("k", LockMode::Reentrant);
+    // So that the server knows the script.
+    assert!(asks(&store, &lost).await && releases(&store, &lost).await);
+    proxy.replies.hold();
+    let (answer, ()) = tokio::join!(store.acquire(&lost), async {
+        proxy.replies.until_caught().await;
+        proxy.cut(Ending::Reset).await;
+        proxy.replies.release();
+    });
+    assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Unanswered);
+    assert!(server.dump().await.contains_key("k"), "it had its effect");
+    eventually("it is taken back", LIMIT, async || {
+        store.withdraw(&lost, true).await
+    })
+    .await;
+    assert!(asks(&store, &reentrant("k")).await);
+}
+
+#[tokio::test]
+async fn a_command_without_an_answer_is_unanswered_and_its_late_copy_void() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::builder(proxy.url())
+        .response_timeout(Duration::from_millis(300))
+        .connect()
+        .await
+        .unwrap();
+    let direct = RedisStore::connect(server.url()).await.unwrap();
+    for mode in MODES {
+        let late = patient("k", mode);
+        proxy.requests.hold();
+        assert_eq!(error_kind(&store, &late).await, StoreErrorKind::Unanswered);
+        direct.withdraw(&late, true).await.unwrap();
+        proxy.requests.release();
+        recovers(&store).await;
+        let mut dump = server.dump().await;
+        assert!(
+            dump.remove(&format!("tower_lock_void:{{k}}:{}", late.hold.id))
+                .is_some()
+        );
+        assert!(dump.is_empty(), "{mode:?}: {dump:?}");
+        server.connection().await.flushall().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn while_redis_is_down_calls_fail_at_once_and_when_it_is_back_they_do_not() {
+    let (mut server, store) = server_and_store().await;
+    for _ in 0..2 {
+        server.kill9();
+        eventually("it is noticed", LIMIT, async || {
+            store.acquire(&reentrant("k")).await.is_err()
+        })
+        .await;
+        for mode in MODES {
+            let hold = attempt("k", mode);
+            let began = Instant::now();
+            assert_eq!(error_kind(&store, &hold).await, StoreErrorKind::Unreachable);
+            assert_eq!(
+                store.release(&hold.hold).await.unwrap_err().kind(),
+                StoreErrorKind::Unreachable
+            );
+            assert!(store.withdraw(&hold, true).await.is_err());
+            assert!(store.check(&[hold.hold]).await.is_err());
+            assert!(began.elapsed() < AT_ONCE);
+        }
+        server.restart().await;
+        recovers(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_without_anybody_asking() {
+    let (mut server, store) = server_and_store().await;
+    server.kill9();
+    for n in 0..8 {
+        assert!(store.acquire(&reentrant(&format!("k{n}"))).await.is_err());
+    }
+    server.restart().await;
+    eventually("the connections are back", LIMIT, async || {
+        connections(&server).await == 2
+    })
+    .await;
+    for n in 0..8 {
+        assert!(asks(&store, &reentrant(&format!("k{n}"))).await);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_died_silently_is_replaced() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .connect_timeout(Duration::from_millis(500))
+        .connections(1)
+        .connect()
+        .await
+        .unwrap();
+    assert_eq!(proxy.accepted(), 1);
+    proxy.replies.hold();
+    assert_eq!(
+        error_kind(&store, &reentrant("k")).await,
+        StoreErrorKind::Unanswered
+    );
+    eventually("the store is known to be down", LIMIT, async || {
+        let began = Instant::now();
+        let error = store.acquire(&reentrant("k")).await.err()?;
+        (error.kind() == StoreErrorKind::Unreachable && began.elapsed() < AT_ONCE).then_some(())
+    })
+    .await;
+    proxy.replies.release();
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn a_slow_answer_does_not_cost_the_connection() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .connections(1)
+        .connect()
+        .await
+        .unwrap();
+    proxy.requests.delay(Duration::from_millis(250));
+    assert_eq!(
+        error_kind(&store, &reentrant("k")).await,
+        StoreErrorKind::Unanswered
+    );
+    proxy.requests.delay(Duration::ZERO);
+    recovers(&store).await;
+    assert_eq!(proxy.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_serve_just_now_is_transient() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let replicate = redis::cmd("REPLICAOF").arg(&["127.0.0.1", "1"]).to_owned();
+    replicate.exec_async(&mut redis).await.unwrap();
+    for mode in MODES {
+        assert_eq!(
+            error_kind(&store, &attempt("k", mode)).await,
+            StoreErrorKind::Transient
+        );
+    }
+    let promote = redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).to_owned();
+    promote.exec_async(&mut redis).await.unwrap();
+    assert!(asks(&store, &reentrant("k")).await);
+
+    configure(&server, "busy-reply-threshold", "50").await;
+    let busy = async {
+        let mut other = server.connection().await;
+        let script = "local t = redis.call('TIME')[1]; while redis.call('TIME')[1] - t < 2 do end";
+        let eval = redis::cmd("EVAL").arg(script).arg(0).to_owned();
+        let _ = eval.exec_async(&mut other).await;
+    };
+    let asking = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        error_kind(&store, &reentrant("k")).await
+    };
+    assert_eq!(tokio::join!(busy, asking).1, StoreErrorKind::Transient);
+}
+
+#[tokio::test]
+async fn connecting_fails_fast_and_says_why() {
+    let mut server = RedisServer::builder().password("secret").start().await;
+    assert!(RedisStore::connect(server.url()).await.is_ok());
+    let port = server.port();
+    for url in [
+        format!("redis://:wrong@127.0.0.1:{port}"),
+        format!("redis://127.0.0.1:{port}"),
+        "not an address".to_owned(),
+    ] {
+        let error = RedisStore::connect(url.as_str()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{url}: {error:?}");
+    }
+    server.kill9();
+    let began = Instant::now();
+    let error = RedisStore::connect(server.url()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[cfg(not(feature = "redis-tls"))]
+#[tokio::test]
+async fn an_encrypted_address_names_the_feature_that_it_needs() {
+    let error = RedisStore::connect("rediss://127.0.0.1").await.unwrap_err();
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    assert!(text.contains("`redis-tls`"), "{text}");
+}
+
+#[tokio::test]
+async fn a_store_may_start_before_its_server() {
+    let mut server = RedisServer::start().await;
+    server.stop().await;
+    let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
+    assert_eq!(
+        error_kind(&store, &reentrant("k")).await,
+        StoreErrorKind::Unreachable
+    );
+    server.restart().await;
+    recovers(&store).await;
+}
+
+#[tokio::test]
+async fn unix_sockets_configurations_and_given_pools_work() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let config = deadpool_redis::Config {
+        pool: Some(deadpool_redis::PoolConfig::new(1)),
+        ..deadpool_redis::Config::from_url(url.as_str())
+    };
+    let pool = deadpool_redis::Config::from_url(url.as_str())
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .unwrap();
+    for (builder, expected) in [
+        (RedisStore::builder(server.unix_url()), 2),
+        (RedisStore::from_config(config), 1),
+        (RedisStore::from_pool(pool.clone(), url.as_str()), 2),
+        (RedisStore::builder(url.as_str()).connections(3), 3),
+    ] {
+        let store = builder.connect().await.unwrap();
+        assert_eq!(connections(&server).await, expected);
+        let waiter = patient("k", LockMode::Reentrant);
+        let mut wakeups = store.subscribe(&waiter).await.unwrap();
+        assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+        woken(&mut wakeups).await;
+        drop((store, wakeups));
+        // What was taken from the user's pool goes back to it.
+        pool.retain(|_, _| false);
+        eventually("all are closed", LIMIT, async || {
+            connections(&server).await == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_broken_connection_leaves_its_place_in_the_pool() {
+    let server = RedisServer::start().await;
+    let pool = deadpool_redis::Config::from_url(server.url())
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .unwrap();
+    let store = RedisStore::from_pool(pool.clone(), server.url())
+        .connect()
+        .await
+        .unwrap();
+    for _ in 0..5 {
+        let mut redis = server.connection().await;
+        let kill = redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .to_owned();
+        kill.exec_async(&mut redis).await.unwrap();
+        recovers(&store).await;
+        for n in 0..8 {
+            recovers_on(&store, &format!("k{n}")).await;
+        }
+        assert_eq!(pool.status().size, 2);
+    }
+}
+
+async fn recovers_on(store: &RedisStore, key: &str) {
+    eventually("the store recovers", LIMIT, async || {
+        let hold = reentrant(key);
+        store.acquire(&hold).await?;
+        store.release(&hold.hold).await
+    })
+    .await;
+}
+
+#[test]
+fn a_store_outlives_the_runtime_that_made_it() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let first = runtime();
+    let (server, store) = first.block_on(server_and_store());
+    let waiter = patient("k", LockMode::Reentrant);
+    let old = first.block_on(store.subscribe(&waiter)).unwrap();
+    drop(first);
+    let second = runtime();
+    second.block_on(async {
+        let mut wakeups = store.subscribe(&waiter).await.unwrap();
+        assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+        woken(&mut wakeups).await;
+    });
+    drop((old, store, server));
+}
+
+#[tokio::test]
+async fn no_task_outlives_the_store() {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.num_alive_tasks();
+    let mut server = RedisServer::start().await;
+    for dead in [false, true] {
+        let store = RedisStore::connect(server.url()).await.unwrap();
+        let clone = store.clone();
+        let wakeups = store
+            .subscribe(&patient("k", LockMode::Write))
+            .await
+            .unwrap();
+        if dead {
+            server.kill9();
+            assert!(store.acquire(&reentrant("k")).await.is_err());
+        } else {
+            assert!(asks(&store, &reentrant("k")).await);
+        }
+        drop(store);
+        assert!(metrics.num_alive_tasks() > before);
+        drop(clone);
+        eventually("all tasks have ended", LIMIT, async || {
+            metrics.num_alive_tasks() == before
+        })
+        .await;
+        drop(wakeups);
+    }
+}

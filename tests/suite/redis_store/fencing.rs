@@ -1,0 +1,116 @@
+//! Fencing tokens rise, whatever happens to the counter.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::store::Outcome;
+use tower_distributed_lock::{LockMode, LockStore};
+
+use super::*;
+
+const COUNTER: &str = "redisson_lock_token:{k}";
+
+async fn token(store: &RedisStore, attempt: &Attempt) -> u64 {
+    match store.acquire(attempt).await.unwrap() {
+        Outcome::Granted { token: Some(token) } => token.value(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_tokens(mode: LockMode) -> Attempt {
+    fenced(attempt("k", mode), Fencing::default())
+}
+
+#[tokio::test]
+async fn tokens_rise_from_grant_to_grant_and_survive_the_loss_of_the_counter() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let mut last = now.as_micros() as u64 - 1_000_000;
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        for lose_the_counter in [false, true] {
+            let holder = with_tokens(mode);
+            let token = token(&store, &holder).await;
+            assert!(token > last, "{mode:?}");
+            last = token;
+            assert_eq!(redis.get(COUNTER).await.unwrap(), Some(token.to_string()));
+            assert_eq!(
+                redis.pttl(COUNTER).await.unwrap().raw(),
+                -1,
+                "as Redisson leaves it"
+            );
+            assert!(releases(&store, &holder).await);
+            if lose_the_counter {
+                redis.del(COUNTER).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn reserved_tokens_are_given_to_nobody_else_and_a_larger_counter_is_continued() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let ahead = 8_000_000_000_000_000_u64;
+    redis.set(COUNTER, ahead).await.unwrap();
+    let reserving = fenced(
+        attempt("k", LockMode::Reentrant),
+        Fencing {
+            retention: Some(Duration::from_secs(100)),
+            reserve: 16,
+        },
+    );
+    assert_eq!(token(&store, &reserving).await, ahead + 1);
+    let ttl = server.dump().await[COUNTER].ttl.unwrap();
+    assert!(ttl > Duration::from_secs(90) && ttl <= Duration::from_secs(100));
+    assert!(releases(&store, &reserving).await);
+    let next = with_tokens(LockMode::Reentrant);
+    assert_eq!(token(&store, &next).await, ahead + 18);
+    // Asking twice is acquiring once; the later token is as good.
+    assert!(token(&store, &next).await > ahead + 18);
+}
+
+#[tokio::test]
+async fn no_token_is_made_unless_it_is_asked_for_and_granted() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        let holder = attempt("k", mode);
+        assert_eq!(
+            store.acquire(&holder).await.unwrap(),
+            Outcome::Granted { token: None }
+        );
+        let refused = with_tokens(mode);
+        if mode == LockMode::Read {
+            assert_eq!(
+                store.acquire(&refused).await.unwrap(),
+                Outcome::Granted { token: None }
+            );
+        } else {
+            assert!(!asks(&store, &refused).await);
+        }
+        assert!(!server.dump().await.contains_key(COUNTER));
+        store.withdraw(&refused, false).await.unwrap();
+        assert!(releases(&store, &holder).await);
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_is_no_number_is_a_conflict_and_grants_nothing() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        redis.set(COUNTER, "seven").await.unwrap();
+        assert_eq!(
+            error_kind(&store, &with_tokens(mode)).await,
+            StoreErrorKind::Conflict
+        );
+        redis.del(COUNTER).await.unwrap();
+        redis.rpush(COUNTER, "seven").await.unwrap();
+        assert_eq!(
+            error_kind(&store, &with_tokens(mode)).await,
+            StoreErrorKind::Conflict
+        );
+        redis.del(COUNTER).await.unwrap();
+        assert!(server.dump().await.is_empty());
+    }
+}

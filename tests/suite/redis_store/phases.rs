@@ -1,0 +1,179 @@
+//! Reads never starve writes, and writes never starve reads.
+
+use std::time::Duration;
+
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::store::WAITER_LIVENESS;
+use tower_distributed_lock::{LockMode, LockStore};
+
+use super::*;
+use crate::support::{Dump, eventually};
+
+fn read() -> Attempt {
+    patient("k", LockMode::Read)
+}
+
+fn write() -> Attempt {
+    patient("k", LockMode::Write)
+}
+
+#[tokio::test]
+async fn a_waiting_writer_holds_back_new_readers_until_it_withdraws() {
+    let (server, store) = server_and_store().await;
+    let (reading, writer, reader) = (read(), write(), read());
+    assert!(asks(&store, &reading).await);
+    assert!(!asks(&store, &writer).await);
+    assert!(retry_after(&store, &reader).await <= WAITER_LIVENESS);
+    assert!(!asks(&store, &attempt("k", LockMode::Read)).await);
+    assert!(
+        asks(&store, &reading).await,
+        "who reads already is not held back"
+    );
+
+    let mut wakeups = store.subscribe(&reader).await.unwrap();
+    store.withdraw(&writer, false).await.unwrap();
+    woken(&mut wakeups).await;
+    assert!(asks(&store, &reader).await);
+    assert!(releases(&store, &reading).await && releases(&store, &reader).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn a_writer_without_patience_holds_nobody_back() {
+    let (server, store) = server_and_store().await;
+    let reading = read();
+    assert!(asks(&store, &reading).await);
+    assert!(!asks(&store, &attempt("k", LockMode::Write)).await);
+    assert!(asks(&store, &read()).await);
+    assert!(
+        !server
+            .dump()
+            .await
+            .keys()
+            .any(|key| key.starts_with("tower_lock"))
+    );
+}
+
+#[tokio::test]
+async fn readers_who_wait_when_a_writer_leaves_go_before_the_next_writer() {
+    let (server, store) = server_and_store().await;
+    let (writing, next, late) = (write(), write(), read());
+    let waiting = [read(), read(), read()];
+    assert!(asks(&store, &writing).await);
+    for reader in &waiting {
+        assert!(!asks(&store, reader).await);
+    }
+    assert!(!asks(&store, &next).await);
+    assert!(releases(&store, &writing).await);
+
+    assert!(!asks(&store, &late).await, "it came after the writer left");
+    assert!(retry_after(&store, &next).await <= WAITER_LIVENESS);
+    assert!(asks(&store, &waiting[0]).await);
+    assert!(releases(&store, &waiting[0]).await);
+    assert!(!asks(&store, &next).await, "two passes are left");
+    assert!(asks(&store, &waiting[1]).await);
+    assert!(releases(&store, &waiting[1]).await);
+
+    let mut wakeups = store.subscribe(&next).await.unwrap();
+    store.withdraw(&waiting[2], false).await.unwrap();
+    woken(&mut wakeups).await;
+    assert!(asks(&store, &next).await, "the last pass was handed back");
+    assert!(releases(&store, &next).await);
+    assert!(asks(&store, &late).await);
+    assert!(releases(&store, &late).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn readers_that_stopped_asking_get_no_pass_and_keep_none() {
+    let (server, store) = server_and_store().await;
+    let (writing, next, dead) = (write(), write(), read());
+    assert!(asks(&store, &writing).await);
+    assert!(!asks(&store, &dead).await);
+    lapse(&server, "tower_lock_readers:{k}", &dead).await;
+    assert!(releases(&store, &writing).await);
+    assert!(asks(&store, &next).await);
+
+    assert!(!asks(&store, &dead).await);
+    assert!(releases(&store, &next).await);
+    assert!(!asks(&store, &writing).await, "a reader has a pass");
+    lapse(&server, "tower_lock_pass:{k}", &dead).await;
+    assert!(asks(&store, &writing).await, "it has stopped asking");
+    assert!(
+        !asks(&store, &dead).await,
+        "a pass that lapsed does not come back"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_writer_holds_readers_back_for_seconds() {
+    let (server, store) = server_and_store().await;
+    let (reading, dead, reader) = (read(), write(), read());
+    assert!(asks(&store, &reading).await);
+    assert!(!asks(&store, &dead).await);
+    let left = retry_after(&store, &reader).await;
+    assert!(left <= WAITER_LIVENESS);
+    let ttl = server.dump().await["tower_lock_writers:{k}"].ttl.unwrap();
+    assert!(ttl <= WAITER_LIVENESS);
+    lapse(&server, "tower_lock_writers:{k}", &dead).await;
+    assert!(asks(&store, &reader).await);
+}
+
+#[tokio::test]
+async fn entries_of_waiters_expire_with_the_last_of_them() {
+    let (server, store) = server_and_store().await;
+    let (reading, writer) = (lasting(read(), Duration::from_millis(50)), write());
+    assert!(asks(&store, &reading).await);
+    assert!(!asks(&store, &writer).await);
+    assert!(!asks(&store, &read()).await);
+    let limit = WAITER_LIVENESS + Duration::from_secs(10);
+    eventually("everything expires", limit, async || {
+        server.dump().await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_downgrade_lets_the_waiting_readers_in_and_wakes_them() {
+    let (_server, store) = server_and_store().await;
+    let (writing, next, waiting) = (write(), write(), read());
+    let mut reading = read();
+    reading.hold.id = writing.hold.id;
+    assert!(asks(&store, &writing).await && asks(&store, &reading).await);
+    assert!(!asks(&store, &next).await && !asks(&store, &waiting).await);
+    let mut wakeups = store.subscribe(&waiting).await.unwrap();
+    assert!(releases(&store, &writing).await);
+    woken(&mut wakeups).await;
+    assert!(asks(&store, &waiting).await);
+    assert!(
+        !asks(&store, &read()).await,
+        "a writer waits, and it has no pass"
+    );
+}
+
+#[tokio::test]
+async fn a_reader_with_a_pass_that_finds_a_foreign_writer_keeps_its_pass() {
+    let (server, store) = server_and_store().await;
+    let (writing, waiting, next) = (write(), read(), write());
+    assert!(asks(&store, &writing).await);
+    assert!(!asks(&store, &waiting).await);
+    assert!(releases(&store, &writing).await);
+    let mut redis = server.connection().await;
+    let fields = [("mode", "write"), ("somebody:1:write", "1")];
+    redis.hset_multiple("k", &fields).await.unwrap();
+    redis.pexpire("k", 30_000).await.unwrap();
+    assert!(!asks(&store, &waiting).await);
+    assert!(!asks(&store, &next).await);
+    redis.del("k").await.unwrap();
+    assert!(!asks(&store, &next).await);
+    assert!(asks(&store, &waiting).await);
+}
+
+/// Makes it look as if the attempt had not asked for a while.
+async fn lapse(server: &RedisServer, set: &str, attempt: &Attempt) {
+    let mut redis = server.connection().await;
+    redis
+        .zadd(set, attempt.hold.id.to_string(), 1)
+        .await
+        .unwrap();
+}

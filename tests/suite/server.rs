@@ -1,0 +1,60 @@
+//! The demo server from outside: what a newcomer runs, over real sockets and in real processes.
+
+mod documents;
+mod faults;
+
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode};
+use serde_json::Value;
+
+use crate::support::{DemoServer, RedisServer};
+
+/// Two servers that share one Redis.
+async fn pair(redis: &RedisServer, variables: &[(&str, &str)]) -> [DemoServer; 2] {
+    let url = redis.url();
+    let mut all = vec![("REDIS_URL", url.as_str())];
+    all.extend(variables);
+    [DemoServer::start(&all).await, DemoServer::start(&all).await]
+}
+
+/// What a server answered.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    body: Value,
+    retry_after: Option<u64>,
+}
+
+async fn put(server: &str, id: &str, hold: Duration, content: &str) -> Answer {
+    let url = format!("{server}/documents/{id}?hold_ms={}", hold.as_millis());
+    answer(Client::new().put(url).body(content.to_owned())).await
+}
+
+async fn get(server: &str, id: &str, hold: Duration) -> Answer {
+    let url = format!("{server}/documents/{id}?hold_ms={}", hold.as_millis());
+    answer(Client::new().get(url)).await
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.expect("the server answers");
+    let retry_after = response
+        .headers()
+        .get("retry-after")
+        .map(|value| value.to_str().expect("text").parse().expect("seconds"));
+    Answer {
+        status: response.status(),
+        retry_after,
+        body: response.json().await.unwrap_or(Value::Null),
+    }
+}
+
+/// The locks that stand in Redis: every hash, and whatever this crate keeps beside them.
+async fn locks_in(redis: &RedisServer) -> Vec<String> {
+    let dump = redis.dump().await;
+    dump.into_keys()
+        .filter(|key| !key.starts_with("documents:"))
+        .collect()
+}
+
+const NO_TIME: Duration = Duration::ZERO;

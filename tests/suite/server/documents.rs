@@ -1,0 +1,132 @@
+//! Requests are serialised per document.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use reqwest::{Client, StatusCode};
+use serde_json::json;
+
+use super::{NO_TIME, answer, get, locks_in, pair, put};
+use crate::support::{DemoServer, RedisServer, eventually};
+
+const HOLD: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn no_update_is_lost_on_memory() {
+    let server = DemoServer::start(&[]).await;
+    no_update_is_lost(&[server.url()]).await;
+}
+
+#[tokio::test]
+async fn no_update_is_lost_between_servers_on_redis() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[]).await;
+    no_update_is_lost(&[a.url(), b.url()]).await;
+    eventually("every lock is gone", Duration::from_secs(5), async || {
+        locks_in(&redis).await.is_empty()
+    })
+    .await;
+    assert!(redis.pubsub_channels().await.is_empty());
+}
+
+async fn no_update_is_lost(servers: &[&str]) {
+    const WRITES: usize = 24;
+    let writes = (0..WRITES).map(|i| {
+        let server = servers[i % servers.len()];
+        put(server, "1", Duration::from_millis(10), "x")
+    });
+    for answer in join_all(writes).await {
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        assert_eq!(answer.body["mode"], "write");
+    }
+    let last = get(servers[0], "1", NO_TIME).await;
+    assert_eq!(
+        last.body,
+        json!({"id": "1", "version": WRITES, "content": "x", "mode": "read"})
+    );
+}
+
+#[tokio::test]
+async fn a_read_waits_for_a_write_and_reads_share() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[]).await;
+    let begun = Instant::now();
+    let write = put(a.url(), "1", HOLD, "new");
+    let read = async {
+        eventually("the write holds its lock", HOLD, async || {
+            !locks_in(&redis).await.is_empty()
+        })
+        .await;
+        get(b.url(), "1", NO_TIME).await
+    };
+    let (_, read) = tokio::join!(write, read);
+    assert_eq!(read.body["content"], "new");
+    assert!(begun.elapsed() >= HOLD);
+
+    let begun = Instant::now();
+    let reads = (0..8).map(|i| get([a.url(), b.url()][i % 2], "1", HOLD));
+    let answers = join_all(reads).await;
+    assert!(answers.iter().all(|read| read.status == StatusCode::OK));
+    // One after the other they would take eight times the hold.
+    assert!(begun.elapsed() < 4 * HOLD, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_delete_excludes_and_what_is_absent_is_not_found() {
+    let server = DemoServer::start(&[]).await;
+    assert_eq!(
+        get(server.url(), "1", NO_TIME).await.status,
+        StatusCode::NOT_FOUND
+    );
+    put(server.url(), "1", NO_TIME, "x").await;
+    let url = format!("{}/documents/1", server.url());
+    let deleted = answer(Client::new().delete(&url)).await;
+    assert_eq!(deleted.status, StatusCode::OK);
+    assert_eq!(deleted.body["mode"], "write");
+    assert_eq!(
+        get(server.url(), "1", NO_TIME).await.status,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn other_documents_and_health_do_not_wait() {
+    let server = DemoServer::start(&[("LOCK_WAIT_MS", "100")]).await;
+    let long = put(server.url(), "1", Duration::from_secs(1), "x");
+    let others = async {
+        eventually("the lock is held", Duration::from_secs(1), async || {
+            get(server.url(), "1", NO_TIME).await.status == StatusCode::LOCKED
+        })
+        .await;
+        assert_eq!(
+            put(server.url(), "2", NO_TIME, "y").await.status,
+            StatusCode::OK
+        );
+        let health = reqwest::get(format!("{}/healthz", server.url())).await;
+        assert_eq!(health.expect("an answer").status(), StatusCode::OK);
+    };
+    tokio::join!(long, others);
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_is_423_with_retry_after() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[("LOCK_WAIT_MS", "200")]).await;
+    let long = put(a.url(), "1", Duration::from_secs(1), "x");
+    let late = async {
+        eventually("the lock is held", Duration::from_secs(1), async || {
+            !locks_in(&redis).await.is_empty()
+        })
+        .await;
+        let begun = Instant::now();
+        let late = put(b.url(), "1", NO_TIME, "y").await;
+        assert_eq!(late.status, StatusCode::LOCKED, "{late:?}");
+        assert!(
+            late.retry_after.is_some_and(|seconds| seconds >= 1),
+            "{late:?}"
+        );
+        assert_eq!(late.body["type"], "lock-contended");
+        assert!(begun.elapsed() >= Duration::from_millis(200));
+    };
+    tokio::join!(long, late);
+}
