@@ -2,6 +2,7 @@
 
 mod contender;
 mod crowd;
+mod http;
 mod load;
 mod redisson;
 mod report;
@@ -14,6 +15,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use report::Report;
+use tokio::runtime::Runtime;
 
 /// A run, and how thorough it is.
 pub(crate) struct Bench {
@@ -32,14 +34,18 @@ impl Bench {
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [crowd::MEMBER, contender, url] =
-        arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    {
-        return crowd::live(contender, url).await;
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    // A bench that needs several processes starts this program again.
+    match words[..] {
+        [crowd::MEMBER, contender, url] => Runtime::new()?.block_on(crowd::live(contender, url)),
+        [http::CLIENTS, port, connections, millis] => http::live(port, connections, millis),
+        _ => Runtime::new()?.block_on(run(arguments)),
     }
+}
+
+async fn run(arguments: Vec<String>) -> Result<()> {
     // `--bench` is what cargo says to every bench.
     let (options, filters): (Vec<_>, Vec<_>) = arguments
         .into_iter()

@@ -186,7 +186,6 @@ pub(crate) struct Live {
 pub(crate) struct Burst {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,
-    pub(crate) worst: Duration,
 }
 
 impl Live {
@@ -234,13 +233,12 @@ impl Live {
         self.stdin.write_all(request.as_bytes()).await?;
         let line = self.hear().await?;
         let words: Vec<_> = line.split(' ').collect();
-        let ["1", "ok", _, _, sections, elapsed, worst] = words[..] else {
+        let ["1", "ok", _, _, sections, elapsed, _] = words[..] else {
             bail!("the driver says: {line}");
         };
         Ok(Burst {
             sections: sections.parse()?,
             elapsed: Duration::from_micros(elapsed.parse()?),
-            worst: Duration::from_micros(worst.parse()?),
         })
     }
 

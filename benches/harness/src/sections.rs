@@ -4,6 +4,7 @@ mod fair;
 mod handoff;
 mod held;
 mod hot;
+mod layer;
 mod memory;
 mod reads;
 mod uncontended;
@@ -15,13 +16,14 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run.
-pub(crate) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 10] = [
     "uncontended",
     "hot",
     "held",
     "fair",
     "reads",
     "handoff",
+    "layer",
     "memory",
     "watchdog",
     "waiters",
@@ -35,6 +37,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "fair" => fair::run(bench).await,
         "reads" => reads::run(bench).await,
         "handoff" => handoff::run(bench).await,
+        "layer" => layer::run(bench).await,
         "memory" => memory::run(bench).await,
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,

@@ -88,10 +88,6 @@ impl Server {
         Ok(command.query_async(&mut self.watch.clone()).await?)
     }
 
-    pub(crate) async fn flush(&self) -> Result<()> {
-        self.ask(&["FLUSHALL"]).await
-    }
-
     /// How many scripts clients have called so far.
     pub(crate) async fn scripts(&self) -> Result<u64> {
         let calls = self.calls().await?;
@@ -102,7 +98,7 @@ impl Server {
     }
 
     /// How often each command was executed so far, by clients and by scripts.
-    pub(crate) async fn calls(&self) -> Result<BTreeMap<String, u64>> {
+    async fn calls(&self) -> Result<BTreeMap<String, u64>> {
         let stats: String = self.ask(&["INFO", "commandstats"]).await?;
         let call = |line: &str| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::handoff::handoffs;
+use super::handoff;
 use crate::Bench;
 use crate::contender::Contender;
 use crate::crowd::Crowd;
@@ -11,7 +11,6 @@ use crate::redisson::Live;
 use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::{Rate, Time, median};
 use crate::server::Server;
-use crate::wire;
 
 const WAITERS: usize = 64;
 
@@ -68,15 +67,6 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         median(&scripts),
         format!("worst wait {worst}"),
     );
-    let bare = wire::pings(&server, 2_000).await?.median();
-    let latency = handoffs(Contender::Fair, &server, bench.repetitions(150)).await?;
-    let ratio = latency.median().as_secs_f64() / bare.as_secs_f64();
-    let beside = format!("{latency}; a round trip {}", Time(bare));
-    bench.report.row(
-        "fair mode, hand-off to another client / round trip",
-        AtMost(1.2),
-        ratio,
-        beside,
-    );
-    Ok(())
+    let what = "fair mode, hand-off to another client / round trip";
+    handoff::judge(bench, &server, Contender::Fair, what, 1.2).await
 }

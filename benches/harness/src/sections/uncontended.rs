@@ -119,11 +119,11 @@ async fn one(bench: &mut Bench, server: &Server) -> Result<()> {
     }
     let (mut bare, mut blocking) = (Vec::new(), Vec::new());
     let mut pairs = vec![Vec::new(); contenders.len()];
-    for repetition in 0..=bench.repetitions(7) {
-        let a = wire::pings(server, 1_000).await?.median();
-        let b = tokio::task::block_in_place(|| wire::blocking_pings(server, 1_000))?.median();
+    for repetition in 0..=bench.repetitions(30) {
+        let a = wire::pings(server, 100).await?.median();
+        let b = tokio::task::block_in_place(|| wire::blocking_pings(server, 100))?.median();
         for (locks, pairs) in locks.iter().zip(&mut pairs) {
-            let took = tokio::spawn(pair_latency(locks.clone(), 500))
+            let took = tokio::spawn(pair_latency(locks.clone(), 100))
                 .await??
                 .median();
             if repetition > 0 {
