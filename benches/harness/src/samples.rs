@@ -16,6 +16,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
+/// The middle one of the ratios of what was measured side by side: a machine that was busy for a while was busy for both.
+pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
+    let ratios: Vec<_> = ours
+        .iter()
+        .zip(theirs)
+        .map(|(ours, theirs)| ours / theirs)
+        .collect();
+    median(&ratios)
+}
+
 /// Jain's index of fairness: 1 if all shares are equal, 1/n if one has everything.
 pub(crate) fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();

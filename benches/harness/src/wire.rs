@@ -213,7 +213,7 @@ pub(crate) async fn pings(server: &Server, pings: usize) -> Result<Latencies> {
 fn connect(server: &Server) -> Result<TcpStream> {
     let socket = TcpStream::connect(("127.0.0.1", server.port()))?;
     socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     Ok(socket)
 }
 

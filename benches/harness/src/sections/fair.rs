@@ -9,7 +9,7 @@ use crate::crowd::Crowd;
 use crate::load::{Load, Until};
 use crate::redisson::Live;
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Rate, Time, median};
+use crate::samples::{Rate, Time, median, ratio};
 use crate::server::Server;
 
 const WAITERS: usize = 64;
@@ -50,9 +50,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let rate = median(&ours);
     match live {
         Ok(_) => {
-            let theirs = median(&theirs);
-            let beside = format!("{} against {}", Rate(rate), Rate(theirs));
-            bench.report.row(what, AtLeast(1.0), rate / theirs, beside);
+            let beside = format!("{} against {}", Rate(rate), Rate(median(&theirs)));
+            bench
+                .report
+                .row(what, AtLeast(1.0), ratio(&ours, &theirs), beside);
         }
         Err(error) => {
             bench

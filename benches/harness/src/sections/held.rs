@@ -10,7 +10,7 @@ use crate::contender::Contender;
 use crate::crowd::Crowd;
 use crate::load::{Load, Until};
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Rate, Time, median};
+use crate::samples::{Rate, Time, median, ratio};
 use crate::server::Server;
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
@@ -49,22 +49,24 @@ async fn processes(bench: &mut Bench, server: &Server) -> Result<()> {
             rates.push(crowd.run(&load).await?.rate());
         }
     }
-    let memory = median(&rates[0]);
+    let in_memory = rates[0].clone();
     for (contender, rates) in contenders.iter().zip(&rates) {
-        let rate = median(rates);
         bench.report.note(&format!(
             "    {:<22} {} ({:.3} of the memory store)",
             contender.name(),
-            Rate(rate),
-            rate / memory
+            Rate(median(rates)),
+            ratio(rates, &in_memory)
         ));
     }
-    let ours = median(&rates[1]);
-    let beside = format!("{} against {}", Rate(ours), Rate(memory));
+    let beside = format!(
+        "{} against {}",
+        Rate(median(&rates[1])),
+        Rate(median(&in_memory))
+    );
     bench.report.row(
         "hot key, 2 ms of work, 4 processes / memory store",
         AtLeast(0.97),
-        ours / memory,
+        ratio(&rates[1], &in_memory),
         beside,
     );
     Ok(())

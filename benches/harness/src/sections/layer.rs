@@ -15,7 +15,7 @@ use tower_distributed_lock::{Confirm, DistributedLockLayer, LockClient, MemorySt
 use crate::Bench;
 use crate::http::Site;
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Rate, Time, median};
+use crate::samples::{Rate, Time, median, ratio};
 use crate::server::Server;
 use crate::wire;
 
@@ -54,62 +54,61 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         let (mut rates, mut latencies) =
             (vec![Vec::new(); sites.len()], vec![Vec::new(); sites.len()]);
         let mut bare = Vec::new();
-        for repetition in 0..=bench.repetitions(9) {
+        for repetition in 0..=bench.repetitions(15) {
             bench.report.progress(&format!(
                 "layer, {connections} connections, repetition {repetition}"
             ));
-            bare.push(wire::pings(&server, 500).await?.median().as_secs_f64());
+            let ping = wire::pings(&server, 200).await?.median();
             for (index, (_, site)) in sites.iter().enumerate() {
-                let (rate, latency) = site.load(connections, Duration::from_millis(250)).await?;
+                let (rate, latency) = site.load(connections, Duration::from_millis(120)).await?;
                 // The first is for warming up.
                 if repetition > 0 {
+                    if index == 0 {
+                        bare.push(ping.as_secs_f64());
+                    }
                     rates[index].push(rate);
                     latencies[index].push(latency.median().as_secs_f64());
                 }
             }
         }
-        let rates: Vec<_> = rates.iter().map(|rates| median(rates)).collect();
-        let latencies: Vec<_> = latencies
-            .iter()
-            .map(|latencies| median(latencies))
-            .collect();
         let time = |seconds: f64| Time(Duration::from_secs_f64(seconds.max(0.0)));
-        for (((name, _), rate), latency) in sites.iter().zip(&rates).zip(&latencies) {
+        for (((name, _), rates_of), latencies) in sites.iter().zip(&rates).zip(&latencies) {
             bench.report.note(&format!(
                 "    {connections:>2} connections, {name:<24} {} ({:.2}), median {}",
-                Rate(*rate),
-                rate / rates[0],
-                time(*latency)
+                Rate(median(rates_of)),
+                ratio(rates_of, &rates[0]),
+                time(median(latencies))
             ));
         }
+        let beside = |a: &[f64], b: &[f64]| format!("{} of {}", Rate(median(a)), Rate(median(b)));
         if connections == 1 {
-            let (added, bare) = (latencies[3] - latencies[0], median(&bare));
-            let beside = format!("{}; a round trip {}", time(added), time(bare));
-            bench.report.row(
-                "layer on Redis, added latency / two bare round trips",
-                AtMost(1.1),
-                added / bare / 2.0,
-                beside,
-            );
-        } else {
-            let ratio = rates[3] / rates[0];
+            let added = latencies[3]
+                .iter()
+                .zip(&latencies[0])
+                .map(|(redis, none)| redis - none);
+            let added: Vec<_> = added.collect();
             let beside = format!(
-                "{} of {}, that is {ratio:.2} of no layer",
-                Rate(rates[3]),
-                Rate(rates[0])
+                "{}; a round trip {}",
+                time(median(&added)),
+                time(median(&bare))
             );
+            let what = "layer on Redis, added latency / two bare round trips";
+            bench
+                .report
+                .row(what, AtMost(1.1), ratio(&added, &bare) / 2.0, beside);
+        } else {
+            let what = "layer on Redis, 64 connections: part of the requests without a layer / the prototype's";
+            let part = ratio(&rates[3], &rates[0]);
+            let text = format!("{}, that is {part:.2}", beside(&rates[3], &rates[0]));
+            bench
+                .report
+                .row(what, AtLeast(0.95), part / PROTOTYPE, text);
+            let what = "layer in memory, 64 connections / a layer that boxes";
             bench.report.row(
-                "layer on Redis, 64 connections / the prototype's part",
+                what,
                 AtLeast(0.95),
-                ratio / PROTOTYPE,
-                beside,
-            );
-            let beside = format!("{} of {}", Rate(rates[2]), Rate(rates[1]));
-            bench.report.row(
-                "layer in memory, 64 connections / a layer that boxes",
-                AtLeast(0.95),
-                rates[2] / rates[1],
-                beside,
+                ratio(&rates[2], &rates[1]),
+                beside(&rates[2], &rates[1]),
             );
         }
     }

@@ -13,7 +13,7 @@ use tower_distributed_lock::{LockClient, MemoryStore};
 
 use crate::Bench;
 use crate::report::Target::AtLeast;
-use crate::samples::{Rate, median};
+use crate::samples::{Rate, median, ratio};
 
 const TASKS: usize = 64;
 
@@ -44,20 +44,21 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             .zip(&mut rates)
             .for_each(|(rate, rates)| rates.push(rate));
     }
-    let [apart, bare, one, mutex] = rates.map(|rates| median(&rates));
-    let beside = format!("{} against {}", Rate(apart), Rate(bare));
+    let [apart, bare, one, mutex] = &rates;
+    let beside = |ours: &[f64], limit: &[f64]| {
+        format!("{} against {}", Rate(median(ours)), Rate(median(limit)))
+    };
     bench.report.row(
         "memory store, distinct keys / sharded map of bare mutexes",
         AtLeast(0.25),
-        apart / bare,
-        beside,
+        ratio(apart, bare),
+        beside(apart, bare),
     );
-    let beside = format!("{} against {}", Rate(one), Rate(mutex));
     bench.report.row(
         "memory store, one key / tokio::sync::Mutex",
         AtLeast(0.5),
-        one / mutex,
-        beside,
+        ratio(one, mutex),
+        beside(one, mutex),
     );
     Ok(())
 }

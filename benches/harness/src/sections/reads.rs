@@ -11,7 +11,7 @@ use crate::Bench;
 use crate::contender::Contender;
 use crate::load::{Load, Until};
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Latencies, Rate, Time, median};
+use crate::samples::{Latencies, Rate, Time, median, ratio};
 use crate::server::Server;
 use crate::wire;
 
@@ -37,16 +37,15 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         );
         apart.push(Load::apart(READERS, time).run_now(&locks).await?.rate());
     }
-    let (shared, apart) = (median(&shared), median(&apart));
     let beside = format!(
         "{} against {} on keys of their own",
-        Rate(shared),
-        Rate(apart)
+        Rate(median(&shared)),
+        Rate(median(&apart))
     );
     bench.report.row(
         "hot reads, 64 tasks / a pair for each",
         AtLeast(20.0),
-        shared / apart,
+        ratio(&shared, &apart),
         beside,
     );
     writer(bench, &server).await

@@ -9,7 +9,7 @@ use crate::Bench;
 use crate::contender::{Contender, Locks};
 use crate::load::{Load, Until};
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Latencies, Rate, Time, median};
+use crate::samples::{Latencies, Rate, Time, median, ratio};
 use crate::server::Server;
 use crate::wire::{self, Recipe};
 
@@ -72,31 +72,31 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
             }
         }
         let limit = median(&pipelined);
-        let per_limit = |rate: f64| format!("{} ({:.2})", Rate(rate), rate / limit);
+        let per_limit =
+            |rates: &[f64]| format!("{} ({:.2})", Rate(median(rates)), ratio(rates, &pipelined));
         bench.report.note(&format!(
             "  {tasks} tasks, pairs/s and ratio to one hand-pipelined socket: {} (1), blocking sockets {}",
             Rate(limit),
-            per_limit(median(&blocking))
+            per_limit(&blocking)
         ));
         for (contender, rates) in contenders.iter().zip(&ours) {
             bench.report.note(&format!(
                 "    {:<22} {}",
                 contender.name(),
-                per_limit(median(rates))
+                per_limit(rates)
             ));
         }
         if tasks == 64 {
-            let rate = median(&ours[0]);
             let beside = format!(
                 "{}; limit {}; rslock {}",
-                Rate(rate),
+                Rate(median(&ours[0])),
                 Rate(limit),
                 Rate(median(&ours[3]))
             );
             bench.report.row(
                 "uncontended pairs, 64 tasks / hand-pipelined socket",
                 AtLeast(0.9),
-                rate / limit,
+                ratio(&ours[0], &pipelined),
                 beside,
             );
         }
@@ -147,7 +147,7 @@ async fn one(bench: &mut Bench, server: &Server) -> Result<()> {
             .collect::<Vec<_>>()
             .join(", ")
     ));
-    let ratio = median(&pairs[0]) / median(&bare) / 2.0;
+    let ratio = ratio(&pairs[0], &bare) / 2.0;
     let beside = format!(
         "{}; a round trip {}; rslock {}",
         time(&pairs[0]),
