@@ -3,6 +3,8 @@
 // Nothing else is compiled here; the attribute tells clippy that `unwrap` is a test's way to fail.
 #![cfg(test)]
 
+mod client;
+mod conformance;
 mod golden;
 mod layer;
 mod redis_store;
