@@ -201,9 +201,14 @@ impl<S> QuorumStore<S> {
         Members::first(self.count())
     }
 
-    /// Until when stores may answer a question that is asked now about a lease.
+    /// Until when stores may answer a question that is asked now.
+    fn deadline(&self) -> Instant {
+        after(Instant::now(), self.store_timeout)
+    }
+
+    /// The same, for a question about a lease.
     fn until(&self, now: Instant, lease: Duration) -> Instant {
-        now + self.store_timeout.min(lease / 4)
+        after(now, self.store_timeout.min(lease / 4))
     }
 
     /// Awaits the answer of a store, however long it takes, and keeps in mind if that is too long.
@@ -225,6 +230,12 @@ impl<S> QuorumStore<S> {
     fn set_slow(&self, store: usize, slow: bool) {
         self.shared.slow[store].store(slow, Ordering::Relaxed);
     }
+}
+
+/// `duration` from `now`, or the far future if there is no such instant.
+fn after(now: Instant, duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }
 
 impl<S> Clone for QuorumStore<S> {

@@ -4,7 +4,9 @@
 #![cfg(test)]
 
 mod client;
+mod conformance;
 mod golden;
+mod interop;
 mod layer;
 mod quorum;
 mod redis_store;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::QuorumStore;
 use super::entry::Turn;
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
+use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Outcome};
@@ -45,7 +45,7 @@ impl<S: LockStore> QuorumStore<S> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
         let entry = Arc::new(self.shared.ledger.open(&attempt.hold));
-        let asked = entry.begin(self.all(), started + attempt.lease.max(PATIENCE));
+        let asked = entry.begin(self.all(), after(started, attempt.lease.max(PATIENCE)));
         let election = Arc::new(Election {
             attempt: attempt.clone(),
             round: Round::new(self.count()),
@@ -92,8 +92,11 @@ impl<S: LockStore> QuorumStore<S> {
             return refused(why);
         }
         let drift = attempt.lease / 100 + Duration::from_millis(2);
-        match attempt.lease.checked_sub(drift + self.min_validity) {
-            Some(spare) if !spare.is_zero() => Ok(started + spare),
+        match attempt
+            .lease
+            .checked_sub(drift.saturating_add(self.min_validity))
+        {
+            Some(spare) if !spare.is_zero() => Ok(after(started, spare)),
             _ => refused("the lease is too short to leave the minimum validity of this quorum"),
         }
     }

@@ -88,13 +88,13 @@ impl<S: LockStore> QuorumStore<S> {
                 work.await;
             })
         });
-        let until = Instant::now() + self.store_timeout;
+        let until = self.deadline();
         let _ = timeout_at(until, join_all(tasks.collect::<Vec<_>>())).await;
     }
 
     /// Releases what one store has granted to an attempt that failed; its owner may go on waiting.
     pub(super) async fn return_one(&self, attempt: &Attempt, entry: &Opened, store: usize) {
-        let until = Instant::now() + self.store_timeout;
+        let until = self.deadline();
         let released = self.shared.stores[store].release(&attempt.hold);
         if self.heard(store, until, released).await.is_err() {
             // Should the release come through later after all, it must not end the hold of a later attempt.
