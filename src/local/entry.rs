@@ -206,7 +206,10 @@ impl Entry {
         match terms.mode {
             LockMode::Read => {
                 let write = self.owned(&terms.owner, |mode| mode == LockMode::Write);
-                Ok(write.map(|write| write.live.hold.id))
+                Ok(write.map(|write| {
+                    write.read_under = true;
+                    write.live.hold.id
+                }))
             }
             LockMode::Write => match self.owned(&terms.owner, |mode| mode == LockMode::Read) {
                 Some(_) => Err(LockError::Upgrade),
