@@ -6,6 +6,7 @@
 mod client;
 mod conformance;
 mod golden;
+mod interop;
 mod layer;
 mod redis_store;
 mod roles;

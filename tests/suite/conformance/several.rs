@@ -197,7 +197,7 @@ pub(super) async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
 pub(super) async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let notice = match mode {
-        LockMode::Fair => env.prompt() + Duration::from_secs(1),
+        LockMode::Fair => env.prompt() + Duration::from_secs(5),
         _ => env.prompt(),
     };
     for holders in [
