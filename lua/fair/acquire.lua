@@ -39,11 +39,13 @@ if left == -2 and (not head or head == id) then
   return granted
 end
 if left == -2 then
-  if dropped then
+  local lives = redis.call('ZSCORE', alive, head)
+  -- One of Redisson's may have missed its turn: up to 3.31 it sleeps until it is told, and nobody else will tell it.
+  if dropped or not lives then
     redis.call(ARGV[6], ARGV[5] .. ':' .. head, '0')
   end
   -- The lock waits for its next holder: for as long as that one counts as alive, or a second for one of Redisson's.
-  left = (redis.call('ZSCORE', alive, head) or now + 1000) - now
+  left = (lives or now + 1000) - now
 end
 if wait > 0 then
   line_up(queue, timeouts, alive, id, now, wait, left, ARGV[4])

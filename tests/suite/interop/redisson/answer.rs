@@ -103,7 +103,7 @@ impl Display for Exception {
 }
 
 /// What an answer can be read as.
-pub(super) trait Reading {
+pub(in crate::interop) trait Reading {
     fn read(text: &str) -> Self;
 }
 

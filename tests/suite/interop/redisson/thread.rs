@@ -14,6 +14,14 @@ pub(in crate::interop) struct JavaThread {
 }
 
 impl JavaThread {
+    /// A thread that the driver knows by `name`, and starts when it is first asked for.
+    pub(super) fn new(redisson: Arc<Redisson>, name: String) -> Self {
+        Self {
+            redisson,
+            name: name.into(),
+        }
+    }
+
     /// Waits as long as it takes. `None`: the watchdog's lease.
     pub(in crate::interop) fn lock(
         &self,
