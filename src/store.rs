@@ -217,6 +217,11 @@ pub trait LockStore: Send + Sync + 'static {
         async { Err(no_records()) }
     }
 
+    /// Whether [`release_recording`](Self::release_recording) and [`record`](Self::record) are there.
+    fn keeps_records(&self) -> bool {
+        false
+    }
+
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
     /// caller's eyes.
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
@@ -278,6 +283,7 @@ pub(crate) trait DynStore: Send + Sync {
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn keeps_records(&self) -> bool;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
 }
 
@@ -320,6 +326,10 @@ impl<S: LockStore> DynStore for S {
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
         Box::pin(async move { LockStore::subscribe(&*self, &attempt).await })
+    }
+
+    fn keeps_records(&self) -> bool {
+        LockStore::keeps_records(self)
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

@@ -155,6 +155,10 @@ impl LockStore for MemoryStore {
         Ok(self.shared.release(hold, Some(record)))
     }
 
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         let mut shard = self.shared.shard(key);
         Ok(shard.change(key, |entry, _| entry.record()))

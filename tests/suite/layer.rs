@@ -22,7 +22,7 @@ mod modes;
 mod nested;
 mod places;
 mod policies;
-mod store;
+pub(crate) mod store;
 
 use store::TestStore;
 

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod golden;
+mod idempotency;
 mod layer;
 mod redis_store;
 mod roles;
