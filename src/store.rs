@@ -123,7 +123,7 @@ fn no_records() -> StoreError {
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
 ///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
-///    lock, fails with [`StoreErrorKind::Conflict`](crate::error::StoreErrorKind::Conflict).
+///    lock, fails with [`StoreErrorKind::Conflict`].
 ///
 /// # Errors
 ///

@@ -17,11 +17,13 @@ mod body;
 mod cancel;
 mod confirmed;
 mod contract;
+mod grpc;
 mod keys;
 mod modes;
 mod nested;
 mod places;
 mod policies;
+mod sockets;
 pub(crate) mod store;
 
 use store::TestStore;

@@ -1,12 +1,16 @@
 //! What a [`Peer`](crate::support::Peer) can be.
 
+use crate::client::faults::holder;
 use crate::support::{Console, Role};
 
 /// The test that a peer runs instead of all others; in a usual run it checks the table.
 pub(crate) const ENTRY: &str = "roles::every_role_has_a_name_of_its_own";
 
 /// Every role, by the name that tests ask for.
-pub(crate) const ROLES: &[Role] = &[("echo", |console| Box::pin(echo(console)))];
+pub(crate) const ROLES: &[Role] = &[
+    ("echo", |console| Box::pin(echo(console))),
+    ("holder", |console| Box::pin(holder(console))),
+];
 
 #[test]
 fn every_role_has_a_name_of_its_own() {

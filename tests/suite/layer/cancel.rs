@@ -8,7 +8,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use futures_util::FutureExt;
+use http::StatusCode;
 use tower_distributed_lock::{LockMode, OnCancel};
+use tower_http::timeout::TimeoutLayer;
 
 use super::{locking, put, settle, slow_orders};
 
@@ -117,4 +119,24 @@ async fn run_to_completion_does_not_wait_on_for_a_client_that_has_gone() {
     assert!(gone.is_err());
     settle().await;
     assert!(store.is_free());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_releases_whether_it_stands_outside_or_inside() {
+    let after_half_a_second =
+        || TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, Duration::from_millis(500));
+    let endless = || Router::new().route("/orders/{id}", any(std::future::pending::<()>));
+    let (store, _locks, layer) = locking();
+    for app in [
+        endless().layer(layer.clone()).layer(after_half_a_second()),
+        endless().layer(after_half_a_second()).layer(layer.clone()),
+    ] {
+        let (one, another) = tokio::join!(put(&app, "/orders/1"), put(&app, "/orders/1"));
+        assert_eq!(
+            (one.status(), another.status()),
+            (StatusCode::GATEWAY_TIMEOUT, StatusCode::GATEWAY_TIMEOUT)
+        );
+        settle().await;
+        assert!(store.is_free());
+    }
 }

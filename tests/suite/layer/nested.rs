@@ -6,12 +6,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Json, Path, State};
 use axum::routing::{any, post};
-use http::Request;
+use http::{Request, StatusCode};
 use serde::Deserialize;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower_distributed_lock::extract::{Lockable, Locked};
 use tower_distributed_lock::{
-    FencingToken, LockClient, LockHandle, LockKey, LockMode, LockRequest, MemoryStore, OnMissing,
-    Owner, Rejection, key,
+    FencingToken, LockClient, LockGuard, LockHandle, LockKey, LockMode, LockRequest, MemoryStore,
+    OnMissing, Owner, Rejection, key,
 };
 
 use super::{locking, orders, problem, put, send, text};
@@ -209,4 +210,29 @@ async fn exclusive_requests_have_a_rising_token_and_reads_have_none() {
     }
     let read = send(&app, super::request("GET", "/orders/1")).await;
     assert_eq!(text(read).await, "none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_a_share_keeps_the_lock_beyond_the_response() {
+    // As one that upgrades its connection does, and moves the share into the task that serves it.
+    async fn upgrade(
+        lock: LockHandle,
+        owner: Owner,
+        State((locks, kept)): State<(LockClient, UnboundedSender<LockGuard>)>,
+    ) -> StatusCode {
+        let share = locks.lock(lock.key()).mode(lock.mode()).owner(&owner);
+        kept.send(share.await.unwrap()).unwrap();
+        StatusCode::SWITCHING_PROTOCOLS
+    }
+    let (store, locks, layer) = locking();
+    let (kept, mut shares) = unbounded_channel();
+    let app = Router::new()
+        .route("/orders/{id}", any(upgrade))
+        .layer(layer)
+        .with_state((locks, kept));
+    assert_eq!(put(&app, "/orders/1").await.status(), 101);
+    let share = shares.recv().await.unwrap();
+    assert!(!store.is_free());
+    share.release().await.unwrap();
+    assert!(store.is_free());
 }

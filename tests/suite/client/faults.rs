@@ -1,0 +1,135 @@
+//! Servers that go, peers that die.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+use tower_distributed_lock::{Lease, LockError, LockMode};
+
+use super::{MODES, SOON, client, know_scripts, until_nothing_is_left};
+use crate::support::{Peer, Proxy, RedisServer, eventually};
+
+const SHORT: Lease = Lease::Renewed(Duration::from_millis(600));
+
+#[tokio::test]
+async fn a_restart_loses_what_is_held_and_the_next_acquisition_works() {
+    let mut redis = RedisServer::start().await;
+    let locks = client(redis.url()).await;
+    let mut guards = Vec::new();
+    for mode in MODES {
+        let key = format!("{mode:?}");
+        guards.push(locks.lock(key).mode(mode).lease(SHORT).await.expect("free"));
+    }
+    redis.restart().await;
+    for guard in guards {
+        timeout(SOON, guard.lost())
+            .await
+            .expect("the loss is signalled");
+        assert!(guard.is_lost());
+        assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    }
+    for mode in MODES {
+        let guard = eventually("it can be taken again", SOON, async || {
+            locks.lock(format!("{mode:?}")).mode(mode).await
+        })
+        .await;
+        guard.release().await.expect("held");
+    }
+    until_nothing_is_left(&redis).await;
+}
+
+#[tokio::test]
+async fn a_killed_process_frees_its_locks_within_their_lease() {
+    let redis = RedisServer::start().await;
+    let locks = client(redis.url()).await;
+    for mode in MODES {
+        let mut peer = Peer::start("holder");
+        peer.tell(format!("{} {}", redis.url(), mode.as_str()));
+        assert_eq!(peer.hear().await, "held");
+        // Alive, it keeps its lock for longer than any lease.
+        let early = locks
+            .lock("n")
+            .mode(excluded_by(mode))
+            .wait(Duration::from_secs(2));
+        assert!(matches!(early.await, Err(LockError::Busy { .. })));
+        peer.process.kill9();
+        let killed = Instant::now();
+        let guard = locks
+            .lock("n")
+            .mode(excluded_by(mode))
+            .await
+            .expect("free soon");
+        assert!(
+            killed.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            killed.elapsed()
+        );
+        guard.release().await.expect("held");
+    }
+    until_nothing_is_left(&redis).await;
+}
+
+fn excluded_by(mode: LockMode) -> LockMode {
+    match mode {
+        LockMode::Read => LockMode::Write,
+        other => other,
+    }
+}
+
+/// Holds what it is told to until it is killed.
+pub(crate) async fn holder(mut console: crate::support::Console) {
+    let line = console.hear().await;
+    let (url, mode) = line.split_once(' ').expect("a URL and a mode");
+    let mode = MODES.into_iter().find(|known| known.as_str() == mode);
+    let locks = client(url.to_owned()).await;
+    let request = locks.lock("n").mode(mode.expect("a mode")).lease(SHORT);
+    let guard = request.await.expect("free");
+    console.say("held");
+    guard.lost().await;
+    console.say("lost");
+}
+
+#[tokio::test]
+async fn a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later() {
+    let redis = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&redis).await;
+    let locks = client(proxy.url()).await;
+    let guard = locks.lock("n").lease(SHORT).await.expect("free");
+    proxy.requests.hold();
+    let deadline = guard.deadline();
+    timeout(SOON, guard.lost())
+        .await
+        .expect("the loss is signalled");
+    assert!(tokio::time::Instant::now() >= deadline);
+    proxy.requests.release();
+    // Whoever comes next is not held up by the lost guard, which is still here.
+    let next = locks.lock("n").await.expect("free again");
+    next.release().await.expect("held");
+    drop(guard);
+    until_nothing_is_left(&redis).await;
+}
+
+#[tokio::test]
+async fn a_release_that_nobody_confirms_says_so() {
+    let redis = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&redis).await;
+    let locks = client(proxy.url()).await;
+    know_scripts(&locks, LockMode::Reentrant).await;
+    let guard = locks.lock("n").await.expect("free");
+    proxy.replies.hold();
+    let releasing = tokio::spawn(guard.release());
+    proxy.replies.until_caught().await;
+    eventually("it was released", SOON, async || {
+        !redis.dump().await.contains_key("n")
+    })
+    .await;
+    assert!(proxy.cut(crate::support::Ending::Reset).await > 0);
+    proxy.replies.release();
+    let released = timeout(SOON, releasing)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert!(
+        matches!(released, Err(LockError::Unavailable(_))),
+        "{released:?}"
+    );
+}
