@@ -10,7 +10,7 @@ use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, Fencing, Renewal, WAITER_LIVENESS};
 
 /// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
-const PUBLISH: &str = "PUBLISH";
+pub(super) const PUBLISH: &str = "PUBLISH";
 
 /// How long a tombstone stays, if the attempt's lease is not longer.
 ///
@@ -79,38 +79,51 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
 
 /// Ends a hold.
 pub(super) fn release(hold: &Hold) -> Call {
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
+        LockMode::Fair => &script::FAIR_RELEASE,
+        LockMode::Read => &script::READ_RELEASE,
+        LockMode::Write => &script::WRITE_RELEASE,
+    };
+    release_by(script, hold, None)
+}
+
+/// Ends a hold by a script that takes `record` after the keys of [`release`].
+pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Name<'_>>) -> Call {
     let names = Names::of(&hold.key);
     let id = Field::Plain(hold.id);
-    match hold.mode {
-        LockMode::Reentrant => script::EXCLUSIVE_RELEASE
-            .call(names, 2, 2)
+    let begin = |keys: usize, args: usize| {
+        let recording = usize::from(record.is_some());
+        script
+            .call(names, keys + recording, args + 3 * recording)
             .arg(names.lock())
+    };
+    match hold.mode {
+        LockMode::Reentrant => begin(2, 2)
             .arg(names.channel())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH),
-        LockMode::Fair => script::FAIR_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Fair => begin(4, 3)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.channel()),
-        LockMode::Read => script::READ_RELEASE
-            .call(names, 3, 3)
-            .arg(names.lock())
+        LockMode::Read => begin(3, 3)
             .arg(names.rw_channel())
             .arg(names.reader_timeout(hold.id))
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
-        LockMode::Write => script::WRITE_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Write => begin(4, 3)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
@@ -223,7 +236,7 @@ fn about<'a>(
     })
 }
 
-fn field(hold: &Hold) -> Field {
+pub(super) fn field(hold: &Hold) -> Field {
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
         LockMode::Write => Field::Write(hold.id),
@@ -243,7 +256,7 @@ impl ToRedisArgs for Fencing {
 }
 
 /// Whole milliseconds, rounded up: never less than was promised, and never nothing.
-fn ms(duration: Duration) -> u64 {
+pub(super) fn ms(duration: Duration) -> u64 {
     let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
     u64::try_from(ms).expect("clamped")
 }

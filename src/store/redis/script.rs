@@ -57,6 +57,7 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
 pub(super) static WRITE_RELEASE: Script = script!(
     "shared/now",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/release"
 );
@@ -64,8 +65,37 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/withdraw"
+);
+
+pub(super) static EXCLUSIVE_RECORD: Script = script!("record/keep", "exclusive/release");
+pub(super) static FAIR_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "fair/queue",
+    "fair/wake",
+    "fair/release"
+);
+pub(super) static WRITE_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "shared/living",
+    "write/pass",
+    "write/leave",
+    "write/release"
+);
+pub(super) static RECORD: Script = script!("record/read");
+
+pub(super) static INSPECT: Script = script!("shared/now", "admin/holders", "admin/inspect");
+pub(super) static FORCE: Script = script!(
+    "shared/now",
+    "fair/queue",
+    "fair/wake",
+    "write/pass",
+    "admin/holders",
+    "admin/force"
 );
 
 pub(super) static RENEW: Script = script!("renew");
