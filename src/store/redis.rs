@@ -45,6 +45,9 @@ const BATCH: usize = 100;
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
+/// `Reentrant` and `Fair` attempts on one key exclude each other, but wake only their own kind, as with Redisson: one that
+/// waits for the other kind finds out when it asks again by itself, within a second.
+///
 /// # Examples
 ///
 /// ```no_run

@@ -30,7 +30,7 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
             token: token.map(|token| FencingToken::new(token.unsigned_abs())),
         }),
         (REFUSED, Some(left)) => Ok(Outcome::Refused {
-            retry_after: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+            retry_after: Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1)),
         }),
         (WITHDRAWN, _) => Err(StoreError::new(
             StoreErrorKind::Refused,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use redis::{Arg, Cmd};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 use super::names::Names;
 
@@ -22,12 +22,14 @@ macro_rules! script {
     };
 }
 
-pub(super) static EXCLUSIVE_ACQUIRE: Script = script!("shared/token", "exclusive/acquire");
+pub(super) static EXCLUSIVE_ACQUIRE: Script =
+    script!("shared/expire", "shared/token", "exclusive/acquire");
 pub(super) static EXCLUSIVE_RELEASE: Script = script!("exclusive/release");
 pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("exclusive/withdraw");
 
 pub(super) static FAIR_ACQUIRE: Script = script!(
     "shared/now",
+    "shared/expire",
     "shared/token",
     "fair/queue",
     "fair/line_up",
@@ -38,7 +40,12 @@ pub(super) static FAIR_RELEASE: Script =
 pub(super) static FAIR_WITHDRAW: Script =
     script!("shared/now", "fair/queue", "fair/wake", "fair/withdraw");
 
-pub(super) static READ_ACQUIRE: Script = script!("shared/now", "shared/waiters", "read/acquire");
+pub(super) static READ_ACQUIRE: Script = script!(
+    "shared/now",
+    "shared/expire",
+    "shared/waiters",
+    "read/acquire"
+);
 pub(super) static READ_RELEASE: Script = script!("shared/living", "read/leave", "read/release");
 pub(super) static READ_WITHDRAW: Script = script!(
     "shared/now",
@@ -50,6 +57,7 @@ pub(super) static READ_WITHDRAW: Script = script!(
 
 pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/now",
+    "shared/expire",
     "shared/token",
     "shared/waiters",
     "write/acquire"
@@ -138,7 +146,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn arg(mut self, arg: impl redis::ToRedisArgs) -> Self {
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.command.arg(arg);
         self
     }
