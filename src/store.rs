@@ -101,6 +101,14 @@ fn no_records() -> StoreError {
     )
 }
 
+/// The refusal to record under a hold that others share: their work is not what the record says.
+fn shared_work() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "a read hold leaves no record: others may hold the key at the same time",
+    )
+}
+
 /// Where holds live: one process's memory, a Redis server, a majority of several.
 ///
 /// # Contract
@@ -194,7 +202,7 @@ pub trait LockStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The default keeps no records, and refuses.
+    /// A `Read` hold is refused, and stays. The default keeps no records, and refuses.
     fn release_recording(
         &self,
         hold: &Hold,

@@ -2,11 +2,11 @@
 -- KEYS     1 lock hash, 2 tombstone of the attempt, 3 fencing counter (absent: no token is asked for)
 -- ARGV     1 lease in ms, 2 hold id, 3 tokens to reserve, 4 retention of the counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, 2 withdrawn before, 3 not an exclusive lock, 4 held without expiry
--- Needs    token.lua
+-- Needs    expire.lua, token.lua
 local function grant()
   local token = KEYS[3] and next_token(KEYS[3], ARGV[3], ARGV[4])
   redis.call('HSET', KEYS[1], ARGV[2], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  expire(KEYS[1], ARGV[1])
   return token and {0, token} or 0
 end
 

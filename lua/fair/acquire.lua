@@ -3,13 +3,13 @@
 -- ARGV     1 lease in ms, 2 hold id, 3 patience in ms (0: it will not ask again), 4 ms that it counts as alive,
 --          5 channel of the lock, 6 publish command, 7 tokens to reserve, 8 retention of the counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, 2 withdrawn before, 3 not an exclusive lock, 4 held without expiry
--- Needs    now.lua, token.lua, fair/queue.lua
+-- Needs    now.lua, expire.lua, token.lua, fair/queue.lua, fair/line_up.lua
 local name, queue, timeouts, alive, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2]
 
 local function grant()
   local token = KEYS[6] and next_token(KEYS[6], ARGV[7], ARGV[8])
   redis.call('HSET', name, id, 1)
-  redis.call('PEXPIRE', name, ARGV[1])
+  expire(name, ARGV[1])
   return token and {0, token} or 0
 end
 

@@ -2,13 +2,13 @@
 -- KEYS     1 lock hash, 2 tombstone, 3 waiting writers, 4 waiting readers, 5 passes, 6 own reader timeout
 -- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as waiting (0: it will not ask again)
 -- Returns  0 granted, {1, ms} refused, 2 withdrawn before, 3 not a read-write lock, 4 held without expiry
--- Needs    now.lua, waiters.lua
+-- Needs    now.lua, expire.lua, waiters.lua
 local name, id, lease = KEYS[1], ARGV[2], tonumber(ARGV[1])
 
 if redis.call('EXISTS', name, KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
-  redis.call('HSET', name, 'mode', 'read', id, 1)
   redis.call('SET', KEYS[6], 1, 'PX', lease)
-  redis.call('PEXPIRE', name, lease)
+  redis.call('HSET', name, 'mode', 'read', id, 1)
+  expire(name, lease)
   return 0
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then
@@ -43,7 +43,7 @@ if refused then
 end
 redis.call('ZREM', KEYS[4], id)
 redis.call('ZREM', KEYS[5], id)
-redis.call('HSET', name, 'mode', mode or 'read', id, 1)
 redis.call('SET', KEYS[6], 1, 'PX', lease)
-redis.call('PEXPIRE', name, math.max(lease, redis.call('PTTL', name)))
+redis.call('HSET', name, 'mode', mode or 'read', id, 1)
+expire(name, math.max(lease, redis.call('PTTL', name)))
 return 0

@@ -1,16 +1,14 @@
--- Takes a read attempt back: its hold, its place among the waiters, its pass. When that was the last pass, the writers
--- whom it held back are woken.
--- KEYS     1 lock hash, 2 channel, 3 own reader timeout, 4 tombstone, 5 waiting writers, 6 waiting readers, 7 passes
+-- Takes a read attempt back: its hold, its place among the waiters, its pass. When that was the last pass and the lock is
+-- free, the writers whom it held back are woken.
+-- KEYS     1 lock hash, 2 channel, 3 own reader timeout, 4 tombstone, 5 waiting readers, 6 passes
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
 -- Needs    now.lua, waiters.lua, living.lua, read/leave.lua
 local ended = leave(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3])
-redis.call('ZREM', KEYS[6], ARGV[1])
-if redis.call('ZREM', KEYS[7], ARGV[1]) == 1 then
-  local now = now_ms()
-  if not waiting(KEYS[7], now) and waiting(KEYS[5], now) then
-    redis.call(ARGV[2], KEYS[2], '1')
-  end
+redis.call('ZREM', KEYS[5], ARGV[1])
+if redis.call('ZREM', KEYS[6], ARGV[1]) == 1 and not waiting(KEYS[6], now_ms())
+  and redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call(ARGV[2], KEYS[2], '1')
 end
 if ARGV[4] ~= '0' then
   redis.call('SET', KEYS[4], 1, 'PX', ARGV[4])

@@ -3,14 +3,14 @@
 -- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as waiting (0: it will not ask again), 4 tokens to reserve,
 --          5 retention of the counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, 2 withdrawn before, 3 not a read-write lock, 4 held without expiry
--- Needs    now.lua, waiters.lua, token.lua
+-- Needs    now.lua, expire.lua, waiters.lua, token.lua
 local name, id, lease = KEYS[1], ARGV[2], tonumber(ARGV[1])
 local field = id .. ':write'
 
 local function grant(left)
   local token = KEYS[5] and next_token(KEYS[5], ARGV[4], ARGV[5])
   redis.call('HSET', name, 'mode', 'write', field, 1)
-  redis.call('PEXPIRE', name, math.max(lease, left))
+  expire(name, math.max(lease, left))
   return token and {0, token} or 0
 end
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups};
+use super::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups, shared_work};
 use crate::admin::{Inspect, Inspection};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
@@ -152,6 +152,9 @@ impl LockStore for MemoryStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Standing, StoreError> {
+        if !hold.mode.is_exclusive() {
+            return Err(shared_work());
+        }
         Ok(self.shared.release(hold, Some(record)))
     }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
@@ -14,13 +15,15 @@ use redis::IntoConnectionInfo;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
-use crate::store::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use crate::store::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups};
 
+mod admin;
 mod calls;
 mod failure;
 mod lane;
 mod names;
 mod options;
+mod records;
 mod reply;
 mod script;
 mod subscriber;
@@ -41,6 +44,9 @@ const BATCH: usize = 100;
 /// finds out when it is back.
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
+///
+/// `Reentrant` and `Fair` attempts on one key exclude each other, but wake only their own kind, as with Redisson: one that
+/// waits for the other kind finds out when it asks again by itself, within a second.
 ///
 /// # Examples
 ///
@@ -180,6 +186,19 @@ impl LockStore for RedisStore {
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
         reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Standing, StoreError> {
+        let call = records::release(hold, record)?;
+        reply::standing(&self.call(&hold.key, call).await?)
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        records::value(self.call(key, records::read(key)).await?)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -1,10 +1,12 @@
 //! `RedisStore` on a real server.
 
+mod admin;
 mod connections;
 mod fair;
 mod fencing;
 mod holds;
 mod phases;
+mod records;
 mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use redis::{RedisWrite, ToRedisArgs};
-
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, Fencing, Renewal, WAITER_LIVENESS};
+use crate::store::{Attempt, Renewal, WAITER_LIVENESS};
 
 /// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
-const PUBLISH: &str = "PUBLISH";
+pub(super) const PUBLISH: &str = "PUBLISH";
 
 /// How long a tombstone stays, if the attempt's lease is not longer.
 ///
@@ -24,28 +22,34 @@ const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt) -> Call {
-    let names = Names::of(&attempt.hold.key);
-    let id = attempt.hold.id;
+    let hold = &attempt.hold;
+    let (names, id) = (Names::of(&hold.key), hold.id);
     let begin = |script: &'static Script, keys: usize, args: usize| {
         let fenced = usize::from(attempt.fencing.is_some());
         script.call(names, keys + fenced, args).arg(names.lock())
     };
+    // The last key, and the last two arguments, of those that make tokens.
     let counter = attempt.fencing.map(|_| names.token());
+    let reserve = attempt.fencing.map(|fencing| fencing.reserve);
+    let retention = attempt
+        .fencing
+        .map(|fencing| fencing.retention.map_or(0, ms));
     let lease = ms(attempt.lease);
     let patience = attempt.patience.map_or(0, ms);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
-    match attempt.hold.mode {
+    match hold.mode {
         LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 2, 4)
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
-            .arg(attempt.fencing),
+            .arg(reserve)
+            .arg(retention),
         LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 8)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
@@ -53,11 +57,12 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
             .arg(liveness)
             .arg(names.channel())
             .arg(PUBLISH)
-            .arg(attempt.fencing),
+            .arg(reserve)
+            .arg(retention),
         LockMode::Read => script::READ_ACQUIRE
             .call(names, 6, 3)
             .arg(names.lock())
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(names.waiting_writers())
             .arg(names.waiting_readers())
             .arg(names.passes())
@@ -66,51 +71,65 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
             .arg(Field::Plain(id))
             .arg(liveness),
         LockMode::Write => begin(&script::WRITE_ACQUIRE, 4, 5)
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(names.waiting_writers())
             .arg(names.passes())
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
             .arg(liveness)
-            .arg(attempt.fencing),
+            .arg(reserve)
+            .arg(retention),
     }
 }
 
 /// Ends a hold.
 pub(super) fn release(hold: &Hold) -> Call {
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
+        LockMode::Fair => &script::FAIR_RELEASE,
+        LockMode::Read => &script::READ_RELEASE,
+        LockMode::Write => &script::WRITE_RELEASE,
+    };
+    release_by(script, hold, None)
+}
+
+/// Ends a hold by a script that takes `record` after the keys of [`release`].
+pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Name<'_>>) -> Call {
     let names = Names::of(&hold.key);
     let id = Field::Plain(hold.id);
-    match hold.mode {
-        LockMode::Reentrant => script::EXCLUSIVE_RELEASE
-            .call(names, 2, 2)
+    let begin = |keys: usize, args: usize| {
+        let recording = usize::from(record.is_some());
+        script
+            .call(names, keys + recording, args + 3 * recording)
             .arg(names.lock())
+    };
+    match hold.mode {
+        LockMode::Reentrant => begin(2, 2)
             .arg(names.channel())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH),
-        LockMode::Fair => script::FAIR_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Fair => begin(4, 3)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.channel()),
-        LockMode::Read => script::READ_RELEASE
-            .call(names, 3, 3)
-            .arg(names.lock())
+        LockMode::Read => begin(3, 3)
             .arg(names.rw_channel())
             .arg(names.reader_timeout(hold.id))
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
-        LockMode::Write => script::WRITE_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Write => begin(4, 3)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
@@ -119,14 +138,14 @@ pub(super) fn release(hold: &Hold) -> Call {
 
 /// Takes an attempt back.
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
-    let names = Names::of(&attempt.hold.key);
-    let id = attempt.hold.id;
-    let call = match attempt.hold.mode {
+    let hold = &attempt.hold;
+    let (names, id) = (Names::of(&hold.key), hold.id);
+    let call = match hold.mode {
         LockMode::Reentrant => script::EXCLUSIVE_WITHDRAW
             .call(names, 3, 3)
             .arg(names.lock())
             .arg(names.channel())
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(PUBLISH),
         LockMode::Fair => script::FAIR_WITHDRAW
@@ -135,18 +154,17 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(PUBLISH)
             .arg(names.channel())
             .arg(attempt.patience.map_or(0, ms)),
         LockMode::Read => script::READ_WITHDRAW
-            .call(names, 7, 4)
+            .call(names, 6, 4)
             .arg(names.lock())
             .arg(names.rw_channel())
             .arg(names.reader_timeout(id))
-            .arg(names.tombstone(id))
-            .arg(names.waiting_writers())
+            .arg(names.tombstone(field(hold)))
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(Field::Plain(id))
@@ -159,7 +177,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(names.waiting_writers())
-            .arg(names.tombstone(id))
+            .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
@@ -223,27 +241,15 @@ fn about<'a>(
     })
 }
 
-fn field(hold: &Hold) -> Field {
+pub(super) fn field(hold: &Hold) -> Field {
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
         LockMode::Write => Field::Write(hold.id),
     }
 }
 
-/// Two arguments: how many tokens to reserve, and how long to keep the counter.
-impl ToRedisArgs for Fencing {
-    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        self.reserve.write_redis_args(out);
-        self.retention.map_or(0, ms).write_redis_args(out);
-    }
-
-    fn num_of_args(&self) -> usize {
-        2
-    }
-}
-
 /// Whole milliseconds, rounded up: never less than was promised, and never nothing.
-fn ms(duration: Duration) -> u64 {
+pub(super) fn ms(duration: Duration) -> u64 {
     let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
     u64::try_from(ms).expect("clamped")
 }

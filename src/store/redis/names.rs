@@ -7,6 +7,9 @@ use redis::{RedisWrite, ToRedisArgs};
 use crate::key::LockKey;
 use crate::lock::HoldId;
 
+/// What distinguishes the field of a write hold.
+const WRITE: &str = ":write";
+
 /// The names that belong to one lock. All of them share the lock's hash slot.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
@@ -72,9 +75,16 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Ours: the tombstone of a withdrawn attempt.
-    pub(super) fn tombstone(self, id: HoldId) -> Name<'a> {
-        self.name("tower_lock_void:").of(id)
+    /// Ours: the tombstone of a withdrawn attempt. A writer reads under the id of its write, so the two are told apart.
+    pub(super) fn tombstone(self, field: Field) -> Name<'a> {
+        let (id, suffix) = match field {
+            Field::Plain(id) => (id, ""),
+            Field::Write(id) => (id, WRITE),
+        };
+        Name {
+            suffix,
+            ..self.name("tower_lock_void:").of(id)
+        }
     }
 
     /// Ours: until when each of our ids in the fair queue counts as alive.
@@ -95,6 +105,11 @@ impl<'a> Names<'a> {
     /// Ours: readers that go before the next writer.
     pub(super) fn passes(self) -> Name<'a> {
         self.name("tower_lock_pass:")
+    }
+
+    /// Ours: what finished work has left.
+    pub(super) fn record(self) -> Name<'a> {
+        self.name("tower_lock_record:")
     }
 
     fn name(self, prefix: &'static str) -> Name<'a> {
@@ -159,7 +174,7 @@ impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         match self {
             Self::Plain(id) => out.write_arg_fmt(id),
-            Self::Write(id) => out.write_arg_fmt(format_args!("{id}:write")),
+            Self::Write(id) => out.write_arg_fmt(format_args!("{id}{WRITE}")),
         }
     }
 }
@@ -198,13 +213,18 @@ mod tests {
                     format!("{tag}:{uuid}:7:rwlock_timeout:1"),
                 ),
                 (
-                    names.tombstone(id),
+                    names.tombstone(Field::Plain(id)),
                     format!("tower_lock_void:{tag}:{uuid}:7"),
+                ),
+                (
+                    names.tombstone(Field::Write(id)),
+                    format!("tower_lock_void:{tag}:{uuid}:7:write"),
                 ),
                 (names.alive(), format!("tower_lock_alive:{tag}")),
                 (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
                 (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
                 (names.passes(), format!("tower_lock_pass:{tag}")),
+                (names.record(), format!("tower_lock_record:{tag}")),
             ] {
                 assert_eq!(name.to_string(), expected);
             }

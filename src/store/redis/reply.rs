@@ -30,7 +30,7 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
             token: token.map(|token| FencingToken::new(token.unsigned_abs())),
         }),
         (REFUSED, Some(left)) => Ok(Outcome::Refused {
-            retry_after: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+            retry_after: Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1)),
         }),
         (WITHDRAWN, _) => Err(StoreError::new(
             StoreErrorKind::Refused,
@@ -70,12 +70,12 @@ pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<Standing>
     }
 }
 
-fn conflict(text: &'static str) -> StoreError {
+pub(super) fn conflict(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, text)
 }
 
 /// It did something, and nobody knows what.
-fn unintelligible(answer: &Value) -> StoreError {
+pub(super) fn unintelligible(answer: &Value) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use redis::{Arg, Cmd};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 use super::names::Names;
 
@@ -22,12 +22,14 @@ macro_rules! script {
     };
 }
 
-pub(super) static EXCLUSIVE_ACQUIRE: Script = script!("shared/token", "exclusive/acquire");
+pub(super) static EXCLUSIVE_ACQUIRE: Script =
+    script!("shared/expire", "shared/token", "exclusive/acquire");
 pub(super) static EXCLUSIVE_RELEASE: Script = script!("exclusive/release");
 pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("exclusive/withdraw");
 
 pub(super) static FAIR_ACQUIRE: Script = script!(
     "shared/now",
+    "shared/expire",
     "shared/token",
     "fair/queue",
     "fair/line_up",
@@ -38,7 +40,12 @@ pub(super) static FAIR_RELEASE: Script =
 pub(super) static FAIR_WITHDRAW: Script =
     script!("shared/now", "fair/queue", "fair/wake", "fair/withdraw");
 
-pub(super) static READ_ACQUIRE: Script = script!("shared/now", "shared/waiters", "read/acquire");
+pub(super) static READ_ACQUIRE: Script = script!(
+    "shared/now",
+    "shared/expire",
+    "shared/waiters",
+    "read/acquire"
+);
 pub(super) static READ_RELEASE: Script = script!("shared/living", "read/leave", "read/release");
 pub(super) static READ_WITHDRAW: Script = script!(
     "shared/now",
@@ -50,6 +57,7 @@ pub(super) static READ_WITHDRAW: Script = script!(
 
 pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/now",
+    "shared/expire",
     "shared/token",
     "shared/waiters",
     "write/acquire"
@@ -57,6 +65,7 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
 pub(super) static WRITE_RELEASE: Script = script!(
     "shared/now",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/release"
 );
@@ -64,8 +73,37 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/withdraw"
+);
+
+pub(super) static EXCLUSIVE_RECORD: Script = script!("record/keep", "exclusive/release");
+pub(super) static FAIR_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "fair/queue",
+    "fair/wake",
+    "fair/release"
+);
+pub(super) static WRITE_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "shared/living",
+    "write/pass",
+    "write/leave",
+    "write/release"
+);
+pub(super) static RECORD: Script = script!("record/read");
+
+pub(super) static INSPECT: Script = script!("shared/now", "admin/holders", "admin/inspect");
+pub(super) static FORCE: Script = script!(
+    "shared/now",
+    "fair/queue",
+    "fair/wake",
+    "write/pass",
+    "admin/holders",
+    "admin/force"
 );
 
 pub(super) static RENEW: Script = script!("renew");
@@ -108,7 +146,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn arg(mut self, arg: impl redis::ToRedisArgs) -> Self {
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.command.arg(arg);
         self
     }

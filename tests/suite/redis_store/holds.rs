@@ -228,7 +228,12 @@ async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
             let dump = server.dump().await;
             assert_eq!(dump.len(), 1, "{dump:?}");
             let (name, tombstone) = dump.first_key_value().unwrap();
-            assert_eq!(*name, format!("tower_lock_void:{{k}}:{}", late.hold.id));
+            let id = late.hold.id;
+            let expected = match mode {
+                LockMode::Write => format!("tower_lock_void:{{k}}:{id}:write"),
+                _ => format!("tower_lock_void:{{k}}:{id}"),
+            };
+            assert_eq!(*name, expected);
             assert!(tombstone.ttl.unwrap() > Duration::from_secs(100));
             // Others are not concerned.
             let other = attempt("k", mode);
