@@ -197,6 +197,10 @@ impl LockStore for RedisStore {
         reply::standing(&self.call(&hold.key, call).await?)
     }
 
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         records::value(self.call(key, records::read(key)).await?)
     }

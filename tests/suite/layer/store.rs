@@ -90,7 +90,11 @@ impl LockStore for TestStore {
         self.memory.withdraw(attempt, unanswered).await
     }
 
-    async fn release_recording(&self, hold: &Hold, record: &Record) -> Result<Standing, StoreError> {
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Standing, StoreError> {
         self.gate().await?;
         self.memory.release_recording(hold, record).await
     }
