@@ -81,6 +81,7 @@ pub use layer::{
 pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockMode, Owner};
 pub use name::LockKey;
 pub use store::memory::MemoryStore;
+pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisStore, RedisStoreBuilder};
 pub use store::{LockStore, Wakeups};

@@ -14,6 +14,7 @@ use crate::lock::{FencingToken, Hold, LockMode};
 
 mod many;
 pub mod memory;
+pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 

@@ -1,0 +1,124 @@
+//! Everything at once, on several threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner};
+
+use super::family;
+use super::observed::{Distance, Ledger, Observed};
+use super::site::Site;
+
+const KEYS: [&str; 3] = ["a", "b", "c"];
+
+/// How long it blows.
+const TIME: Duration = Duration::from_millis(1200);
+
+#[test]
+fn exclusive_locks_are_torn_apart() {
+    storm(LockMode::Reentrant);
+}
+
+#[test]
+fn read_write_locks_are_torn_apart() {
+    storm(LockMode::Write);
+}
+
+/// Tasks on four threads ask for one key or several in every mode of the family, alone or as one of two who share an
+/// owner, and release, drop or never take what they asked for. Nothing overlaps that must not, everybody is served, and
+/// nothing is left.
+fn storm(mode: LockMode) {
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    threads.block_on(async {
+        let store = MemoryStore::new();
+        let ledger = Arc::new(Ledger::default());
+        let sites = [Site::default(), Site::default(), Site::default()];
+        let until = Instant::now() + TIME;
+        let (mut clients, mut blowing) = (Vec::new(), JoinSet::new());
+        for distance in [Distance::None, Distance::UpTo(Duration::from_millis(1))] {
+            let locks = LockClient::new(Observed::new(store.clone(), &ledger, distance));
+            clients.push(locks.clone());
+            for _ in 0..8 {
+                let (locks, sites, owner) = (locks.clone(), sites.clone(), Owner::new());
+                for _ in 0..2 {
+                    blowing.spawn(blow(
+                        until,
+                        mode,
+                        locks.clone(),
+                        sites.clone(),
+                        owner.clone(),
+                    ));
+                }
+            }
+        }
+        let grants: usize = blowing.join_all().await.into_iter().sum();
+        assert!(grants > 100, "only {grants} grants: nothing was torn at");
+        let calm = async {
+            while !store.is_empty() || clients.iter().any(|locks| locks.keys_in_use() > 0) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let calm = timeout(Duration::from_secs(2), calm).await;
+        calm.expect("nothing is left");
+    });
+}
+
+/// How many times it was granted what it asked for.
+async fn blow(
+    until: Instant,
+    mode: LockMode,
+    locks: LockClient,
+    sites: [Site; 3],
+    owner: Owner,
+) -> usize {
+    let mut grants = 0;
+    while Instant::now() < until {
+        let mode = family(mode)[fastrand::usize(..2)];
+        let key = fastrand::usize(..KEYS.len());
+        let (asking, alone) = match fastrand::u8(..8) {
+            0 => (locks.lock_all(KEYS), true),
+            1 => (locks.lock_any(KEYS), true),
+            2..4 => (locks.lock(KEYS[key]).owner(&owner), false),
+            _ => (locks.lock(KEYS[key]), true),
+        };
+        let asking = asking.mode(mode).wait(Duration::from_secs(20));
+        let patience = match fastrand::bool() {
+            true => Duration::from_secs(30),
+            false => Duration::from_micros(fastrand::u64(..3000)),
+        };
+        let guard = match timeout(patience, asking.into_future()).await {
+            Err(_) | Ok(Err(LockError::Upgrade)) => continue,
+            Ok(granted) => granted.expect("everybody is served"),
+        };
+        grants += 1;
+        match alone {
+            true => work(&guard, mode, &sites).await,
+            // The other of the two may be there.
+            false => sleep(Duration::from_micros(100)).await,
+        }
+        match fastrand::bool() {
+            true => guard.release().await.expect("nothing is lost"),
+            false => drop(guard),
+        }
+    }
+    grants
+}
+
+async fn work(guard: &LockGuard, mode: LockMode, sites: &[Site; 3]) {
+    let time = Duration::from_micros(fastrand::u64(..500));
+    if guard.keys().count() > 1 {
+        let [a, b, c] = sites;
+        tokio::join!(a.work(mode, time), b.work(mode, time), c.work(mode, time));
+        return;
+    }
+    let site = KEYS.iter().position(|key| *key == guard.key().as_str());
+    sites[site.expect("it holds one of the keys")]
+        .work(mode, time)
+        .await;
+}
