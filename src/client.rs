@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
@@ -20,6 +20,7 @@ mod ask;
 mod many;
 mod request;
 
+use request::FOR_EVER;
 pub use request::{LockRequest, Target};
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -138,7 +139,7 @@ impl LockClient {
         closed.send_replace(true);
         keeper.abandon_all();
         let done = async {
-            // Every caller that waits watches the flag; the last of them may have been granted something yet.
+            // Everybody who takes a lock watches the flag; the last of them may have been granted something yet.
             closed.closed().await;
             keeper.abandon_all();
             keeper.drained().await;
@@ -160,24 +161,15 @@ impl LockClient {
 
     /// Takes one key: queues in the process, then asks the store.
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
-        self.open()?;
-        let mut closed = self.inner.closed.subscribe();
         let admission = match self.inner.local.enter(key, terms)? {
             Entrance::Admitted(admission) => admission,
-            Entrance::Queued(queued) => tokio::select! {
-                admission = queued => admission,
-                () = tokio::time::sleep_until(wait.until) => {
-                    return Err(LockError::Busy { retry_after: None });
-                }
-                _ = closed.wait_for(|closed| *closed) => return Err(LockError::Shutdown),
-            },
+            Entrance::Queued(queued) => timeout_at(wait.until, queued)
+                .await
+                .unwrap_or(Err(LockError::Busy { retry_after: None }))?,
         };
         match admission {
             Admission::Share(share) => Ok(share),
-            Admission::Turn(turn) => tokio::select! {
-                share = self.ask(key, terms, wait, turn) => share,
-                _ = closed.wait_for(|closed| *closed) => Err(LockError::Shutdown),
-            },
+            Admission::Turn(turn) => self.ask(key, terms, wait, turn).await,
         }
     }
 
@@ -187,10 +179,20 @@ impl LockClient {
         Ok(self.inner.store.clone().record(key.clone()).await?)
     }
 
-    fn open(&self) -> Result<(), LockError> {
-        match *self.inner.closed.borrow() {
-            true => Err(LockError::Shutdown),
-            false => Ok(()),
+    /// Works until the client is shut down.
+    ///
+    /// Whatever takes a lock goes through here: the shutdown waits for everybody who is inside, and nobody comes in
+    /// behind it, so that no hold is granted after the last one was given up.
+    async fn unless_closed<T>(
+        &self,
+        work: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let mut closed = self.inner.closed.subscribe();
+        tokio::select! {
+            // A waiter that is woken by a shutdown must not be granted what the shutdown has just given up.
+            biased;
+            _ = closed.wait_for(|closed| *closed) => Err(LockError::Shutdown),
+            done = work => done,
         }
     }
 
@@ -237,14 +239,14 @@ impl LockClientBuilder {
 
     /// Passes a lock on inside the process for at most `time` since the store granted it (default 50 ms).
     pub fn handover_time(mut self, time: Duration) -> Self {
-        self.pace.handover_time = time;
+        self.pace.handover_time = time.min(FOR_EVER);
         self
     }
 
     /// Lets new readers join a read hold of the process for `window` since the store granted it (default 5 ms); later ones
     /// ask the store, where waiting writers of other processes are seen.
     pub fn share_window(mut self, window: Duration) -> Self {
-        self.pace.share_window = window;
+        self.pace.share_window = window.min(FOR_EVER);
         self
     }
 

@@ -201,6 +201,8 @@ impl Keeper {
     /// Waits until every adopted job is done.
     pub(crate) async fn drained(&self) {
         let shared = &self.handle.shared;
+        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+        shared.ensure_running(&mut shared.state());
         loop {
             let drained = shared.drained.notified();
             tokio::pin!(drained);

@@ -1,4 +1,48 @@
-//! A Tower layer and axum extractors that put a distributed lock around a request.
+//! A [Tower](https://docs.rs/tower) layer and [axum](https://docs.rs/axum) extractors that put a distributed lock around a
+//! request, on a lock client that speaks [Redisson](https://github.com/redisson/redisson)'s wire protocol.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, routing::get};
+//! use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+//! # async fn show() {}
+//! # async fn replace() {}
+//!
+//! let locks = LockClient::new(MemoryStore::new()); // or RedisStore::connect("redis://127.0.0.1").await?
+//! let app: Router = Router::new()
+//!     .route("/documents/{id}", get(show).put(replace))
+//!     .layer(DistributedLockLayer::new(locks)); // key: route and parameters; GET reads, PUT writes
+//! # }
+//! ```
+//!
+//! # Where to begin
+//!
+//! * [`DistributedLockLayer`] locks requests; its module says what a request goes through.
+//! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
+//!   [`lock_any`](LockClient::lock_any).
+//! * [`MemoryStore`] and `RedisStore` are where locks live; [`LockStore`] is the contract for others.
+//! * [`LockAdmin`] shows who holds and who waits, and breaks locks.
+//!
+//! # One model
+//!
+//! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, under a name that is
+//! never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed for as long as a guard
+//! lives. Whoever dies leaves nothing but a lease that runs out.
+//!
+//! # What is promised
+//!
+//! Two pieces of work whose release was *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer let the response
+//! go) never overlapped, whatever clocks, pauses, crashes and networks did. What a lost lock means for the rest is up to
+//! you: [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`] lets
+//! the resource itself refuse a stale holder.
+//!
+//! # Features
+//!
+//! | feature | default | |
+//! |---|---|---|
+//! | `axum` | yes | the `extract` module, and keys from the matched route |
+//! | `redis` | yes | `RedisStore` |
+//! | `redis-tls` | | `rediss://` addresses, through rustls |
 
 pub mod admin;
 pub mod client;
@@ -34,6 +78,12 @@ pub use layer::{
 pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockMode, Owner};
 pub use name::LockKey;
 pub use store::memory::MemoryStore;
+pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisStore, RedisStoreBuilder};
 pub use store::{LockStore, Wakeups};
+
+/// The examples in the README compile.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

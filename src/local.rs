@@ -3,7 +3,7 @@
 //! Every key has three lanes. Callers of the `Reentrant` and of the `Write` lane queue first in, first out, and only the
 //! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. `Read` callers
 //! queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's queue,
-//! so they have no lane. What the sides of a read-write lock do to each other is the store's business.
+//! so they have no lane. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the store's business.
 //!
 //! Nothing here waits for the store or talks to it: it is a map of state machines ([`Entry`]) under mutexes. What leaves
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
@@ -14,18 +14,22 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
 use crate::key::LockKey;
-use crate::lock::{FencingToken, Lease, LockMode, Owner};
+use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
 use crate::store::DynStore;
 
+mod active;
 mod entry;
+mod lane;
 mod share;
 
-use entry::{Delivery, Entered, Entry};
+use active::Sharer;
+use entry::{At, Delivery, Entered, Entry};
 pub(crate) use share::{Queued, Share, Turn};
 
 /// How many shards the map has: enough that threads seldom meet, few enough to be cheap to make.
@@ -78,6 +82,17 @@ impl Terms {
         Self {
             max_waiters: 0,
             ..self
+        }
+    }
+
+    /// Whether such a caller may wait behind so many others. `remaining`: of the present hold's lease.
+    fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
+        match self.max_waiters {
+            0 => Err(LockError::Busy {
+                retry_after: remaining,
+            }),
+            most if others >= most => Err(LockError::Overloaded),
+            _ => Ok(()),
         }
     }
 }
@@ -136,18 +151,40 @@ impl Local {
         key: &LockKey,
         terms: &Terms,
     ) -> Result<Entrance, LockError> {
-        let now = Instant::now();
-        let entered = self.with(key, |entry| entry.enter(terms, &self.pace, now))?;
+        let at = self.at();
+        let entered = self.with(key, |entry| entry.enter(terms, at))?;
         Ok(match entered {
             Entered::Joined(joined) => {
                 Entrance::Admitted(Admission::Share(Share::new(self, joined)))
             }
-            Entered::Ask(nested) => {
-                Entrance::Admitted(Admission::Turn(Turn::new(self, key, terms.mode, nested)))
-            }
+            Entered::Ask(asker) => Entrance::Admitted(Admission::Turn(Turn::new(self, key, asker))),
             Entered::Queued(ticket, receiver) => {
                 Entrance::Queued(Queued::new(self, key, terms.mode, ticket, receiver))
             }
+        })
+    }
+
+    /// The same for a caller that does not wait in this line. `None`: the key is in use in this process, and `onlooker` is
+    /// notified when that may have changed.
+    pub(crate) fn look_in(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+        onlooker: &Arc<Notify>,
+    ) -> Result<Option<Admission>, LockError> {
+        let at = self.at();
+        let terms = terms.clone().impatient();
+        let entered = self.with(key, |entry| match entry.enter(&terms, at) {
+            Err(LockError::Busy { .. }) => {
+                entry.watch(onlooker);
+                Ok(None)
+            }
+            entered => entered.map(Some),
+        })?;
+        Ok(match entered {
+            Some(Entered::Joined(joined)) => Some(Admission::Share(Share::new(self, joined))),
+            Some(Entered::Ask(asker)) => Some(Admission::Turn(Turn::new(self, key, asker))),
+            Some(Entered::Queued(..)) | None => None,
         })
     }
 
@@ -182,15 +219,27 @@ impl Local {
     /// being dropped.
     fn deliver(self: &Arc<Self>, key: &LockKey, deliveries: impl IntoIterator<Item = Delivery>) {
         for delivery in deliveries {
-            let (sender, admission) = match delivery {
-                Delivery::Share(sender, joined) => {
-                    (sender, Admission::Share(Share::new(self, joined)))
+            let (waiter, outcome) = match delivery {
+                Delivery::Share(waiter, joined) => {
+                    (waiter, Ok(Admission::Share(Share::new(self, joined))))
                 }
-                Delivery::Turn(sender, mode) => {
-                    (sender, Admission::Turn(Turn::new(self, key, mode, None)))
+                Delivery::Turn(waiter, asker) => {
+                    (waiter, Ok(Admission::Turn(Turn::new(self, key, asker))))
+                }
+                Delivery::Refusal(waiter, error) => (waiter, Err(error)),
+                Delivery::News(onlooker) => {
+                    onlooker.notify_one();
+                    continue;
                 }
             };
-            drop(sender.send(admission));
+            drop(waiter.sender.send(outcome));
+        }
+    }
+
+    fn at(&self) -> At {
+        At {
+            now: Instant::now(),
+            pace: self.pace,
         }
     }
 }
@@ -199,11 +248,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Who asks the store.
+#[derive(Debug, Clone)]
+struct Asker {
+    mode: LockMode,
+    owner: Option<Owner>,
+    /// It reads under this write hold of its own, and asks with its id.
+    nested: Option<HoldId>,
+}
+
 /// A share in a live hold, as the state machine describes it.
-pub(crate) struct Joined {
-    pub(crate) live: Arc<LiveHold>,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) token: Option<FencingToken>,
-    /// When the share's own time is over.
-    pub(crate) limit: Option<Instant>,
+struct Joined {
+    live: Arc<LiveHold>,
+    sharer: Sharer,
+    token: Option<FencingToken>,
 }

@@ -14,6 +14,7 @@ use crate::lock::{FencingToken, Hold, LockMode};
 
 mod many;
 pub mod memory;
+pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 
@@ -142,7 +143,7 @@ fn shared_work() -> StoreError {
 ///    a `Reentrant` hold need not wake `Fair` waiters nor the reverse, as with Redisson: whoever mixes them on one key
 ///    relies on asking again. A wake-up is a hint, and may come in vain.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
-///    lock, fails with [`StoreErrorKind::Conflict`](crate::error::StoreErrorKind::Conflict).
+///    lock, fails with [`StoreErrorKind::Conflict`].
 ///
 /// # Errors
 ///

@@ -31,7 +31,7 @@ impl LockClient {
         wait: Wait,
         turn: Turn,
     ) -> Result<Share, LockError> {
-        let mut pending = Pending::new(self, key, terms, wait, &turn);
+        let mut pending = Pending::new(self, key, terms, wait, turn);
         let mut wakeups: Option<Wakeups> = None;
         let mut refused = None;
         let mut failures = 0;
@@ -49,14 +49,15 @@ impl LockClient {
                         sent,
                         pending.attempt.lease,
                     );
-                    if live.is_lost() {
-                        // The answer took longer than the lease.
-                        pending.renounce(self);
-                        wakeups = None;
-                        continue;
+                    if !live.is_lost() {
+                        return Ok(pending.granted(live, terms));
                     }
-                    pending.disarm();
-                    return Ok(turn.granted(live, terms));
+                    // The answer took longer than the lease.
+                    if pending.is_nested() {
+                        return Err(over(None));
+                    }
+                    pending.renounce(self);
+                    wakeups = None;
                 }
                 Ok(Outcome::Refused { retry_after }) => {
                     failures = 0;
@@ -78,7 +79,7 @@ impl LockClient {
                 Err(error) => {
                     failures += 1;
                     let again = match error.kind() {
-                        StoreErrorKind::Unanswered if turn.nested().is_none() => {
+                        StoreErrorKind::Unanswered if !pending.is_nested() => {
                             // It may be granted yet, so it is taken back, and the next question bears another name.
                             pending.renounce(self);
                             wakeups = None;
@@ -142,7 +143,7 @@ impl LockClient {
     async fn sleep(&self, wakeups: Option<&mut Wakeups>, retry_after: Duration, wait: Wait) {
         let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
-        let until = Instant::now() + poll.min(retry_after + Duration::from_millis(1));
+        let until = Instant::now() + poll.min(retry_after.saturating_add(Duration::from_millis(1)));
         let asleep = tokio::time::sleep_until(until.min(wait.until));
         match wakeups {
             Some(wakeups) => tokio::select! {
@@ -181,6 +182,9 @@ struct Pending {
     keeper: Keeper,
     asking: Option<Answer<Outcome>>,
     trace: Trace,
+    /// Until the attempt is a live hold. The next in line may ask when this one no longer does; a nested one, which bears
+    /// the same name, only when nothing is left of this.
+    turn: Option<Turn>,
 }
 
 /// What an attempt has left in the store.
@@ -194,8 +198,8 @@ enum Trace {
 }
 
 impl Pending {
-    fn new(client: &LockClient, key: &LockKey, terms: &Terms, wait: Wait, turn: &Turn) -> Self {
-        let mut attempt = client.attempt_for(key, terms, turn);
+    fn new(client: &LockClient, key: &LockKey, terms: &Terms, wait: Wait, turn: Turn) -> Self {
+        let mut attempt = client.attempt_for(key, terms, &turn);
         attempt.patience = (!wait.patience.is_zero()).then_some(wait.patience);
         Self {
             attempt,
@@ -203,7 +207,14 @@ impl Pending {
             keeper: client.inner.local.keeper().clone(),
             asking: None,
             trace: Trace::Nothing,
+            turn: Some(turn),
         }
+    }
+
+    fn is_nested(&self) -> bool {
+        self.turn
+            .as_ref()
+            .is_some_and(|turn| turn.nested().is_some())
     }
 
     async fn ask(&mut self) -> Result<Outcome, StoreError> {
@@ -218,16 +229,19 @@ impl Pending {
 
     /// Takes back what is there and goes on under another name.
     fn renounce(&mut self, client: &LockClient) {
-        self.take_back();
+        self.take_back(None);
         self.attempt.hold.id = client.next_hold_id();
     }
 
-    /// The hold is somebody else's to release now.
-    fn disarm(&mut self) {
+    /// The hold is somebody else's to release from now on.
+    fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.trace = Trace::Nothing;
+        let turn = self.turn.take();
+        turn.expect("it is kept until here").granted(live, terms)
     }
 
-    fn take_back(&mut self) {
+    /// In the background; `until_done` is dropped at the end of that.
+    fn take_back(&mut self, until_done: Option<Turn>) {
         let asking = self.asking.take();
         let before = std::mem::replace(&mut self.trace, Trace::Nothing);
         if asking.is_none() && before == Trace::Nothing {
@@ -243,13 +257,15 @@ impl Pending {
             if after != Trace::Nothing {
                 withdraw(store, attempt, after == Trace::Unknown).await;
             }
+            drop(until_done);
         }));
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.take_back();
+        let until_done = self.turn.take_if(|turn| turn.nested().is_some());
+        self.take_back(until_done);
     }
 }
 

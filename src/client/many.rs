@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_all;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::ask::{POLL, jittered, over, withdraw};
@@ -24,7 +25,6 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Vec<Share>, LockError> {
-        self.open()?;
         if keys.len() > 1
             && let Some(shares) = self.take_all_at_once(&keys, terms, wait).await?
         {
@@ -91,13 +91,12 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Share, LockError> {
-        self.open()?;
         // Everybody begins somewhere else, so that the keys are used alike.
         fastrand::shuffle(&mut keys);
         let mut wakeups: Vec<Wakeups> = Vec::new();
-        let mut closed = self.inner.closed.subscribe();
+        let freed = Arc::new(Notify::new());
         loop {
-            let retry_after = match self.try_any(&keys, terms, wait).await? {
+            let retry_after = match self.try_any(&keys, terms, wait, &freed).await? {
                 Ok(share) => return Ok(share),
                 Err(retry_after) => retry_after,
             };
@@ -110,7 +109,7 @@ impl LockClient {
                     continue;
                 }
             }
-            let pause = jittered(POLL).min(retry_after + Duration::from_millis(1));
+            let pause = jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)));
             let until = (Instant::now() + pause).min(wait.until);
             let woken = async {
                 match wakeups.is_empty() {
@@ -123,8 +122,8 @@ impl LockClient {
             };
             tokio::select! {
                 () = woken => {}
+                () = freed.notified() => {}
                 () = tokio::time::sleep_until(until) => {}
-                _ = closed.wait_for(|closed| *closed) => return Err(LockError::Shutdown),
             }
         }
     }
@@ -135,14 +134,18 @@ impl LockClient {
         keys: &[LockKey],
         terms: &Terms,
         wait: Wait,
+        freed: &Arc<Notify>,
     ) -> Result<Result<Share, Duration>, LockError> {
         let mut turns = Vec::with_capacity(keys.len());
         for key in keys {
-            match self.inner.local.enter(key, &terms.clone().impatient()) {
-                Ok(Entrance::Admitted(Admission::Share(share))) => return Ok(Ok(share)),
-                Ok(Entrance::Admitted(Admission::Turn(turn))) => turns.push((key, turn)),
-                Ok(Entrance::Queued(_)) | Err(LockError::Busy { .. }) => {}
-                Err(error) => return Err(error),
+            match self.inner.local.look_in(key, terms, freed)? {
+                Some(Admission::Share(share)) => return Ok(Ok(share)),
+                // The owner writes there: it is let in to read without further ado.
+                Some(Admission::Turn(turn)) if turn.nested().is_some() => {
+                    return self.ask(key, terms, wait, turn).await.map(Ok);
+                }
+                Some(Admission::Turn(turn)) => turns.push((key, turn)),
+                None => {}
             }
         }
         if turns.is_empty() {
@@ -150,7 +153,7 @@ impl LockClient {
         }
         let attempts = turns
             .iter()
-            .map(|(key, turn)| self.attempt_for(key, terms, turn))
+            .map(|(key, _)| self.attempt(key, terms))
             .collect();
         let sent = Instant::now();
         let asked = self.question(attempts, |store, attempts| store.acquire_any(attempts));
@@ -172,6 +175,11 @@ impl LockClient {
 
     async fn subscribe_all(&self, keys: &[LockKey], terms: &Terms, wait: Wait) -> Vec<Wakeups> {
         let mut wakeups = Vec::with_capacity(keys.len());
+        // It has no place in any fair queue, so it listens where those listen that have none.
+        let terms = match terms.mode {
+            LockMode::Fair => &terms.in_mode(LockMode::Reentrant),
+            _ => terms,
+        };
         for key in keys {
             let attempt = self.attempt(key, terms);
             wakeups.extend(self.subscribe(&attempt, wait).await);

@@ -19,6 +19,9 @@ const MIN_LEASE: Duration = Duration::from_millis(10);
 /// How long a single try may take when the caller does not want to wait.
 const ONE_TRY: Duration = Duration::from_secs(2);
 
+/// What is asked to last longer lasts this long: for ever, to any process, and still an instant that clocks can name.
+pub(super) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: mode `Reentrant`, lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
@@ -103,19 +106,22 @@ impl LockRequest {
     /// How long to wait, for everything together: the queue in the process, the store, the network. Zero tries once and
     /// leaves no trace; that try has at most 2 s.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.wait = wait.min(FOR_EVER);
         self
     }
 
     /// How long the hold lives without renewal, and whether it is renewed.
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.terms.lease = lease;
+        self.terms.lease = match lease {
+            Lease::Renewed(duration) => Lease::Renewed(duration.min(FOR_EVER)),
+            Lease::Fixed(duration) => Lease::Fixed(duration.min(FOR_EVER)),
+        };
         self
     }
 
     /// When renewal ends, guard or not: the hold lapses then, and the guard finds it lost.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.terms.max_hold = Some(max_hold);
+        self.terms.max_hold = Some(max_hold.min(FOR_EVER));
         self
     }
 
@@ -168,21 +174,26 @@ impl LockRequest {
             true => self.terms.impatient(),
             false => self.terms,
         };
-        match self.targets {
-            Targets::One(key) => {
-                let share = self.client.take(&key, &terms, wait).await?;
-                Ok(LockGuard::one(share))
-            }
-            Targets::All(targets) => {
-                let keys = in_order(targets, terms.mode);
-                let shares = self.client.take_all(keys, &terms, wait).await?;
-                Ok(LockGuard::all(shares).expect("there is at least one key"))
-            }
-            Targets::Any(keys) => {
-                let share = self.client.take_any(keys, &terms, wait).await?;
-                Ok(LockGuard::one(share))
-            }
-        }
+        let client = &self.client;
+        client
+            .unless_closed(async {
+                match self.targets {
+                    Targets::One(key) => {
+                        let share = client.take(&key, &terms, wait).await?;
+                        Ok(LockGuard::one(share))
+                    }
+                    Targets::All(targets) => {
+                        let keys = in_order(targets, terms.mode);
+                        let shares = client.take_all(keys, &terms, wait).await?;
+                        Ok(LockGuard::all(shares).expect("there is at least one key"))
+                    }
+                    Targets::Any(keys) => {
+                        let share = client.take_any(keys, &terms, wait).await?;
+                        Ok(LockGuard::one(share))
+                    }
+                }
+            })
+            .await
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -130,18 +130,9 @@ impl LiveHold {
         }
     }
 
-    /// The hold is one share's alone.
+    /// Those who share the hold have changed.
     pub(crate) fn set_limit(&self, limit: Option<Instant>) {
         self.state().limit = limit;
-    }
-
-    /// Another share joins: the hold may live as long as the most patient of them allows.
-    pub(crate) fn extend_limit(&self, limit: Option<Instant>) {
-        let mut state = self.state();
-        state.limit = match (state.limit, limit) {
-            (Some(old), Some(new)) => Some(old.max(new)),
-            _ => None,
-        };
     }
 
     /// `Held → Releasing`; false if the hold is lost already.

@@ -1,17 +1,18 @@
 //! The state machine of one key.
 
-use std::collections::VecDeque;
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::{Admission, Joined, Pace, Terms};
+use super::active::{Active, Sharer};
+use super::lane::{Lane, Voice, Waiter};
+use super::{Admission, Asker, Joined, Pace, Terms};
 use crate::error::LockError;
-use crate::keeper::{LiveHold, Phase};
-use crate::lock::{FencingToken, HoldId, Lease, LockFamily, LockMode, Owner};
+use crate::keeper::LiveHold;
+use crate::lock::{HoldId, LockFamily, LockMode, Owner};
 
 /// Who holds and who waits for one key, in this process.
 #[derive(Default)]
@@ -22,59 +23,44 @@ pub(super) struct Entry {
     read: Lane,
     /// How many `Fair` callers are asking the store.
     fair: usize,
+    undecided: Vec<Undecided>,
+    /// Callers that wait for any of several keys, and found this one in use.
+    onlookers: Vec<Weak<Notify>>,
 }
 
-/// A hold and those who share it.
-struct Active {
-    live: Arc<LiveHold>,
-    shares: Vec<Option<Owner>>,
-    granted: Instant,
-    /// How many times it was passed on.
-    passed: u32,
-    /// The token of its present holder.
-    token: Option<FencingToken>,
-    /// Its owner reads under its own write: nobody joins.
-    nested: bool,
-    /// It was lost: its lane has gone on without it.
-    detached: bool,
+/// An owner that has asked and does not know yet what it gets.
+///
+/// What else it asks for meanwhile waits for that, in whatever mode: asked separately, one of them would be granted and
+/// the others would wait for their own owner; and nested reads, which all bear the name of the write above them, would be
+/// released by one another.
+struct Undecided {
+    owner: Owner,
+    /// How many of its requests, or releases of nested reads, are under way.
+    under_way: usize,
+    twins: Vec<Waiter>,
 }
 
-/// One side's queue.
-#[derive(Default)]
-struct Lane {
-    voice: Voice,
-    queue: VecDeque<Waiter>,
-}
-
-/// What the front of a lane does.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Voice {
-    #[default]
-    Idle,
-    /// It asks the store, or is releasing there; the others wait for it.
-    Asking,
-    /// It holds.
-    Holding,
-}
-
-struct Waiter {
-    ticket: u64,
-    terms: Terms,
-    sender: oneshot::Sender<Admission>,
+/// The circumstances of a decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    pub(super) now: Instant,
+    pub(super) pace: Pace,
 }
 
 /// What [`Entry::enter`] decides.
 pub(super) enum Entered {
     Joined(Joined),
-    /// Ask the store; `Some`: with the id of this write hold, to read under it.
-    Ask(Option<HoldId>),
-    Queued(u64, oneshot::Receiver<Admission>),
+    Ask(Asker),
+    Queued(u64, oneshot::Receiver<Result<Admission, LockError>>),
 }
 
 /// What a waiter is to be given.
 pub(super) enum Delivery {
-    Share(oneshot::Sender<Admission>, Joined),
-    Turn(oneshot::Sender<Admission>, LockMode),
+    Share(Waiter, Joined),
+    Turn(Waiter, Asker),
+    Refusal(Waiter, LockError),
+    /// The key may not be in use any more.
+    News(Arc<Notify>),
 }
 
 /// What [`Entry::leave`] decides.
@@ -83,100 +69,150 @@ pub(super) enum Left {
     Shared,
     /// The hold passes to the next in line.
     Passed(Vec<Delivery>),
-    /// The hold is to be released in the store. `true`: the lane waits for that.
-    Last(bool),
+    /// The hold is to be released in the store. Somebody waits until that was asked.
+    LastOfLane,
+    /// The hold is to be released in the store. Its owner waits until that is done.
+    LastNested(Asker),
+    /// The hold is to be released in the store. Nobody waits for that.
+    Last,
+}
+
+/// Where a caller stands after a look at the state of things.
+enum Place {
+    Joined(Joined),
+    Asking(Asker),
+    InLane,
+    AmongTwins,
 }
 
 impl Entry {
     pub(super) fn is_idle(&self) -> bool {
         self.active.is_empty()
             && self.fair == 0
+            && self.undecided.is_empty()
             && [&self.exclusive, &self.write, &self.read]
                 .iter()
-                .all(|lane| lane.voice == Voice::Idle && lane.queue.is_empty())
+                .all(|lane| lane.is_idle())
     }
 
-    pub(super) fn enter(
-        &mut self,
-        terms: &Terms,
-        pace: &Pace,
-        now: Instant,
-    ) -> Result<Entered, LockError> {
-        if let Some(entered) = self.reenter(terms, now)? {
-            return Ok(entered);
-        }
-        if terms.mode == LockMode::Fair {
-            // A caller that does not wait asks once; it is never one waiter too many.
-            if terms.max_waiters > 0 && self.fair >= terms.max_waiters {
-                return Err(LockError::Overloaded);
-            }
-            self.fair += 1;
-            return Ok(Entered::Ask(None));
-        }
-        if terms.mode == LockMode::Read
-            && let Some(joined) = self.share_read(terms, pace, now)
-        {
-            return Ok(Entered::Joined(joined));
-        }
-        let retry_after = self
-            .active
-            .first()
-            .map(|active| active.live.deadline().saturating_duration_since(now));
-        let lane = self.lane(terms.mode);
-        if lane.voice == Voice::Idle && lane.queue.is_empty() {
-            lane.voice = Voice::Asking;
-            return Ok(Entered::Ask(None));
-        }
-        if terms.max_waiters == 0 {
-            return Err(LockError::Busy { retry_after });
-        }
-        if lane.queue.len() >= terms.max_waiters {
-            return Err(LockError::Overloaded);
-        }
+    pub(super) fn enter(&mut self, terms: &Terms, at: At) -> Result<Entered, LockError> {
+        let place = match self.place(terms, at)? {
+            Place::Joined(joined) => return Ok(Entered::Joined(joined)),
+            Place::Asking(asker) => return Ok(Entered::Ask(asker)),
+            waiting => waiting,
+        };
         static TICKET: AtomicU64 = AtomicU64::new(0);
         let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        lane.queue.push_back(Waiter {
+        let waiter = Waiter {
             ticket,
             terms: terms.clone(),
             sender,
-        });
+        };
+        self.put(waiter, place);
         Ok(Entered::Queued(ticket, receiver))
     }
 
-    /// Joins what the owner holds already.
-    fn reenter(&mut self, terms: &Terms, now: Instant) -> Result<Option<Entered>, LockError> {
-        if terms.owner.is_none() {
-            return Ok(None);
+    /// Finds the caller its place, and takes it.
+    fn place(&mut self, terms: &Terms, at: At) -> Result<Place, LockError> {
+        let mut nested = None;
+        if terms.owner.is_some() {
+            if let Some(joined) = self.rejoin(terms, at.now)? {
+                return Ok(Place::Joined(joined));
+            }
+            nested = self.nested(terms)?;
+            if let Some(undecided) = self.undecided_mut(&terms.owner) {
+                terms.wait_behind(undecided.twins.len(), None)?;
+                return Ok(Place::AmongTwins);
+            }
         }
+        if nested.is_none() {
+            if terms.mode == LockMode::Fair {
+                // A caller that does not wait asks once; it is never one waiter too many.
+                if terms.max_waiters > 0 {
+                    terms.wait_behind(self.fair, None)?;
+                }
+                self.fair += 1;
+            } else {
+                if terms.mode == LockMode::Read
+                    && let Some(joined) = self.share_read(terms, at)
+                {
+                    return Ok(Place::Joined(joined));
+                }
+                let present = self.active.first();
+                let remaining = present.map(|active| active.remaining(at.now));
+                let lane = self.lane(terms.mode);
+                if !lane.is_idle() {
+                    terms.wait_behind(lane.queue.len(), remaining)?;
+                    self.begin(&terms.owner);
+                    return Ok(Place::InLane);
+                }
+                lane.voice = Voice::Asking;
+            }
+        }
+        self.begin(&terms.owner);
+        Ok(Place::Asking(Asker {
+            mode: terms.mode,
+            owner: terms.owner.clone(),
+            nested,
+        }))
+    }
+
+    /// Gives `onlooker` the news of this key, once.
+    pub(super) fn watch(&mut self, onlooker: &Arc<Notify>) {
+        self.onlookers.retain(|other| other.strong_count() > 0);
+        self.onlookers.push(Arc::downgrade(onlooker));
+    }
+
+    fn news(&mut self) -> impl Iterator<Item = Delivery> {
+        let onlookers = mem::take(&mut self.onlookers).into_iter();
+        onlookers.filter_map(|onlooker| onlooker.upgrade().map(Delivery::News))
+    }
+
+    fn put(&mut self, waiter: Waiter, place: Place) {
+        match place {
+            Place::AmongTwins => {
+                let undecided = self.undecided_mut(&waiter.terms.owner);
+                let undecided = undecided.expect("a twin waits for its owner's decision");
+                undecided.twins.push(waiter);
+            }
+            _ => self.lane(waiter.terms.mode).queue.push_back(waiter),
+        }
+    }
+
+    /// Joins what the owner holds already.
+    fn rejoin(&mut self, terms: &Terms, now: Instant) -> Result<Option<Joined>, LockError> {
         let same = |mode: LockMode| {
             mode == terms.mode
                 || mode.family() == LockFamily::Exclusive
                     && terms.mode.family() == LockFamily::Exclusive
         };
-        if let Some(active) = self.owned(&terms.owner, same) {
-            if active.live.is_lost() {
-                return Err(LockError::Lost);
-            }
-            if terms.fenced && active.token.is_none() {
-                return Err(LockError::Invalid(
-                    "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
-                ));
-            }
-            return Ok(Some(Entered::Joined(active.join(terms, now))));
+        let Some(active) = self.owned(&terms.owner, same) else {
+            return Ok(None);
+        };
+        if active.live.is_lost() {
+            return Err(LockError::Lost);
         }
+        if terms.fenced && active.token.is_none() {
+            return Err(LockError::Invalid(
+                "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
+            ));
+        }
+        Ok(Some(active.join(terms, now)))
+    }
+
+    /// The write hold under which the owner asks to read, if there is one.
+    fn nested(&mut self, terms: &Terms) -> Result<Option<HoldId>, LockError> {
         match terms.mode {
-            LockMode::Read => Ok(self
-                .owned(&terms.owner, |mode| mode == LockMode::Write)
-                .map(|write| Entered::Ask(Some(write.live.hold.id)))),
-            LockMode::Write
-                if self
-                    .owned(&terms.owner, |mode| mode == LockMode::Read)
-                    .is_some() =>
-            {
-                Err(LockError::Upgrade)
+            LockMode::Read => {
+                let write = self.owned(&terms.owner, |mode| mode == LockMode::Write);
+                Ok(write.map(|write| write.live.hold.id))
             }
-            _ => Ok(None),
+            LockMode::Write => match self.owned(&terms.owner, |mode| mode == LockMode::Read) {
+                Some(_) => Err(LockError::Upgrade),
+                None => Ok(None),
+            },
+            LockMode::Reentrant | LockMode::Fair => Ok(None),
         }
     }
 
@@ -187,166 +223,166 @@ impl Entry {
     ) -> Option<&mut Active> {
         self.active
             .iter_mut()
-            .find(|active| wanted(active.live.hold.mode) && active.shares.contains(owner))
+            .find(|active| wanted(active.live.hold.mode) && active.is_shared_by(owner))
     }
 
     /// Joins a read hold that is young enough, unless a writer of this process waits.
-    fn share_read(&mut self, terms: &Terms, pace: &Pace, now: Instant) -> Option<Joined> {
+    fn share_read(&mut self, terms: &Terms, at: At) -> Option<Joined> {
         let writer_waits = self.write.voice == Voice::Asking || !self.write.queue.is_empty();
         if writer_waits {
             return None;
         }
-        self.active
-            .iter_mut()
-            .find(|active| {
-                active.live.hold.mode == LockMode::Read
-                    && !active.nested
-                    && now < active.granted + pace.share_window
-                    && active.suits(terms, now)
-            })
-            .map(|active| active.join(terms, now))
+        let mut shared = self.active.iter_mut().filter(|active| {
+            active.live.hold.mode == LockMode::Read
+                && !active.nested
+                && at.now < active.granted + at.pace.share_window
+        });
+        let shared = shared.find(|active| active.suits(terms, at.now));
+        shared.map(|active| active.join(terms, at.now))
     }
 
-    /// The store granted what the front of a lane asked for.
+    /// The store granted what was asked for.
     pub(super) fn granted(
         &mut self,
         live: Arc<LiveHold>,
         terms: &Terms,
-        nested: bool,
-        now: Instant,
+        asker: &Asker,
+        at: At,
     ) -> (Joined, Vec<Delivery>) {
-        let mode = live.hold.mode;
-        let mut active = Active {
-            token: live.token,
-            live,
-            shares: Vec::with_capacity(1),
-            granted: now,
-            passed: 0,
-            nested,
-            detached: false,
-        };
-        let joined = active.join(terms, now);
+        let mut active = Active::new(live, asker.nested.is_some(), at.now);
+        let joined = active.join(terms, at.now);
+        let mut decided = vec![asker.owner.clone()];
         let mut deliveries = Vec::new();
-        match mode {
+        match asker.mode {
+            _ if asker.nested.is_some() => {}
             LockMode::Fair => self.fair -= 1,
-            LockMode::Read if nested => {}
             LockMode::Read => {
                 // All who waited behind the one who asked enter with it; those of other terms ask for themselves.
-                let lane = &mut self.read;
-                for waiter in mem::take(&mut lane.queue) {
-                    if active.suits(&waiter.terms, now) {
-                        let joined = active.join(&waiter.terms, now);
-                        deliveries.push(Delivery::Share(waiter.sender, joined));
+                for waiter in mem::take(&mut self.read.queue) {
+                    if active.suits(&waiter.terms, at.now) {
+                        let joined = active.join(&waiter.terms, at.now);
+                        decided.push(waiter.terms.owner.clone());
+                        deliveries.push(Delivery::Share(waiter, joined));
                     } else {
-                        lane.queue.push_back(waiter);
+                        self.read.queue.push_back(waiter);
                     }
                 }
-                deliveries.extend(lane.next(mode));
+                deliveries.extend(self.read.next());
             }
-            LockMode::Reentrant | LockMode::Write => {
-                let lane = self.lane(mode);
-                lane.voice = Voice::Holding;
-                deliveries = lane.admit_kin(&mut active, &terms.owner, now);
-            }
+            mode => self.lane(mode).voice = Voice::Holding,
         }
         self.active.push(active);
+        for owner in decided {
+            self.decided(&owner, at, &mut deliveries);
+        }
+        deliveries.extend(self.news());
         (joined, deliveries)
     }
 
-    /// The front of a lane is done without holding anything: the next one's turn.
-    pub(super) fn yielded(&mut self, mode: LockMode) -> Option<Delivery> {
-        if mode == LockMode::Fair {
-            self.fair -= 1;
-            return None;
+    /// Somebody whose turn it was is done, without holding anything.
+    pub(super) fn yielded(&mut self, asker: &Asker, at: At) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        match asker.mode {
+            _ if asker.nested.is_some() => {}
+            LockMode::Fair => self.fair -= 1,
+            mode => deliveries.extend(self.lane(mode).next()),
         }
-        self.lane(mode).next(mode)
+        self.decided(&asker.owner, at, &mut deliveries);
+        deliveries.extend(self.news());
+        deliveries
     }
 
-    /// A waiter gives up before it was given anything.
-    pub(super) fn cancel(&mut self, mode: LockMode, ticket: u64) {
-        self.lane(mode)
-            .queue
-            .retain(|waiter| waiter.ticket != ticket);
+    /// A waiter gives up. It comes back, to be dropped elsewhere, unless it was given something before.
+    pub(super) fn cancel(
+        &mut self,
+        mode: LockMode,
+        ticket: u64,
+        at: At,
+    ) -> (Option<Waiter>, Vec<Delivery>) {
+        let mut deliveries = Vec::new();
+        if let Some(waiter) = self.lane(mode).remove(ticket) {
+            self.decided(&waiter.terms.owner, at, &mut deliveries);
+            deliveries.extend(self.news());
+            return (Some(waiter), deliveries);
+        }
+        for undecided in &mut self.undecided {
+            let mut twins = undecided.twins.iter();
+            if let Some(place) = twins.position(|twin| twin.ticket == ticket) {
+                return (Some(undecided.twins.remove(place)), deliveries);
+            }
+        }
+        (None, deliveries)
     }
 
-    /// One share of a hold ends. `pass_on` says how far the hold may be passed on, if at all.
+    /// One share of a hold ends. `pass_on` says whether the hold may be passed on.
     pub(super) fn leave(
         &mut self,
         live: &Arc<LiveHold>,
-        owner: &Option<Owner>,
-        pass_on: Option<(&Pace, Instant)>,
+        sharer: &Sharer,
+        pass_on: bool,
+        at: At,
     ) -> Left {
-        let index = self
-            .active
-            .iter()
+        let mut all = self.active.iter();
+        let index = all
             .position(|active| Arc::ptr_eq(&active.live, live))
             .expect("a share's hold is active");
-        let active = &mut self.active[index];
-        let share = active
-            .shares
-            .iter()
-            .position(|share| share == owner)
-            .expect("a share is counted until it leaves");
-        active.shares.swap_remove(share);
-        if !active.shares.is_empty() {
+        if self.active[index].leave(sharer) {
             return Left::Shared;
         }
-        let mode = live.hold.mode;
-        if let Some((pace, now)) = pass_on
-            && let Some(deliveries) = self.pass(index, pace, now)
-        {
+        if pass_on && let Some(deliveries) = self.pass(index, at) {
             return Left::Passed(deliveries);
         }
-        let detached = self.active.swap_remove(index).detached;
-        let lane_waits = !detached && matches!(mode, LockMode::Reentrant | LockMode::Write);
-        if lane_waits {
-            self.lane(mode).voice = Voice::Asking;
+        let active = self.active.swap_remove(index);
+        let mode = live.hold.mode;
+        if active.nested {
+            self.begin(&sharer.owner);
+            return Left::LastNested(Asker {
+                mode,
+                owner: sharer.owner.clone(),
+                nested: Some(live.hold.id),
+            });
         }
-        Left::Last(lane_waits)
+        if active.detached || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
+            return Left::Last;
+        }
+        self.lane(mode).voice = Voice::Asking;
+        Left::LastOfLane
     }
 
     /// Passes a hold that has no share left to the next of its lane, if it may.
-    fn pass(&mut self, index: usize, pace: &Pace, now: Instant) -> Option<Vec<Delivery>> {
-        let readers_wait = self.read.voice == Voice::Asking || !self.read.queue.is_empty();
+    fn pass(&mut self, index: usize, at: At) -> Option<Vec<Delivery>> {
         let active = &mut self.active[index];
         let lane = match active.live.hold.mode {
             LockMode::Reentrant => &mut self.exclusive,
             // A writer's end is the waiting readers' turn.
-            LockMode::Write if !readers_wait => &mut self.write,
+            LockMode::Write if self.read.is_idle() => &mut self.write,
             _ => return None,
         };
-        let next = lane.queue.front()?;
-        if active.passed >= pace.handovers
-            || now >= active.granted + pace.handover_time
-            || !active.suits(&next.terms, now)
-        {
+        if !active.may_pass_to(&lane.queue.front()?.terms, at) {
             return None;
         }
         let next = lane.queue.pop_front()?;
-        active.passed += 1;
-        active.token = active
-            .live
-            .token
-            .map(|first| FencingToken::new(first.value() + u64::from(active.passed)));
-        let joined = active.join(&next.terms, now);
-        let mut deliveries = vec![Delivery::Share(next.sender, joined)];
-        deliveries.extend(lane.admit_kin(active, &next.terms.owner, now));
+        let owner = next.terms.owner.clone();
+        let joined = active.pass_to(&next.terms, at.now);
+        let mut deliveries = vec![Delivery::Share(next, joined)];
+        self.decided(&owner, at, &mut deliveries);
         Some(deliveries)
     }
 
     /// A hold was lost while it is still shared: the lane no longer waits for those who share it.
-    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Option<Delivery> {
-        let active = self
-            .active
-            .iter_mut()
-            .find(|active| Arc::ptr_eq(&active.live, live))?;
+    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Vec<Delivery> {
+        let mut all = self.active.iter_mut();
+        let Some(active) = all.find(|active| Arc::ptr_eq(&active.live, live)) else {
+            return Vec::new();
+        };
         let mode = live.hold.mode;
         if mem::replace(&mut active.detached, true)
             || !matches!(mode, LockMode::Reentrant | LockMode::Write)
         {
-            return None;
+            return Vec::new();
         }
-        self.lane(mode).next(mode)
+        let next = self.lane(mode).next();
+        next.into_iter().chain(self.news()).collect()
     }
 
     fn lane(&mut self, mode: LockMode) -> &mut Lane {
@@ -356,65 +392,44 @@ impl Entry {
             LockMode::Read => &mut self.read,
         }
     }
-}
 
-impl Lane {
-    /// An owner that asked twice at once shares with itself, instead of waiting for itself.
-    fn admit_kin(
-        &mut self,
-        active: &mut Active,
-        owner: &Option<Owner>,
-        now: Instant,
-    ) -> Vec<Delivery> {
-        let mut deliveries = Vec::new();
-        if owner.is_some() {
-            for waiter in mem::take(&mut self.queue) {
-                if &waiter.terms.owner == owner && (active.token.is_some() || !waiter.terms.fenced)
-                {
-                    let joined = active.join(&waiter.terms, now);
-                    deliveries.push(Delivery::Share(waiter.sender, joined));
-                } else {
-                    self.queue.push_back(waiter);
-                }
+    fn undecided_mut(&mut self, owner: &Option<Owner>) -> Option<&mut Undecided> {
+        let owner = owner.as_ref()?;
+        let mut all = self.undecided.iter_mut();
+        all.find(|undecided| undecided.owner == *owner)
+    }
+
+    /// A request of the owner is under way.
+    fn begin(&mut self, owner: &Option<Owner>) {
+        let Some(owner) = owner else { return };
+        match self.undecided_mut(&Some(owner.clone())) {
+            Some(undecided) => undecided.under_way += 1,
+            None => self.undecided.push(Undecided {
+                owner: owner.clone(),
+                under_way: 1,
+                twins: Vec::new(),
+            }),
+        }
+    }
+
+    /// A request of the owner has been answered: its twins come in anew.
+    fn decided(&mut self, owner: &Option<Owner>, at: At, deliveries: &mut Vec<Delivery>) {
+        let Some(undecided) = self.undecided_mut(owner) else {
+            return;
+        };
+        undecided.under_way -= 1;
+        if undecided.under_way > 0 {
+            return;
+        }
+        let twins = mem::take(&mut undecided.twins);
+        self.undecided.retain(|undecided| undecided.under_way > 0);
+        for twin in twins {
+            match self.place(&twin.terms, at) {
+                Ok(Place::Joined(joined)) => deliveries.push(Delivery::Share(twin, joined)),
+                Ok(Place::Asking(asker)) => deliveries.push(Delivery::Turn(twin, asker)),
+                Ok(waiting) => self.put(twin, waiting),
+                Err(error) => deliveries.push(Delivery::Refusal(twin, error)),
             }
         }
-        deliveries
-    }
-
-    fn next(&mut self, mode: LockMode) -> Option<Delivery> {
-        let next = self.queue.pop_front();
-        self.voice = match next {
-            Some(_) => Voice::Asking,
-            None => Voice::Idle,
-        };
-        next.map(|waiter| Delivery::Turn(waiter.sender, mode))
-    }
-}
-
-impl Active {
-    fn join(&mut self, terms: &Terms, now: Instant) -> Joined {
-        let limit = terms.max_hold.map(|max_hold| now + max_hold);
-        if self.shares.is_empty() {
-            self.live.set_limit(limit);
-        } else {
-            self.live.extend_limit(limit);
-        }
-        self.shares.push(terms.owner.clone());
-        Joined {
-            live: self.live.clone(),
-            owner: terms.owner.clone(),
-            token: self.token,
-            limit,
-        }
-    }
-
-    /// Whether a caller of such terms may be given the hold as it is: alive, with a good part of the lease left, and
-    /// renewed as the caller wants it.
-    fn suits(&self, terms: &Terms, now: Instant) -> bool {
-        self.live.phase() == Phase::Held
-            && matches!(terms.lease, Lease::Renewed(_))
-            && terms.lease == self.live.lease
-            && now + terms.lease.duration() / 3 < self.live.deadline()
-            && (!terms.fenced || self.live.token.is_some())
     }
 }

@@ -8,12 +8,13 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::active::Sharer;
 use super::entry::Left;
-use super::{Admission, Joined, Local, Terms};
+use super::{Admission, Asker, Joined, Local, Terms};
 use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
-use crate::lock::{FencingToken, HoldId, LockMode, Owner};
+use crate::lock::{FencingToken, HoldId, LockMode};
 use crate::store::Record;
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
@@ -23,7 +24,8 @@ pub(crate) struct Queued {
     key: LockKey,
     mode: LockMode,
     ticket: u64,
-    admission: oneshot::Receiver<Admission>,
+    outcome: oneshot::Receiver<Result<Admission, LockError>>,
+    done: bool,
 }
 
 impl Queued {
@@ -32,32 +34,40 @@ impl Queued {
         key: &LockKey,
         mode: LockMode,
         ticket: u64,
-        admission: oneshot::Receiver<Admission>,
+        outcome: oneshot::Receiver<Result<Admission, LockError>>,
     ) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
             mode,
             ticket,
-            admission,
+            outcome,
+            done: false,
         }
     }
 }
 
 impl Future for Queued {
-    type Output = Admission;
+    type Output = Result<Admission, LockError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Admission> {
-        Pin::new(&mut self.admission)
-            .poll(cx)
-            .map(|admission| admission.expect("a queued waiter is never forgotten"))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
+        self.done = true;
+        Poll::Ready(outcome.expect("a queued waiter is never forgotten"))
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.local
-            .with(&self.key, |entry| entry.cancel(self.mode, self.ticket));
+        if self.done {
+            return;
+        }
+        let (waiter, deliveries) = self.local.with(&self.key, |entry| {
+            entry.cancel(self.mode, self.ticket, self.local.at())
+        });
+        // Its waker is foreign code, and not to be dropped under the mutex.
+        drop(waiter);
+        self.local.deliver(&self.key, deliveries);
         // What was delivered meanwhile is dropped with the receiver, and passed on by that.
     }
 }
@@ -66,39 +76,31 @@ impl Drop for Queued {
 pub(crate) struct Turn {
     local: Arc<Local>,
     key: LockKey,
-    mode: LockMode,
-    nested: Option<HoldId>,
+    asker: Asker,
     done: bool,
 }
 
 impl Turn {
-    pub(super) fn new(
-        local: &Arc<Local>,
-        key: &LockKey,
-        mode: LockMode,
-        nested: Option<HoldId>,
-    ) -> Self {
+    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
-            mode,
-            nested,
+            asker,
             done: false,
         }
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
     pub(crate) fn nested(&self) -> Option<HoldId> {
-        self.nested
+        self.asker.nested
     }
 
     /// The store granted `live`: renews it and shares it.
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live);
-        let nested = self.nested.is_some();
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live.clone(), terms, nested, Instant::now())
+            entry.granted(live.clone(), terms, &self.asker, self.local.at())
         });
         // Kept only now: should it be lost at once, the state machine knows whom to tell.
         self.local.keeper().keep(&live);
@@ -109,11 +111,13 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.done || self.nested.is_some() {
+        if self.done {
             return;
         }
-        let delivery = self.local.with(&self.key, |entry| entry.yielded(self.mode));
-        self.local.deliver(&self.key, delivery);
+        let deliveries = self.local.with(&self.key, |entry| {
+            entry.yielded(&self.asker, self.local.at())
+        });
+        self.local.deliver(&self.key, deliveries);
     }
 }
 
@@ -121,9 +125,8 @@ impl Drop for Turn {
 pub(crate) struct Share {
     local: Arc<Local>,
     live: Arc<LiveHold>,
-    owner: Option<Owner>,
+    sharer: Sharer,
     token: Option<FencingToken>,
-    limit: Option<Instant>,
     left: bool,
 }
 
@@ -132,9 +135,8 @@ impl Share {
         Self {
             local: local.clone(),
             live: joined.live,
-            owner: joined.owner,
+            sharer: joined.sharer,
             token: joined.token,
-            limit: joined.limit,
             left: false,
         }
     }
@@ -147,8 +149,9 @@ impl Share {
         self.token
     }
 
+    /// When the share's own time is over.
     pub(crate) fn limit(&self) -> Option<Instant> {
-        self.limit
+        self.sharer.limit
     }
 
     /// Leaves, and says whether the store carried the hold until now.
@@ -187,27 +190,35 @@ impl Share {
     }
 
     fn is_over(&self) -> bool {
-        self.limit.is_some_and(|limit| Instant::now() >= limit)
+        self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
     fn leave(&mut self, ending: Ending) -> Departure {
         self.left = true;
         let local = &self.local;
         let key = &self.live.hold.key;
+        let pass_on = matches!(ending, Ending::PassOn);
         let left = local.with(key, |entry| {
-            let pace = local.pace();
-            let pass_on = matches!(ending, Ending::PassOn).then(|| (&pace, Instant::now()));
-            entry.leave(&self.live, &self.owner, pass_on)
+            entry.leave(&self.live, &self.sharer, pass_on, local.at())
         });
-        let lane_waits = match left {
+        let (mut until_asked, mut until_done) = (None, None);
+        match left {
             Left::Shared => return Departure::Shared,
             Left::Passed(deliveries) => {
                 local.deliver(key, deliveries);
                 return Departure::Shared;
             }
-            Left::Last(lane_waits) => lane_waits,
-        };
-        let turn = lane_waits.then(|| Turn::new(local, key, self.live.hold.mode, None));
+            Left::LastOfLane => {
+                let lane = Asker {
+                    mode: self.live.hold.mode,
+                    owner: None,
+                    nested: None,
+                };
+                until_asked = Some(Turn::new(local, key, lane));
+            }
+            Left::LastNested(owner) => until_done = Some(Turn::new(local, key, owner)),
+            Left::Last => {}
+        }
         let (store, live) = (local.keeper().store(), self.live.clone());
         let held = local.keeper().begin_release(&live);
         Departure::Last(Driven::new(local.keeper().clone(), async move {
@@ -216,7 +227,8 @@ impl Share {
                 Ending::Record(record) if held => Some(record),
                 _ => None,
             };
-            let released = Keeper::release(store, live, record, turn).await;
+            let released = Keeper::release(store, live, record, until_asked).await;
+            drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))
     }

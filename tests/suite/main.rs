@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod client;
+mod conformance;
 mod golden;
 mod layer;
 mod redis_store;

@@ -151,8 +151,12 @@ async fn a_connection_that_died_silently_is_noticed() {
         .subscribe(&patient("k", LockMode::Write))
         .await
         .unwrap();
+    let before = proxy.accepted();
     proxy.replies.hold();
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    eventually("it connects anew", LIMIT, async || {
+        proxy.accepted() > before
+    })
+    .await;
     proxy.replies.release();
     woken(&mut wakeups).await;
 }

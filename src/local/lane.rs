@@ -1,0 +1,64 @@
+//! One side's queue.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+use super::entry::Delivery;
+use super::{Admission, Asker, Terms};
+use crate::error::LockError;
+
+/// Those who wait behind one of them.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) voice: Voice,
+    pub(super) queue: VecDeque<Waiter>,
+}
+
+/// What the front of a lane does.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Voice {
+    #[default]
+    Idle,
+    /// It asks the store, or is releasing there; the others wait for it.
+    Asking,
+    /// It holds.
+    Holding,
+}
+
+/// Somebody who waits in this process.
+pub(super) struct Waiter {
+    pub(super) ticket: u64,
+    pub(super) terms: Terms,
+    pub(super) sender: oneshot::Sender<Result<Admission, LockError>>,
+}
+
+impl Lane {
+    /// Whether nobody holds, asks or waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.voice == Voice::Idle && self.queue.is_empty()
+    }
+
+    /// The front is done: the next one's turn.
+    pub(super) fn next(&mut self) -> Option<Delivery> {
+        let next = self.queue.pop_front();
+        self.voice = match next {
+            Some(_) => Voice::Asking,
+            None => Voice::Idle,
+        };
+        next.map(|waiter| {
+            let asker = Asker {
+                mode: waiter.terms.mode,
+                owner: waiter.terms.owner.clone(),
+                nested: None,
+            };
+            Delivery::Turn(waiter, asker)
+        })
+    }
+
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let mut all = self.queue.iter();
+        let place = all.position(|waiter| waiter.ticket == ticket)?;
+        self.queue.remove(place)
+    }
+}

@@ -1,0 +1,279 @@
+//! Locks in a majority of several stores: Redlock.
+//!
+//! [`QuorumStore`] is a store made of stores. A hold lives in as many of them as granted it, and counts while more than
+//! half of all carry it; so it outlives the loss of any minority.
+//!
+//! # What a quorum gives
+//!
+//! 1. **Availability.** Locks are taken, renewed, confirmed and released while a majority of the stores answers.
+//! 2. **Lease exclusion** (S1) while a majority of all stores carries the hold and their clocks run at about the same
+//!    rate. A store that comes back empty has forgotten its holds: one that all of five stores granted survives two such
+//!    losses, one that was granted while two were down survives none. Stores that persist before they answer, or that stay
+//!    down for the longest lease before they come back, lose nothing.
+//! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time: only
+//!    stores that granted before [`acquire`](LockStore::acquire) answered count. What grants later counts from the next
+//!    renewal or check on, if the others have proved that there was no gap.
+//! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot tell a
+//!    late holder from the next: it is for efficiency, or for work whose effect waits for the confirmation.
+//! 5. **No fair queue.** Each store would have its own order.
+//!
+//! The phases of a read-write lock hold in each store; across stores they may differ for a moment, which delays, but lets
+//! neither side overtake for ever.
+//!
+//! # Sources
+//!
+//! The algorithm is that of [Distributed Locks with Redis]; the limits are those that Martin Kleppmann named in [How to do
+//! distributed locking] (2016): an answer that comes late, a jumping clock, a forgotten hold.
+//!
+//! # Deployment
+//!
+//! The stores must fail apart from each other: own machines, no replication between them. Every process must name the same
+//! stores.
+//!
+//! [Distributed Locks with Redis]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+//! [How to do distributed locking]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use crate::error::StoreError;
+use crate::lock::{Hold, LockMode};
+
+mod election;
+mod ending;
+mod entry;
+mod ledger;
+mod listening;
+mod majority;
+mod members;
+mod round;
+mod survey;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use ledger::Ledger;
+use members::Members;
+
+/// How long one store may take, unless [`QuorumStore::store_timeout`] says otherwise.
+const STORE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How much of a lease must be left, unless [`QuorumStore::min_validity`] says otherwise.
+const MIN_VALIDITY: Duration = Duration::from_millis(1);
+
+const NO_QUEUE: &str = "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`";
+const NO_COUNTER: &str =
+    "a quorum of stores has no common counter: fencing tokens need a single store";
+
+/// Locks in a majority of several independent stores.
+///
+/// All stores are asked at the same time, and the answer is given as soon as it is certain: a store that is slow or dead
+/// delays nobody. What was sent to a store is always awaited and tidied up in the background: a grant that arrives when the
+/// attempt has failed already is released, after the store has answered and never before.
+///
+/// [`LockMode::Fair`] and fencing tokens are refused by [`supports`](LockStore::supports); the [module](self) says why, and
+/// what else to expect of a quorum. Clones share everything but their settings. Of several clients, each may have a
+/// `QuorumStore` of its own; one client's holds belong to the `QuorumStore` that took them.
+///
+/// It must be used inside a Tokio runtime, on which it spawns one task for each question to a store.
+///
+/// # Errors
+///
+/// Every operation fails when the majority that it needs cannot be had: [`Unanswered`] if any store may have been
+/// changed, [`Unreachable`] or [`Transient`] only if surely none was, [`Conflict`] and [`Refused`] when a majority says so.
+///
+/// # Cancel safety
+///
+/// As every [`LockStore`]: drive its futures to their end.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower_distributed_lock::{LockClient, MemoryStore, QuorumStore};
+///
+/// let stores = [MemoryStore::new(), MemoryStore::new(), MemoryStore::new()]; // five `RedisStore`s, rather
+/// let locks = LockClient::new(QuorumStore::new(stores)?);
+/// let guard = locks.lock("account:42").await?;
+/// guard.release().await?; // `Ok`: a majority carried the lock until now
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Unanswered`]: crate::error::StoreErrorKind::Unanswered
+/// [`Unreachable`]: crate::error::StoreErrorKind::Unreachable
+/// [`Transient`]: crate::error::StoreErrorKind::Transient
+/// [`Conflict`]: crate::error::StoreErrorKind::Conflict
+/// [`Refused`]: crate::error::StoreErrorKind::Refused
+pub struct QuorumStore<S> {
+    shared: Arc<Shared<S>>,
+    store_timeout: Duration,
+    min_validity: Duration,
+}
+
+struct Shared<S> {
+    stores: Box<[S]>,
+    /// Which stores have exceeded a time-out and not answered since: nobody waits for them longer than needed.
+    silent: Box<[AtomicBool]>,
+    ledger: Ledger,
+}
+
+/// Why some stores do not make a quorum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidQuorum {
+    /// One or two stores survive the loss of none.
+    #[error("a quorum needs at least 3 stores, not {0}: fewer survive the loss of none")]
+    TooFew(usize),
+    /// One store more or less survives the loss of as many.
+    #[error(
+        "a quorum needs an odd number of stores, not {0}: the last one adds a store that can fail, and tolerates no more failures"
+    )]
+    Even(usize),
+    /// Nobody needs so many.
+    #[error("a quorum has at most {max} stores, not {0}", max = Members::MAX)]
+    TooMany(usize),
+}
+
+impl<S: LockStore> QuorumStore<S> {
+    /// A store made of `stores`: an odd number of them, three at least.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidQuorum`] for any other number.
+    pub fn new(stores: impl IntoIterator<Item = S>) -> Result<Self, InvalidQuorum> {
+        let stores: Box<[S]> = stores.into_iter().collect();
+        match stores.len() {
+            count @ ..3 => return Err(InvalidQuorum::TooFew(count)),
+            count if count % 2 == 0 => return Err(InvalidQuorum::Even(count)),
+            count if count > Members::MAX => return Err(InvalidQuorum::TooMany(count)),
+            _ => {}
+        }
+        Ok(Self {
+            shared: Arc::new(Shared {
+                silent: stores.iter().map(|_| AtomicBool::new(false)).collect(),
+                ledger: Ledger::new(stores.len()),
+                stores,
+            }),
+            store_timeout: STORE_TIMEOUT,
+            min_validity: MIN_VALIDITY,
+        })
+    }
+}
+
+impl<S> QuorumStore<S> {
+    /// How long a store may take to answer before it counts as silent; 500 ms by default. A quarter of the lease bounds it
+    /// where a lease is asked for: whoever waits for a silent store must still get most of its lease.
+    #[must_use]
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
+        self
+    }
+
+    /// How much of a lease must be left when a majority has granted, after the time that this took and the clocks' drift (1 %
+    /// and 2 ms); 1 ms by default. A grant that leaves less is given back, and fails as unanswered.
+    #[must_use]
+    pub fn min_validity(mut self, validity: Duration) -> Self {
+        self.min_validity = validity;
+        self
+    }
+
+    fn count(&self) -> usize {
+        self.shared.stores.len()
+    }
+
+    /// How many stores are more than half of them.
+    fn majority(&self) -> usize {
+        self.count() / 2 + 1
+    }
+
+    fn all(&self) -> Members {
+        Members::first(self.count())
+    }
+
+    /// Until when stores may answer a question that is asked now about a lease.
+    fn until(&self, now: Instant, lease: Duration) -> Instant {
+        now + self.store_timeout.min(lease / 4)
+    }
+
+    /// Awaits the answer of a store, however long it takes, and keeps in mind whether it came in time.
+    async fn heard<T>(&self, store: usize, until: Instant, answer: impl Future<Output = T>) -> T {
+        let silent = &self.shared.silent[store];
+        tokio::pin!(answer);
+        let answer = match timeout_at(until, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                silent.store(true, Ordering::Relaxed);
+                answer.await
+            }
+        };
+        silent.store(false, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl<S> Clone for QuorumStore<S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+            store_timeout: self.store_timeout,
+            min_validity: self.min_validity,
+        }
+    }
+}
+
+impl<S> fmt::Debug for QuorumStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumStore")
+            .field("stores", &self.count())
+            .field("store_timeout", &self.store_timeout)
+            .field("min_validity", &self.min_validity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: LockStore> LockStore for QuorumStore<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.elect(attempt).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.survey_renewing(renewals).await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.survey(holds).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        self.end(hold).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.take_back(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.listen(attempt).await
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        if mode == LockMode::Fair {
+            return Err(NO_QUEUE);
+        }
+        if fenced {
+            return Err(NO_COUNTER);
+        }
+        let stores = self.shared.stores.iter();
+        stores
+            .map(|store| store.supports(mode, fenced))
+            .collect::<Result<(), _>>()
+    }
+}

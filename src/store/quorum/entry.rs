@@ -1,0 +1,256 @@
+//! What is known of one hold.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::majority::Carriers;
+use super::members::Members;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Standing;
+
+/// One hold, from its first attempt until nobody speaks of it any more.
+pub(super) struct Entry {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The end of each store's line of operations.
+    lines: Box<[Option<oneshot::Receiver<()>>]>,
+    carriers: Carriers,
+    /// Stores in which the attempt may have left something.
+    touched: Members,
+    /// Stores that may still meet a stray copy of an operation on this hold: not asked again.
+    spent: Members,
+    /// Being released or withdrawn: grants that are still to come are not wanted.
+    ending: bool,
+    ended: Ended,
+    waiting: Waiting,
+    /// Since when renewals are undecided.
+    doubt: Option<Instant>,
+    /// Until when the entry is needed, even if nobody uses it just now.
+    needed: Option<Instant>,
+}
+
+/// What became of a release, store by store; kept because it may take several tries to hear it from a majority.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    held: Members,
+    gone: Members,
+    /// Went unanswered: that the hold is gone says nothing any more.
+    unsure: Members,
+}
+
+/// What a refused attempt waits for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waiting {
+    /// Stores that would have granted: nothing new is heard from them.
+    pub(super) granting: Members,
+    /// Not to ask again before.
+    pub(super) quiet_until: Option<Instant>,
+    /// How many times in a row the vote was split.
+    splits: u32,
+}
+
+/// A place in the line of operations on one hold in one store. They take effect in the order in which they were lined up:
+/// a release never overtakes the acquire that it follows. Dropped, it lets the next one begin.
+pub(super) struct Turn {
+    before: Option<oneshot::Receiver<()>>,
+    _after: oneshot::Sender<()>,
+}
+
+impl Turn {
+    /// Waits until everything before it is done.
+    pub(super) async fn begin(&mut self) {
+        if let Some(before) = self.before.take() {
+            // Done is done, however it ended.
+            let _ = before.await;
+        }
+    }
+}
+
+impl Entry {
+    /// A hold that nothing was asked about yet.
+    pub(super) fn new(stores: usize) -> Self {
+        let state = State {
+            lines: std::iter::repeat_with(|| None).take(stores).collect(),
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A hold that was taken elsewhere: every store may carry it.
+    pub(super) fn foreign(stores: usize) -> Self {
+        let entry = Self::new(stores);
+        {
+            let mut state = entry.state();
+            state.carriers.counted = Members::first(stores);
+            state.touched = Members::first(stores);
+        }
+        entry
+    }
+
+    /// Lines up for an operation in one store. The order of the calls is the order of the operations.
+    pub(super) fn turn(&self, store: usize) -> Turn {
+        let (after, done) = oneshot::channel();
+        Turn {
+            before: self.state().lines[store].replace(done),
+            _after: after,
+        }
+    }
+
+    /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.
+    pub(super) fn begin(&self, stores: Members, needed: Instant) -> Members {
+        let mut state = self.state();
+        state.carriers = Carriers::default();
+        state.ending = false;
+        state.ended = Ended::default();
+        state.doubt = None;
+        state.needed = Some(needed);
+        stores.without(state.spent)
+    }
+
+    /// An attempt is about to be sent. Says whether it may be the first to leave something there.
+    pub(super) fn touch(&self, store: usize) -> bool {
+        let mut state = self.state();
+        let first = !state.touched.contains(store);
+        state.touched.insert(store);
+        first
+    }
+
+    /// The first attempt to leave something has left nothing.
+    pub(super) fn untouch(&self, store: usize) {
+        let mut state = self.state();
+        state.touched = state.touched.without(std::iter::once(store).collect());
+    }
+
+    /// Whether something may be left in the store.
+    pub(super) fn touched(&self, store: usize) -> bool {
+        self.state().touched.contains(store)
+    }
+
+    /// Gives up the store for this hold: an operation went unanswered, and a copy of it may come at any time.
+    pub(super) fn spend(&self, store: usize) {
+        self.state().spent.insert(store);
+    }
+
+    pub(super) fn is_spent(&self, store: usize) -> bool {
+        self.state().spent.contains(store)
+    }
+
+    /// The attempt is granted by these stores.
+    pub(super) fn won(&self, granted: Members) {
+        let mut state = self.state();
+        state.carriers.counted = granted;
+        state.waiting = Waiting::default();
+    }
+
+    /// One more store has granted; false if its grant is not wanted any more.
+    pub(super) fn join(&self, store: usize) -> bool {
+        let mut state = self.state();
+        if !state.ending {
+            state.carriers.late.insert(store);
+        }
+        !state.ending
+    }
+
+    /// The attempt is refused although these stores granted. Returns when to ask again at the earliest, if the vote was
+    /// split.
+    pub(super) fn lost(
+        &self,
+        granted: Members,
+        now: Instant,
+        backoff: impl FnOnce(u32) -> Duration,
+    ) -> Option<Duration> {
+        let mut state = self.state();
+        let split = granted.len() > 0;
+        let splits = if split { state.waiting.splits } else { 0 };
+        let pause = split.then(|| backoff(splits));
+        state.waiting = Waiting {
+            granting: granted,
+            quiet_until: pause.map(|pause| now + pause),
+            splits: splits.saturating_add(u32::from(split)),
+        };
+        pause
+    }
+
+    pub(super) fn waiting(&self) -> Waiting {
+        self.state().waiting
+    }
+
+    pub(super) fn carriers(&self) -> Carriers {
+        self.state().carriers
+    }
+
+    /// A renewal or check has proved the hold unbroken.
+    pub(super) fn proved(&self, late_when_asked: Members) {
+        let mut state = self.state();
+        state.carriers.follow(late_when_asked);
+        state.doubt = None;
+    }
+
+    /// The hold is needed for one more lease.
+    pub(super) fn renewed(&self, needed: Instant) {
+        let mut state = self.state();
+        state.doubt = None;
+        state.needed = state.needed.map(|before| before.max(needed));
+    }
+
+    /// Since when nobody can say whether the hold is renewed.
+    pub(super) fn doubtful_since(&self, now: Instant) -> Instant {
+        *self.state().doubt.get_or_insert(now)
+    }
+
+    /// From now on nothing of the hold is wanted.
+    pub(super) fn end(&self) {
+        self.state().ending = true;
+    }
+
+    /// What the store has said to an earlier release, if that is settled.
+    pub(super) fn ended(&self, store: usize) -> Option<Standing> {
+        let ended = self.state().ended;
+        if ended.held.contains(store) {
+            Some(Standing::Held)
+        } else {
+            ended.gone.contains(store).then_some(Standing::Gone)
+        }
+    }
+
+    /// Notes what the store said to a release.
+    pub(super) fn note_release(&self, store: usize, answer: &Result<Standing, StoreError>) {
+        let ended = &mut self.state().ended;
+        match answer {
+            Ok(Standing::Held) => ended.held.insert(store),
+            // An earlier release may have been the one that ended it.
+            Ok(Standing::Gone) if ended.unsure.contains(store) => {}
+            Ok(Standing::Gone) => ended.gone.insert(store),
+            Err(error) if error.kind() == StoreErrorKind::Unanswered => ended.unsure.insert(store),
+            Err(_) => {}
+        }
+    }
+
+    /// Whether a majority carried the hold until it was released.
+    pub(super) fn released(&self, majority: usize) -> Option<Standing> {
+        let state = self.state();
+        let Ended { held, gone, .. } = state.ended;
+        state.carriers.unbroken(majority, held, gone)
+    }
+
+    /// The entry is needed only by those who use it.
+    pub(super) fn retire(&self) {
+        self.state().needed = None;
+    }
+
+    pub(super) fn is_needed(&self, now: Instant) -> bool {
+        self.state().needed.is_some_and(|needed| now < needed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

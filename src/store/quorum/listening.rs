@@ -1,0 +1,243 @@
+//! Wake-ups from several stores.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::QuorumStore;
+use super::entry::Waiting;
+use super::members::Members;
+use super::round::Vote;
+use super::tally::no_majority;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::Hold;
+use crate::store::{Attempt, LockStore, Wakeups};
+
+/// The pause before a store that could not be listened to is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a wake-up waits for those of the other stores. It doubles, up to the longest, each time that they do not come:
+/// a few stores alone grant nothing.
+const GATHER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+/// What becomes known about one store's wake-ups.
+enum News {
+    Listening(usize),
+    Deaf(usize, StoreError),
+    Woken(usize),
+}
+
+/// A background task that ends with its owner.
+struct Background(JoinHandle<()>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<S: LockStore> QuorumStore<S> {
+    /// Listens everywhere; begun when a majority listens. Whoever holds the lock holds it in one of those.
+    pub(super) async fn listen(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let (signal, woken) = watch::channel(());
+        let (ready, begun) = oneshot::channel();
+        let (tell, news) = mpsc::unbounded_channel();
+        let listeners = self.all().iter().map(|store| {
+            let (quorum, attempt) = (self.clone(), attempt.clone());
+            quorum.listen_to(store, attempt, tell.clone())
+        });
+        let listeners = join_all(listeners.collect::<Vec<_>>());
+        let gathering = self
+            .clone()
+            .gather(attempt.hold.clone(), news, signal, ready);
+        let task = Background(tokio::spawn(async move {
+            tokio::join!(listeners, gathering);
+        }));
+        match timeout(self.store_timeout, begun).await {
+            Ok(Ok(Ok(()))) => Ok(Wakeups::new(woken, task)),
+            Ok(Ok(Err(error))) => Err(error),
+            Ok(Err(_)) | Err(_) => Err(StoreError::new(
+                StoreErrorKind::Unanswered,
+                "no majority of the stores began to listen in time",
+            )),
+        }
+    }
+
+    /// Listens to one store for as long as it is polled.
+    async fn listen_to(self, store: usize, attempt: Attempt, tell: mpsc::UnboundedSender<News>) {
+        loop {
+            let (quorum, attempt) = (self.clone(), attempt.clone());
+            // A task of its own, which comes to its end even when nobody listens any more.
+            let subscribing =
+                tokio::spawn(async move { quorum.shared.stores[store].subscribe(&attempt).await });
+            let heard = match subscribing.await {
+                Ok(heard) => heard,
+                Err(died) => Err(StoreError::new(StoreErrorKind::Unanswered, died)),
+            };
+            let news = match heard {
+                Ok(mut wakeups) => {
+                    let mut news = News::Listening(store);
+                    while tell.send(news).is_ok() {
+                        wakeups.wait().await;
+                        news = News::Woken(store);
+                    }
+                    return;
+                }
+                Err(error) => News::Deaf(store, error),
+            };
+            if tell.send(news).is_err() {
+                return;
+            }
+            sleep(RETRY.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+        }
+    }
+
+    /// Makes one wake-up of those of all stores.
+    async fn gather(
+        self,
+        hold: Hold,
+        mut news: mpsc::UnboundedReceiver<News>,
+        signal: watch::Sender<()>,
+        ready: oneshot::Sender<Result<(), StoreError>>,
+    ) {
+        let mut start = Start::new(&self, ready);
+        let mut woken = Woken::new(self.majority());
+        loop {
+            let news = tokio::select! {
+                news = news.recv() => news,
+                () = at(woken.due) => {
+                    woken.ring(&signal);
+                    continue;
+                }
+            };
+            match news {
+                None => return,
+                Some(News::Woken(store)) => woken.by(store, self.waiting(&hold)),
+                Some(News::Listening(store)) => {
+                    // What happened before was not heard.
+                    if start.heard(store, Ok(())) {
+                        woken.by(store, self.waiting(&hold));
+                    }
+                }
+                Some(News::Deaf(store, error)) => {
+                    start.heard(store, Err(error));
+                }
+            }
+        }
+    }
+
+    fn waiting(&self, hold: &Hold) -> Waiting {
+        let entry = self.shared.ledger.find(hold);
+        entry.map_or_else(Waiting::default, |entry| entry.waiting())
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Says when listening has begun, or that it cannot.
+struct Start {
+    majority: usize,
+    votes: Vec<Option<Vote<()>>>,
+    ready: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+impl Start {
+    fn new<S>(quorum: &QuorumStore<S>, ready: oneshot::Sender<Result<(), StoreError>>) -> Self {
+        Self {
+            majority: quorum.majority(),
+            votes: std::iter::repeat_with(|| None)
+                .take(quorum.count())
+                .collect(),
+            ready: Some(ready),
+        }
+    }
+
+    /// Counts, and returns whether listening had begun before.
+    fn heard(&mut self, store: usize, vote: Vote<()>) -> bool {
+        if self.ready.is_none() {
+            return true;
+        }
+        self.votes[store] = Some(vote);
+        let votes = || self.votes.iter().flatten();
+        let begun = votes().filter(|vote| vote.is_ok()).count() >= self.majority;
+        let answer = if begun {
+            Ok(())
+        } else if votes().count() == self.votes.len() {
+            Err(no_majority(self.majority, &self.votes, false))
+        } else {
+            return false;
+        };
+        if let Some(ready) = self.ready.take() {
+            // Whoever asked may have gone.
+            let _ = ready.send(answer);
+        }
+        false
+    }
+}
+
+/// Wake-ups that have not been passed on.
+///
+/// A refused attempt can be granted when enough of the stores that refused it have changed their minds. A store that
+/// would have granted it has nothing new to tell: what is heard from there is mostly the echo of giving its grant back, and
+/// whoever answered that by asking again would do so for ever.
+struct Woken {
+    majority: usize,
+    by: Members,
+    /// Whether they may be enough for a majority.
+    enough: bool,
+    gather: Duration,
+    due: Option<Instant>,
+}
+
+impl Woken {
+    fn new(majority: usize) -> Self {
+        Self {
+            majority,
+            by: Members::default(),
+            enough: false,
+            gather: GATHER.0,
+            due: None,
+        }
+    }
+
+    fn by(&mut self, store: usize, waiting: Waiting) {
+        if waiting.granting.contains(store) {
+            return;
+        }
+        self.by.insert(store);
+        self.enough = self.by.or(waiting.granting).len() >= self.majority;
+        let pause = if self.enough {
+            Duration::ZERO
+        } else {
+            self.gather
+        };
+        let at = Instant::now() + pause;
+        // Those whose votes were split do not ask again at the same time.
+        let at = waiting.quiet_until.map_or(at, |quiet| quiet.max(at));
+        self.due = Some(
+            self.due
+                .filter(|_| !self.enough)
+                .map_or(at, |due| due.min(at)),
+        );
+    }
+
+    fn ring(&mut self, signal: &watch::Sender<()>) {
+        self.gather = if self.enough {
+            GATHER.0
+        } else {
+            (self.gather * 2).min(GATHER.1)
+        };
+        self.by = Members::default();
+        self.enough = false;
+        self.due = None;
+        signal.send_replace(());
+    }
+}

@@ -1,0 +1,136 @@
+//! Counting votes.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::members::Members;
+use super::round::Vote;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Outcome;
+
+/// The votes on an attempt.
+pub(super) struct Tally {
+    majority: usize,
+    pub(super) granted: Members,
+    pub(super) refused: Members,
+    /// The hints of those that refused, the shortest first.
+    hints: Vec<Duration>,
+    /// Those that were asked and have not answered.
+    pub(super) open: Members,
+}
+
+impl Tally {
+    pub(super) fn of(majority: usize, asked: Members, votes: &[Option<Vote<Outcome>>]) -> Self {
+        let mut tally = Self {
+            majority,
+            granted: Members::default(),
+            refused: Members::default(),
+            hints: Vec::new(),
+            open: Members::default(),
+        };
+        for store in asked.iter() {
+            match &votes[store] {
+                None => tally.open.insert(store),
+                Some(Ok(Outcome::Granted { .. })) => tally.granted.insert(store),
+                Some(Ok(Outcome::Refused { retry_after })) => {
+                    tally.refused.insert(store);
+                    tally.hints.push(*retry_after);
+                }
+                Some(Err(_)) => {}
+            }
+        }
+        tally.hints.sort_unstable();
+        tally
+    }
+
+    pub(super) fn is_won(&self) -> bool {
+        self.granted.len() >= self.majority
+    }
+
+    /// Whether a majority was able to answer, so that the attempt is refused and has not failed.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.is_won() && self.granted.len() + self.refused.len() >= self.majority
+    }
+
+    /// Whether no vote still to come can change what the attempt comes to.
+    pub(super) fn is_decided(&self) -> bool {
+        let (granted, open) = (self.granted.len(), self.open.len());
+        let can_win = granted + open >= self.majority;
+        let can_be_refused = granted + open + self.refused.len() >= self.majority;
+        self.is_won() || !can_win && (self.is_refused() || !can_be_refused)
+    }
+
+    /// When enough leases will have ended for a majority to be free.
+    pub(super) fn retry_after(&self) -> Duration {
+        let missing = self.majority - self.granted.len();
+        let hint = self.hints.get(missing - 1).or(self.hints.last());
+        hint.copied().unwrap_or_default()
+    }
+}
+
+/// Why there was no majority: `touched` says whether any store may have been changed all the same.
+pub(super) fn no_majority<T>(
+    majority: usize,
+    votes: &[Option<Vote<T>>],
+    touched: bool,
+) -> StoreError {
+    let errors = || {
+        votes
+            .iter()
+            .flatten()
+            .filter_map(|vote| vote.as_ref().err())
+    };
+    let count = |kind| errors().filter(|error| error.kind() == kind).count();
+    let unknown = votes.len() - votes.iter().flatten().count();
+    let kind = if count(StoreErrorKind::Conflict) >= majority {
+        StoreErrorKind::Conflict
+    } else if count(StoreErrorKind::Refused) >= majority {
+        StoreErrorKind::Refused
+    } else if touched || unknown > 0 || count(StoreErrorKind::Unanswered) > 0 {
+        StoreErrorKind::Unanswered
+    } else if count(StoreErrorKind::Transient) > 0 {
+        StoreErrorKind::Transient
+    } else {
+        StoreErrorKind::Unreachable
+    };
+    StoreError::new(
+        kind,
+        NoMajority {
+            of: votes.len(),
+            answered: votes.iter().flatten().filter(|vote| vote.is_ok()).count(),
+            silent: unknown,
+            cause: errors().next().cloned(),
+        },
+    )
+}
+
+#[derive(Debug)]
+struct NoMajority {
+    of: usize,
+    answered: usize,
+    silent: usize,
+    cause: Option<StoreError>,
+}
+
+impl fmt::Display for NoMajority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            of,
+            answered,
+            silent,
+            ..
+        } = self;
+        let failed = of - answered - silent;
+        write!(
+            f,
+            "no majority: of {of} stores {answered} answered, {failed} failed and {silent} did not answer in time"
+        )
+    }
+}
+
+impl Error for NoMajority {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}

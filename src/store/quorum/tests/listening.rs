@@ -1,0 +1,108 @@
+//! Hazards of waking up.
+
+use super::*;
+
+/// Whether a wake-up comes within `limit`.
+async fn wakes_within(wakeups: &mut Wakeups, limit: Duration) -> bool {
+    tokio::time::timeout(limit, wakeups.wait()).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_once_and_at_once() {
+    let (_, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    refused(&quorum, &reentrant(2)).await;
+    let mut wakeups = quorum.subscribe(&reentrant(2)).await.unwrap();
+    settle().await;
+    assert!(wakeups.wait().now_or_never().is_none());
+    let released = Instant::now();
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    wakeups.wait().await;
+    assert_eq!(released.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_cannot_be_listened_to_costs_a_moment() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    refused(&quorum, &reentrant(2)).await;
+    stores[0].set(Mood::Hanging);
+    stores[1].set(Mood::Failing(StoreErrorKind::Unreachable));
+    let mut wakeups = quorum.subscribe(&reentrant(2)).await.unwrap();
+    settle().await;
+    // Only one of the stores that are heard knows of the release.
+    stores[2].forget();
+    stores[3].forget();
+    set(&stores, Mood::Well);
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    assert!(wakes_within(&mut wakeups, 10 * MS).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_back_is_listened_to_and_wakes() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    refused(&quorum, &reentrant(2)).await;
+    stores[0].set(Mood::Failing(StoreErrorKind::Unreachable));
+    let mut wakeups = quorum.subscribe(&reentrant(2)).await.unwrap();
+    stores[0].set(Mood::Well);
+    assert!(wakes_within(&mut wakeups, 2 * SECOND).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_listens_without_a_majority() {
+    let (stores, quorum) = five();
+    set(&stores[..3], Mood::Failing(StoreErrorKind::Unreachable));
+    let answer = quorum.subscribe(&reentrant(1)).await;
+    assert_eq!(kind(answer), StoreErrorKind::Unreachable);
+    set(&stores[..3], Mood::Hanging);
+    let answer = quorum.subscribe(&reentrant(1)).await;
+    assert_eq!(kind(answer), StoreErrorKind::Unanswered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_does_not_wake_itself_by_giving_back() {
+    let (stores, quorum) = five();
+    for store in &stores[..3] {
+        granted(store, &reentrant(9)).await;
+    }
+    refused(&quorum, &reentrant(1)).await;
+    let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
+    refused(&quorum, &reentrant(1)).await;
+    assert!(!wakes_within(&mut wakeups, 10 * SECOND).await);
+
+    stores[0].release(&reentrant(9).hold).await.unwrap();
+    assert!(wakes_within(&mut wakeups, MS).await, "now there are three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_echo_that_is_not_known_as_such_dies_away() {
+    let (stores, quorum) = five();
+    for store in &stores[..3] {
+        granted(store, &reentrant(9)).await;
+    }
+    // As when several keys are asked for: the one that listens is never asked for itself.
+    let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
+    let mut asked = 0;
+    let started = Instant::now();
+    while started.elapsed() < 20 * SECOND {
+        asked += 1;
+        let impatient = Attempt {
+            patience: None,
+            ..reentrant(asked + 100)
+        };
+        refused(&quorum, &impatient).await;
+        wakes_within(&mut wakeups, SECOND).await;
+    }
+    assert!(asked < 60, "{asked} questions in 20 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_listens_any_more_when_the_wakeups_are_dropped() {
+    let (stores, quorum) = five();
+    stores[4].set(Mood::Slow(100 * MS));
+    let wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
+    drop(wakeups);
+    sleep(SECOND).await;
+    assert!(stores.iter().all(|store| store.memory().is_empty()));
+}

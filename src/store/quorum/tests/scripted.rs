@@ -1,0 +1,135 @@
+//! A store that does as it is told.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+
+use super::*;
+
+/// How a store treats what is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    Well,
+    /// Fails at once, without effect.
+    Failing(StoreErrorKind),
+    /// Takes this long, then has its effect and answers.
+    Slow(Duration),
+    /// Has its effect, and answers so much later.
+    Late(Duration),
+    /// Has its effect, and says that it does not know.
+    Unanswered,
+    /// Does nothing until its mood changes.
+    Hanging,
+}
+
+/// Clones are the same store.
+#[derive(Clone)]
+pub(super) struct Scripted(Arc<Script>);
+
+struct Script {
+    memory: Mutex<MemoryStore>,
+    mood: watch::Sender<Mood>,
+    log: Mutex<Vec<&'static str>>,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self(Arc::new(Script {
+            memory: Mutex::default(),
+            mood: watch::Sender::new(Mood::Well),
+            log: Mutex::default(),
+        }))
+    }
+}
+
+impl Scripted {
+    pub(super) fn set(&self, mood: Mood) {
+        self.0.mood.send_replace(mood);
+    }
+
+    /// It comes back empty.
+    pub(super) fn forget(&self) {
+        *self.0.memory.lock().unwrap() = MemoryStore::new();
+    }
+
+    /// What is behind the moods.
+    pub(super) fn memory(&self) -> MemoryStore {
+        self.0.memory.lock().unwrap().clone()
+    }
+
+    /// Whether the hold is there, whatever the store would say.
+    pub(super) async fn carries(&self, hold: &Hold) -> bool {
+        let held = self.memory().check(std::slice::from_ref(hold)).await;
+        held.unwrap()[0] == Standing::Held
+    }
+
+    /// The operations that have had their effect, in order.
+    pub(super) fn log(&self) -> Vec<&'static str> {
+        self.0.log.lock().unwrap().clone()
+    }
+
+    async fn moody<T>(
+        &self,
+        name: &'static str,
+        effect: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let mood = *self.0.mood.borrow();
+        match mood {
+            Mood::Failing(kind) => return Err(StoreError::new(kind, "as told")),
+            Mood::Slow(time) => sleep(time).await,
+            Mood::Hanging => {
+                let mut moods = self.0.mood.subscribe();
+                let changed = moods.wait_for(|&mood| mood != Mood::Hanging).await;
+                changed.expect("the store is there");
+            }
+            Mood::Well | Mood::Late(_) | Mood::Unanswered => {}
+        }
+        self.0.log.lock().unwrap().push(name);
+        let answer = effect.await;
+        match mood {
+            Mood::Late(time) => sleep(time).await,
+            Mood::Unanswered => {
+                return Err(StoreError::new(StoreErrorKind::Unanswered, "as told"));
+            }
+            _ => {}
+        }
+        answer
+    }
+}
+
+impl LockStore for Scripted {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.moody("acquire", async { self.memory().acquire(attempt).await })
+            .await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.moody("renew", async { self.memory().renew(renewals).await })
+            .await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.moody("check", async { self.memory().check(holds).await })
+            .await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        self.moody("release", async { self.memory().release(hold).await })
+            .await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        let name = if unanswered { "bury" } else { "withdraw" };
+        self.moody(name, async {
+            self.memory().withdraw(attempt, unanswered).await
+        })
+        .await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.moody("subscribe", async {
+            self.memory().subscribe(attempt).await
+        })
+        .await
+    }
+}

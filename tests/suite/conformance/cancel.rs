@@ -1,0 +1,149 @@
+//! Requests that are dropped before they are granted: GUARANTEES L7.
+
+use std::future::{IntoFuture, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tower_distributed_lock::{LockClient, LockMode, LockRequest};
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+/// More polls than any request of these cases needs to be granted or to have gone to sleep.
+const POLLS: usize = 16;
+
+pub(super) async fn a_cancelled_request_for_a_free_lock_leaves_something(
+    env: &Env,
+    mode: LockMode,
+) {
+    let locks = env.client().await;
+    for polls in 0..=POLLS {
+        for rest in [Duration::ZERO, env.moment()] {
+            cancel_after(polls, rest, locks.lock(KEY).mode(mode)).await;
+            env.until("no key is in use", async || locks.keys_in_use() == 0)
+                .await;
+            env.store_is_empty().await;
+        }
+    }
+}
+
+pub(super) async fn a_cancelled_request_for_a_taken_lock_leaves_something(
+    env: &Env,
+    mode: LockMode,
+) {
+    let here = env.client().await;
+    for holder in [&here, &env.client().await] {
+        for polls in 0..=POLLS {
+            for rest in [Duration::ZERO, env.moment()] {
+                let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
+                cancel_after(polls, rest, here.lock(KEY).mode(mode)).await;
+                guard.release().await.unwrap();
+                env.store_is_empty().await;
+            }
+        }
+    }
+}
+
+/// The lock becomes free just when its only waiter goes.
+pub(super) async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(
+    env: &Env,
+    mode: LockMode,
+) {
+    let (here, next) = (env.client().await, env.client().await);
+    for holder in [&here, &env.client().await] {
+        for polls in 0..=POLLS {
+            let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
+            let waiter = Waiter::queue(env, here.lock(KEY).mode(mode)).await;
+            guard.release().await.unwrap();
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+            }
+            waiter.cancel_or_release().await;
+            promptly(env, &next, rival(mode)).await;
+            env.store_is_empty().await;
+        }
+    }
+}
+
+pub(super) async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let [one, two, three] = three_in_line(env, &locks, mode).await;
+    two.cancel().await;
+    guard.release().await.unwrap();
+    one.promptly().await.release().await.unwrap();
+    three.promptly().await.release().await.unwrap();
+}
+
+/// It was the one who asked the store for all.
+pub(super) async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
+    let guard = env
+        .client()
+        .await
+        .lock(KEY)
+        .mode(rival(mode))
+        .await
+        .unwrap();
+    let locks = env.client().await;
+    let [one, two, three] = three_in_line(env, &locks, mode).await;
+    one.cancel().await;
+    two.keeps_waiting(env).await;
+    two.cancel().await;
+    guard.release().await.unwrap();
+    three.promptly().await.release().await.unwrap();
+}
+
+/// They have been given the hold, or the turn to ask for it, and are gone before they know.
+pub(super) async fn a_waiter_cancelled_with_its_turn_in_hand_keeps_it(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    let mut one = locks.lock(KEY).mode(rival(mode)).into_future();
+    let mut two = locks.lock(KEY).mode(rival(mode)).into_future();
+    for request in [&mut one, &mut two] {
+        let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+    }
+    let three = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
+    guard.release().await.unwrap();
+    drop(one);
+    drop(two);
+    three.promptly().await.release().await.unwrap();
+}
+
+async fn three_in_line(env: &Env, locks: &LockClient, mode: LockMode) -> [Waiter; 3] {
+    let asking = locks.lock(KEY).mode(mode);
+    [
+        Waiter::queue(env, asking.clone()).await,
+        Waiter::queue(env, asking.clone()).await,
+        Waiter::queue(env, asking).await,
+    ]
+}
+
+async fn promptly(env: &Env, locks: &LockClient, mode: LockMode) {
+    let taking = timeout(env.prompt(), locks.lock(KEY).mode(mode).into_future());
+    let guard = taking.await.expect("the lock is free").unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Polls the request so many times, lets the world go on for a while without it, and drops it, or its guard.
+async fn cancel_after(polls: usize, rest: Duration, request: LockRequest) {
+    let mut acquiring = request.into_future();
+    let mut left = polls;
+    let granted = poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        let granted = acquiring.as_mut().poll(context).map(Some);
+        if granted.is_pending() && left == 0 {
+            return Poll::Ready(None);
+        }
+        granted
+    });
+    // A request that sleeps is not polled again: it has been cancelled at its last poll.
+    let granted = timeout(rest.max(Duration::from_millis(5)), granted).await;
+    sleep(rest).await;
+    drop(granted);
+}

@@ -1,0 +1,145 @@
+//! Nothing is left out unseen.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const STORES: &[&str] = &["memory", "distant", "redis"];
+const MODES: &[&str] = &["reentrant", "fair", "read", "write"];
+
+/// Combinations that make no sense, and why.
+struct Exception {
+    cases: &'static [&'static str],
+    stores: &'static [&'static str],
+    modes: &'static [&'static str],
+    why: &'static str,
+}
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        cases: &[
+            "a_later_grant_has_a_smaller_token",
+            "re_entry_changes_the_token",
+            "a_token_is_made_up_where_none_was_asked_for",
+        ],
+        stores: STORES,
+        modes: &["read"],
+        why: "readers are not fenced",
+    },
+    Exception {
+        cases: &["a_reader_is_given_a_token"],
+        stores: STORES,
+        modes: &["reentrant", "fair", "write"],
+        why: "they are fenced",
+    },
+    Exception {
+        cases: &["a_stolen_hold_is_handed_over"],
+        stores: STORES,
+        modes: &["fair", "read"],
+        why: "never handed over: the store serves fair waiters in their order, and readers share",
+    },
+    Exception {
+        cases: &["waiters_of_one_client_overtake_each_other"],
+        stores: STORES,
+        modes: &["read"],
+        why: "readers enter together",
+    },
+    Exception {
+        cases: &[
+            "clients_overtake_each_other",
+            "a_newcomer_overtakes_those_who_wait_elsewhere",
+            "a_cancelled_waiter_keeps_its_place",
+            "a_frozen_waiter_blocks_the_queue",
+        ],
+        stores: STORES,
+        modes: &["reentrant", "read", "write"],
+        why: "only the fair mode has an order across clients",
+    },
+    Exception {
+        cases: &[
+            "readers_keep_each_other_out",
+            "a_writer_hands_over_past_waiting_readers",
+            "only_some_readers_are_woken_after_a_write",
+            "a_reader_starves_among_writers",
+            "a_frozen_reader_shuts_writers_out",
+            "one_readers_lapse_ends_another",
+        ],
+        stores: STORES,
+        modes: &["reentrant", "fair", "write"],
+        why: "about readers",
+    },
+    Exception {
+        cases: &[
+            "a_newcomer_reads_past_a_waiting_writer",
+            "a_cancelled_writer_shuts_readers_out",
+            "a_frozen_writer_shuts_readers_out",
+            "a_writer_starves_among_readers",
+            "an_upgrade_waits_for_itself",
+            "a_writer_that_reads_waits_for_itself",
+            "a_downgrade_keeps_readers_out",
+            "a_nested_read_shortens_the_write",
+        ],
+        stores: STORES,
+        modes: &["reentrant", "fair", "read"],
+        why: "about writers",
+    },
+];
+
+#[test]
+fn every_case_runs_on_every_store_in_every_mode() {
+    let generated = tests();
+    let cases: BTreeSet<&str> = generated
+        .iter()
+        .map(|test| test.split("::").next().unwrap_or_default())
+        .collect();
+    let mut excepted = BTreeSet::new();
+    for exception in EXCEPTIONS {
+        assert!(!exception.why.is_empty());
+        for case in exception.cases {
+            for test in combinations(case, exception.stores, exception.modes) {
+                assert!(excepted.insert(test.clone()), "{test} is excepted twice");
+            }
+        }
+    }
+    let wanted: BTreeSet<String> = cases
+        .iter()
+        .flat_map(|case| combinations(case, STORES, MODES))
+        .collect();
+    let missing: Vec<_> = wanted
+        .difference(&generated)
+        .filter(|test| !excepted.contains(*test))
+        .collect();
+    assert!(missing.is_empty(), "neither run nor excepted: {missing:#?}");
+    let stale: Vec<_> = excepted
+        .iter()
+        .filter(|test| generated.contains(*test) || !wanted.contains(*test))
+        .collect();
+    assert!(stale.is_empty(), "excepted, but run or unknown: {stale:#?}");
+}
+
+fn combinations<'a>(
+    case: &'a str,
+    stores: &'a [&str],
+    modes: &'a [&str],
+) -> impl Iterator<Item = String> {
+    stores.iter().flat_map(move |store| {
+        modes
+            .iter()
+            .map(move |mode| format!("{case}::{store}::{mode}"))
+    })
+}
+
+/// The conformance tests of this binary, `<case>::<store>::<mode>`.
+fn tests() -> BTreeSet<String> {
+    let binary = std::env::current_exe().expect("a test has a binary");
+    let listed = Command::new(binary)
+        .args(["--list", "--format", "terse"])
+        .output();
+    let listed =
+        String::from_utf8(listed.expect("it lists its tests").stdout).expect("names are text");
+    listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("conformance::")?.strip_suffix(": test"))
+        .filter(|test| test.split("::").count() == 3)
+        .map(str::to_owned)
+        .collect()
+}

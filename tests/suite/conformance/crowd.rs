@@ -1,0 +1,82 @@
+//! Many at once: GUARANTEES L2.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::LockMode;
+
+use super::env::Env;
+use super::site::Site;
+use super::waiter::Waiter;
+use super::{KEY, family, rival};
+
+/// Whoever waits in a crowd is served at last, and nobody is forgotten.
+pub(super) async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
+    const TASKS: usize = 64;
+    let site = Site::default();
+    let mut crowd = JoinSet::new();
+    for locks in [env.client().await, env.client().await] {
+        for task in 0..TASKS {
+            let (locks, site) = (locks.clone(), site.clone());
+            // Every fourth is of the other mode.
+            let mode = if task % 4 == 0 { rival(mode) } else { mode };
+            crowd.spawn(async move {
+                let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                site.work(mode, Duration::from_micros(100)).await;
+                drop(guard);
+            });
+        }
+    }
+    let all = timeout(env.prompt() * 20, crowd.join_all()).await;
+    assert_eq!(all.expect("all are served").len(), 2 * TASKS);
+}
+
+/// A busy process hands the lock on to its own, but not for ever.
+pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let mut busy = JoinSet::new();
+    for _ in 0..4 {
+        let (locks, moment) = (locks.clone(), env.moment());
+        busy.spawn(async move {
+            loop {
+                let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                sleep(moment / 10).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let other = env.client().await;
+    for _ in 0..5 {
+        let asked = Instant::now();
+        let guard = other.lock(KEY).mode(rival(mode)).await.unwrap();
+        assert!(
+            asked.elapsed() < env.prompt() * 5,
+            "starved for {:?}",
+            asked.elapsed()
+        );
+        guard.release().await.unwrap();
+    }
+    busy.shutdown().await;
+}
+
+/// Every mode of the family waits, in two processes, when the lock becomes free.
+pub(super) async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
+    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let mut waiters = Vec::new();
+    for locks in [env.client().await, env.client().await] {
+        for waiting in family(mode) {
+            // Only those whom the holder keeps out.
+            if waiting.is_exclusive() || mode.is_exclusive() {
+                waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
+            }
+        }
+    }
+    guard.release().await.unwrap();
+    let mut served = JoinSet::new();
+    for waiter in waiters {
+        served.spawn(async move { drop(waiter.granted().await) });
+    }
+    let all = timeout(env.prompt() * 2, served.join_all()).await;
+    all.expect("each release wakes the next");
+}

@@ -1,0 +1,228 @@
+//! The world in which a case runs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::{
+    LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore,
+};
+
+#[cfg(feature = "redis")]
+use tower_distributed_lock::RedisStore;
+
+use super::KEY;
+use super::observed::{Distance, Ledger, Observed};
+#[cfg(feature = "redis")]
+use crate::support::RedisServer;
+
+/// One store, and the clients that a case makes of it: each is what another process would be.
+pub(super) struct Env {
+    backing: Backing,
+    distance: Distance,
+    ledger: Arc<Ledger>,
+    clients: Mutex<Vec<LockClient>>,
+}
+
+enum Backing {
+    Memory(MemoryStore),
+    #[cfg(feature = "redis")]
+    Redis(RedisServer),
+}
+
+/// Runs `case` on the memory store. Time stands still while anybody works, and leaps while everybody waits.
+pub(super) fn on_memory(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    on_paused_time(Distance::None, mode, case);
+}
+
+/// The same, with the store far enough away for questions to cross.
+pub(super) fn on_distant(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    on_paused_time(Distance::UpTo(Duration::from_millis(2)), mode, case);
+}
+
+fn on_paused_time(distance: Distance, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let store = MemoryStore::new();
+    runtime.block_on(run(Env::new(Backing::Memory(store), distance), mode, case));
+}
+
+/// Runs `case` on a Redis server of its own, in real time and on several threads.
+#[cfg(feature = "redis")]
+pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let server = RedisServer::start().await;
+        run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
+    });
+}
+
+async fn run(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    case(&env, mode).await;
+    env.nothing_is_left().await;
+}
+
+impl Env {
+    fn new(backing: Backing, distance: Distance) -> Self {
+        Self {
+            backing,
+            distance,
+            ledger: Arc::default(),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// A client like that of another process.
+    pub(super) async fn client(&self) -> LockClient {
+        self.client_with(|builder| builder).await
+    }
+
+    /// A client with other settings.
+    pub(super) async fn client_with(
+        &self,
+        settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
+    ) -> LockClient {
+        let builder = match &self.backing {
+            Backing::Memory(store) => self.observe(store.clone()),
+            #[cfg(feature = "redis")]
+            Backing::Redis(server) => {
+                self.observe(RedisStore::connect(server.url()).await.unwrap())
+            }
+        };
+        let client = settings(builder).build();
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    /// Does not keep the clients alive any longer.
+    pub(super) fn forget_clients(&self) {
+        self.clients.lock().unwrap().clear();
+    }
+
+    fn observe(&self, store: impl LockStore) -> LockClientBuilder {
+        LockClient::builder(Observed::new(store, &self.ledger, self.distance))
+    }
+
+    /// What the clients have asked so far.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A lease to be renewed or to lapse while the test looks on.
+    pub(super) fn short_lease(&self) -> Duration {
+        match self.backing {
+            Backing::Memory(_) => Duration::from_secs(5),
+            #[cfg(feature = "redis")]
+            Backing::Redis(_) => Duration::from_secs(1),
+        }
+    }
+
+    /// Long enough for everything that is on its way to arrive, and short next to every lease and every poll: for
+    /// asserting that something does *not* happen, and as the length of a piece of work.
+    pub(super) fn moment(&self) -> Duration {
+        match self.backing {
+            Backing::Memory(_) => Duration::from_millis(20),
+            #[cfg(feature = "redis")]
+            Backing::Redis(_) => Duration::from_millis(40),
+        }
+    }
+
+    /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up
+    /// shows.
+    pub(super) fn prompt(&self) -> Duration {
+        match self.backing {
+            Backing::Memory(_) => Duration::from_millis(200),
+            #[cfg(feature = "redis")]
+            Backing::Redis(_) => Duration::from_millis(700),
+        }
+    }
+
+    /// Ends every hold on [`KEY`] behind its holder's back.
+    pub(super) async fn steal(&self) {
+        for hold in self.ledger.granted(&LockKey::new(KEY)) {
+            match &self.backing {
+                Backing::Memory(store) => store.release(&hold).await.map(drop).unwrap(),
+                // As it vanishes in an eviction or a flush: nobody is told.
+                #[cfg(feature = "redis")]
+                Backing::Redis(server) => {
+                    let mut redis = server.connection().await;
+                    let gone = redis::cmd("DEL").arg(hold.key.as_str()).to_owned();
+                    gone.exec_async(&mut redis).await.unwrap();
+                }
+            }
+        }
+    }
+
+    /// Whether somebody who comes from elsewhere, and does not wait, finds [`KEY`] taken.
+    pub(super) async fn is_taken(&self, mode: LockMode) -> bool {
+        let stranger = self.client().await;
+        match stranger.lock(KEY).mode(mode).wait(Duration::ZERO).await {
+            Ok(guard) => {
+                guard.release().await.unwrap();
+                false
+            }
+            Err(LockError::Busy { .. }) => true,
+            Err(error) => panic!("neither free nor taken: {error}"),
+        }
+    }
+
+    /// Waits for a fact that nobody signals.
+    pub(super) async fn until(&self, what: &str, mut probe: impl AsyncFnMut() -> bool) {
+        // Shorter than a dead waiter's place and than every lease: what only lapses has been left behind.
+        let over = Instant::now() + Duration::from_millis(2500);
+        while !probe().await {
+            assert!(Instant::now() < over, "not in time: {what}");
+            tokio::time::sleep(self.pause()).await;
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        match self.backing {
+            Backing::Memory(_) => Duration::from_millis(1),
+            #[cfg(feature = "redis")]
+            Backing::Redis(_) => Duration::from_millis(10),
+        }
+    }
+
+    /// Asserts that the store is, or soon becomes, as empty as it was at first.
+    pub(super) async fn store_is_empty(&self) {
+        self.until("nothing is left in the store", async || {
+            match &self.backing {
+                Backing::Memory(store) => store.is_empty(),
+                #[cfg(feature = "redis")]
+                Backing::Redis(server) => {
+                    // Redisson keeps the counter of the fencing tokens for ever.
+                    let mut keys = server.dump().await;
+                    keys.retain(|key, _| !key.starts_with("redisson_lock_token:"));
+                    keys.is_empty() && server.pubsub_channels().await.is_empty()
+                }
+            }
+        })
+        .await;
+    }
+
+    /// What every case ends with.
+    async fn nothing_is_left(&self) {
+        for client in self.clients.lock().unwrap().iter() {
+            self.until("no key is in use", async || client.keys_in_use() == 0)
+                .await;
+        }
+        self.store_is_empty().await;
+        self.forget_clients();
+        #[cfg(feature = "redis")]
+        if let Backing::Redis(server) = &self.backing {
+            self.until("no connection is left", async || {
+                server.client_list().await.is_empty()
+            })
+            .await;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Exclusion: GUARANTEES S1, S2, S7.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_distributed_lock::{Lease, LockClient, LockMode, Owner};
+
+use super::env::Env;
+use super::site::Site;
+use super::{KEY, family, rival};
+
+/// How long a piece of work takes.
+const WORK: Duration = Duration::from_millis(2);
+
+pub(super) async fn tasks_overlap(env: &Env, mode: LockMode) {
+    overlap(env, mode, &[env.client().await], 12).await;
+}
+
+pub(super) async fn clients_overlap(env: &Env, mode: LockMode) {
+    let clients = [env.client().await, env.client().await, env.client().await];
+    overlap(env, mode, &clients, 4).await;
+}
+
+/// In both modes of the family, everybody works five times.
+async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize) {
+    const ROUNDS: usize = 5;
+    let site = Site::default();
+    let mut working = JoinSet::new();
+    for locks in clients {
+        for task in 0..tasks {
+            let (locks, site) = (locks.clone(), site.clone());
+            let mode = family(mode)[task % 2];
+            working.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                    site.work(mode, WORK).await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    working.join_all().await;
+    let writers = family(mode).into_iter().filter(|mode| mode.is_exclusive());
+    assert_eq!(
+        site.count(),
+        writers.count() * clients.len() * tasks / 2 * ROUNDS
+    );
+    assert!(env.ledger().questions() > 0);
+}
+
+/// Not even an owner that is nobody's.
+pub(super) async fn a_stranger_joins(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let guard = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let stranger = Owner::new();
+    for client in [&locks, &env.client().await] {
+        let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
+        assert!(asking.clone().await.is_err());
+        assert!(asking.owner(&stranger).await.is_err());
+    }
+    guard.release().await.unwrap();
+    assert!(!env.is_taken(rival(mode)).await);
+}
+
+/// The release of a hold that has lapsed does not touch the hold that came after it.
+pub(super) async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
+    let late = env.client().await;
+    let lapsing = late
+        .lock(KEY)
+        .mode(mode)
+        .lease(Lease::Fixed(env.short_lease()));
+    let (first, second) = (lapsing.clone().await.unwrap(), lapsing);
+    let next = env
+        .client()
+        .await
+        .lock(KEY)
+        .mode(rival(mode))
+        .await
+        .unwrap();
+    assert!(first.is_lost());
+    drop(first);
+    tokio::time::sleep(env.moment()).await;
+    assert!(second.wait(Duration::ZERO).await.is_err());
+    next.release().await.unwrap();
+}

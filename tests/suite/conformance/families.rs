@@ -1,0 +1,33 @@
+//! Two kinds of lock on one key: PROTOCOL 1.10.
+
+use tokio::time::Instant;
+use tower_distributed_lock::{LockError, LockMode};
+
+use super::KEY;
+use super::env::Env;
+
+/// The two would not exclude each other; waiting would not help.
+pub(super) async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    for other in [
+        LockMode::Reentrant,
+        LockMode::Fair,
+        LockMode::Read,
+        LockMode::Write,
+    ] {
+        if other.family() == mode.family() {
+            continue;
+        }
+        for client in [&locks, &env.client().await] {
+            let asked = Instant::now();
+            let refused = client.lock(KEY).mode(other).await;
+            assert!(
+                matches!(refused, Err(LockError::Conflict(_))),
+                "{refused:?}"
+            );
+            assert!(asked.elapsed() < env.prompt());
+        }
+    }
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,74 @@
+//! Fencing tokens: GUARANTEES S6.
+
+use std::time::Duration;
+
+use tower_distributed_lock::{FencingToken, Lease, LockError, LockMode, Owner};
+
+use super::KEY;
+use super::env::Env;
+use super::waiter::Waiter;
+
+/// Through grants, hand-overs and lapses, in two clients.
+pub(super) async fn a_later_grant_has_a_smaller_token(env: &Env, mode: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let mut tokens: Vec<FencingToken> = Vec::new();
+    for _ in 0..3 {
+        let mut guard = here.lock(KEY).mode(mode).fenced().await.unwrap();
+        for locks in [&here, &here, &elsewhere, &here, &elsewhere] {
+            let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
+            tokens.push(guard.fencing_token().unwrap());
+            guard.release().await.unwrap();
+            guard = next.promptly().await;
+        }
+        tokens.push(guard.fencing_token().unwrap());
+        guard.release().await.unwrap();
+
+        let lapsing = here.lock(KEY).mode(mode).fenced();
+        let lapsing = lapsing
+            .lease(Lease::Fixed(env.short_lease()))
+            .await
+            .unwrap();
+        lapsing.lost().await;
+        tokens.push(lapsing.fencing_token().unwrap());
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+pub(super) async fn re_entry_changes_the_token(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let outer = asking.clone().fenced().await.unwrap();
+    let inner = asking.clone().fenced().await.unwrap();
+    let plain = asking.await.unwrap();
+    assert!(outer.fencing_token().is_some());
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+    assert_eq!(outer.fencing_token(), outer.handle().fencing_token());
+    drop((inner, plain));
+    outer.release().await.unwrap();
+}
+
+pub(super) async fn a_token_is_made_up_where_none_was_asked_for(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let plain = asking.clone().await.unwrap();
+    assert_eq!(plain.fencing_token(), None);
+    let inner = asking.fenced().await;
+    assert!(matches!(inner, Err(LockError::Invalid(_))), "{inner:?}");
+
+    // Nor is one handed over with a hold that has none.
+    let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
+    plain.release().await.unwrap();
+    let next = next.promptly().await;
+    assert!(next.fencing_token().is_some());
+    next.release().await.unwrap();
+}
+
+pub(super) async fn a_reader_is_given_a_token(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
+    let refused = asking.await;
+    assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    assert_eq!(env.ledger().questions(), 0);
+}

@@ -1,0 +1,49 @@
+//! Guards that are dropped rather than released.
+
+use tower_distributed_lock::LockMode;
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+pub(super) async fn a_dropped_guard_goes_on_holding(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    let here = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
+    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    drop(guard);
+    let taking = async |waiter: Waiter| drop(waiter.promptly().await);
+    tokio::join!(taking(here), taking(elsewhere));
+}
+
+pub(super) async fn a_guard_dropped_outside_a_runtime_goes_on_holding(env: &Env, mode: LockMode) {
+    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    waiter.promptly().await.release().await.unwrap();
+}
+
+pub(super) async fn a_panic_goes_on_holding(env: &Env, mode: LockMode) {
+    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let panicking = tokio::spawn(async move {
+        let _guard = guard;
+        std::panic::resume_unwind(Box::new("a handler that panics"));
+    });
+    assert!(panicking.await.unwrap_err().is_panic());
+    waiter.promptly().await.release().await.unwrap();
+}
+
+/// The client ends with its last guard, not before.
+pub(super) async fn a_client_takes_its_guards_along(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    env.forget_clients();
+    drop(locks);
+    assert!(env.is_taken(rival(mode)).await);
+    drop(guard);
+    env.until("the lock is free", async || {
+        !env.is_taken(rival(mode)).await
+    })
+    .await;
+}

@@ -1,0 +1,107 @@
+//! Lost holds: GUARANTEES S3, S5, S9.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+pub(super) async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
+    let lease = env.short_lease();
+    let asking = env.client().await.lock(KEY).mode(mode);
+    let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
+    let handle = guard.handle();
+    let stolen = Instant::now();
+    env.steal().await;
+    timeout(lease, guard.lost())
+        .await
+        .expect("the next renewal notices");
+    assert!(stolen.elapsed() < lease / 2 + env.prompt());
+    assert!(guard.is_lost() && handle.is_lost());
+    handle.lost().await;
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+}
+
+/// Renewal, too, creates nothing.
+pub(super) async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
+    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    env.steal().await;
+    assert!(!env.is_taken(rival(mode)).await);
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+}
+
+/// Its turn has passed, though its guard is still there.
+pub(super) async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let lease = Lease::Fixed(env.short_lease());
+    let lost = locks.lock(KEY).mode(mode).lease(lease).await.unwrap();
+    let waiter = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
+    lost.lost().await;
+    waiter.promptly().await.release().await.unwrap();
+    for client in [&locks, &env.client().await] {
+        for mode in [mode, rival(mode)] {
+            let next = client.lock(KEY).mode(mode).wait(Duration::ZERO).await;
+            next.unwrap().release().await.unwrap();
+        }
+    }
+    let next = locks.lock(KEY).mode(mode).await.unwrap();
+    drop(lost);
+    sleep(env.moment()).await;
+    next.release().await.unwrap();
+}
+
+/// Whoever leaves a shared or handed-over hold asks whether it was held until then.
+pub(super) async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let (outer, inner) = (asking.clone().await.unwrap(), asking.await.unwrap());
+    env.steal().await;
+    assert!(matches!(inner.release().await, Err(LockError::Lost)));
+    assert!(outer.is_lost());
+    assert!(matches!(outer.release().await, Err(LockError::Lost)));
+}
+
+pub(super) async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let first = locks.lock(KEY).mode(mode).await.unwrap();
+    let second = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
+    env.steal().await;
+    assert!(matches!(first.release().await, Err(LockError::Lost)));
+    let second = second.granted().await;
+    assert!(second.is_lost());
+    assert!(matches!(second.release().await, Err(LockError::Lost)));
+}
+
+pub(super) async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let lease = env.short_lease();
+    for release in [true, false] {
+        let guard = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
+        let guard = guard.await.unwrap();
+        let handle = guard.handle();
+        match release {
+            true => guard.release().await.unwrap(),
+            false => drop(guard),
+        }
+        assert!(timeout(lease * 2, handle.lost()).await.is_err());
+        assert!(!handle.is_lost());
+    }
+}
+
+/// Everything that was promised to the guard ended before the store gave the lock to somebody else.
+pub(super) async fn a_guard_dies_after_its_hold(env: &Env, mode: LockMode) {
+    let lease = env.short_lease();
+    let asking = env.client().await.lock(KEY).mode(mode);
+    let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
+    let until = Instant::now() + lease * 2;
+    while Instant::now() < until {
+        assert!(guard.deadline() <= Instant::now() + lease);
+        assert!(guard.deadline() > Instant::now());
+        sleep(env.moment()).await;
+    }
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,163 @@
+//! A store whose traffic the tests see.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_distributed_lock::store::{
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Renewal, Standing, Wakeups,
+};
+use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError};
+
+/// Passes every question on to a store, and writes down what was asked and granted.
+pub(super) struct Observed<S> {
+    inner: S,
+    ledger: Arc<Ledger>,
+    distance: Distance,
+}
+
+/// How far away the store is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Distance {
+    /// Where it is.
+    None,
+    /// Every question and every answer travels up to this long, so that questions overtake each other and callers go
+    /// away while theirs is on its way.
+    UpTo(Duration),
+}
+
+/// What the observed stores of one test were asked.
+#[derive(Default)]
+pub(super) struct Ledger {
+    questions: AtomicUsize,
+    renewals: AtomicUsize,
+    granted: Mutex<HashMap<LockKey, Vec<Hold>>>,
+    refused: Mutex<HashSet<HoldId>>,
+}
+
+impl Ledger {
+    /// How many questions were asked, of whatever kind but renewals, which come by themselves.
+    pub(super) fn questions(&self) -> usize {
+        self.questions.load(Ordering::SeqCst)
+    }
+
+    /// How many batches of renewals were sent.
+    pub(super) fn renewals(&self) -> usize {
+        self.renewals.load(Ordering::SeqCst)
+    }
+
+    /// Every hold that was ever granted on `key`.
+    pub(super) fn granted(&self, key: &LockKey) -> Vec<Hold> {
+        let granted = self.granted.lock().unwrap();
+        granted.get(key).cloned().unwrap_or_default()
+    }
+
+    /// How many attempts were refused, each counted once however often it asked.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.lock().unwrap().len()
+    }
+
+    fn refuse(&self, hold: &Hold) {
+        self.refused.lock().unwrap().insert(hold.id);
+    }
+
+    fn grant(&self, hold: &Hold) {
+        let mut granted = self.granted.lock().unwrap();
+        granted
+            .entry(hold.key.clone())
+            .or_default()
+            .push(hold.clone());
+    }
+}
+
+impl<S> Observed<S> {
+    pub(super) fn new(inner: S, ledger: &Arc<Ledger>, distance: Distance) -> Self {
+        Self {
+            inner,
+            ledger: ledger.clone(),
+            distance,
+        }
+    }
+
+    async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.ledger.questions.fetch_add(1, Ordering::SeqCst);
+        self.travel().await;
+        let answer = answer.await;
+        self.travel().await;
+        answer
+    }
+
+    async fn travel(&self) {
+        if let Distance::UpTo(distance) = self.distance {
+            tokio::time::sleep(distance.mul_f64(fastrand::f64())).await;
+        }
+    }
+}
+
+impl<S: LockStore> LockStore for Observed<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let answer = async {
+            let answer = self.inner.acquire(attempt).await;
+            match answer {
+                Ok(Outcome::Granted { .. }) => self.ledger.grant(&attempt.hold),
+                Ok(Outcome::Refused { .. }) => self.ledger.refuse(&attempt.hold),
+                Err(_) => {}
+            }
+            answer
+        };
+        self.ask(answer).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.ledger.renewals.fetch_add(1, Ordering::SeqCst);
+        self.travel().await;
+        let answer = self.inner.renew(renewals).await;
+        self.travel().await;
+        answer
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.ask(self.inner.check(holds)).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        self.ask(self.inner.release(hold)).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.ask(self.inner.withdraw(attempt, unanswered)).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.ask(self.inner.subscribe(attempt)).await
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        let answer = async {
+            let answer = self.inner.acquire_all(attempts).await;
+            if matches!(answer, Ok(AllOutcome::Granted(_))) {
+                attempts
+                    .iter()
+                    .for_each(|attempt| self.ledger.grant(&attempt.hold));
+            }
+            answer
+        };
+        self.ask(answer).await
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        let answer = async {
+            let answer = self.inner.acquire_any(attempts).await;
+            if let Ok(AnyOutcome::Granted { index, .. }) = answer {
+                self.ledger.grant(&attempts[index].hold);
+            }
+            answer
+        };
+        self.ask(answer).await
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        self.inner.supports(mode, fenced)
+    }
+}

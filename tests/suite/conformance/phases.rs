@@ -1,0 +1,250 @@
+//! Readers and writers: GUARANTEES S7, DESIGN 4.12.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::store::WAITER_LIVENESS;
+use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+
+use super::KEY;
+use super::env::Env;
+use super::site::Site;
+use super::waiter::Waiter;
+
+use LockMode::{Read, Write};
+
+pub(super) async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
+    let site = Site::default();
+    let mut reading = JoinSet::new();
+    for locks in [env.client().await, env.client().await] {
+        // The first to come, those who join it, and those who are too late to join.
+        for delay in [Duration::ZERO, Duration::ZERO, env.moment()] {
+            let (locks, site, work) = (locks.clone(), site.clone(), env.moment() * 4);
+            reading.spawn(async move {
+                sleep(delay).await;
+                let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                site.work(mode, work).await;
+                guard.release().await.unwrap();
+            });
+        }
+    }
+    reading.join_all().await;
+    assert_eq!(site.most_readers(), 6);
+}
+
+pub(super) async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let reader = here.lock(KEY).mode(Read).await.unwrap();
+    sleep(env.moment()).await; // The time in which others join without asking the store is over.
+    let writer = Waiter::queue(env, elsewhere.lock(KEY).mode(mode)).await;
+    for locks in [&here, &elsewhere, &env.client().await] {
+        let refused = locks.lock(KEY).mode(Read).wait(Duration::ZERO).await;
+        assert!(
+            matches!(refused, Err(LockError::Busy { .. })),
+            "{refused:?}"
+        );
+    }
+    let newcomer = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    reader.release().await.unwrap();
+    writer.promptly().await.release().await.unwrap();
+    newcomer.promptly().await.release().await.unwrap();
+}
+
+/// A writer that gives up no longer holds anybody back.
+pub(super) async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let reader = locks.lock(KEY).mode(Read).await.unwrap();
+    sleep(env.moment()).await; // The time in which others join without asking the store is over.
+    let writer = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
+    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    writer.cancel().await;
+    here.promptly().await.release().await.unwrap();
+    elsewhere.promptly().await.release().await.unwrap();
+    reader.release().await.unwrap();
+}
+
+pub(super) async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+    let reader = env.client().await.lock(KEY).mode(Read).await.unwrap();
+    let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
+    let next = env.client().await.lock(KEY).mode(Read);
+    let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
+    next.unwrap().release().await.unwrap();
+    reader.release().await.unwrap();
+    frozen.thaw().granted().await.release().await.unwrap();
+}
+
+pub(super) async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
+    let writer = env.client().await.lock(KEY).mode(Write).await.unwrap();
+    let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
+    writer.release().await.unwrap();
+    let next = env.client().await.lock(KEY).mode(Write);
+    let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
+    next.unwrap().release().await.unwrap();
+    frozen.thaw().granted().await.release().await.unwrap();
+}
+
+/// Wherever the writers wait, and wherever the reader: in the same process, or where the process knows of it only when it
+/// asks the store, which it does in the end.
+pub(super) async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode) {
+    let here = env.client_with(|builder| builder.handovers(0)).await;
+    let elsewhere = env.client().await;
+    for (writers, readers) in [(&here, &here), (&here, &elsewhere)] {
+        let first = writers.lock(KEY).mode(Write).await.unwrap();
+        let second = Waiter::queue(env, writers.lock(KEY).mode(Write)).await;
+        let third = Waiter::queue(env, elsewhere.lock(KEY).mode(Write)).await;
+        let reader = Waiter::queue(env, readers.lock(KEY).mode(mode)).await;
+        first.release().await.unwrap();
+        let reader = reader.promptly().await;
+        second.keeps_waiting(env).await;
+        third.keeps_waiting(env).await;
+        reader.release().await.unwrap();
+        let taking = async |waiter: Waiter| drop(waiter.granted().await);
+        tokio::join!(taking(second), taking(third));
+    }
+}
+
+pub(super) async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let writer = here.lock(KEY).mode(Write).await.unwrap();
+    let mut readers = Vec::new();
+    for locks in [&here, &elsewhere, &env.client().await] {
+        for lease in [30, 30, 40] {
+            let lease = Lease::Renewed(Duration::from_secs(lease));
+            let reader = locks.lock(KEY).mode(mode).lease(lease);
+            readers.push(Waiter::queue(env, reader).await);
+        }
+    }
+    writer.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(reader.promptly().await);
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+pub(super) async fn a_writer_starves_among_readers(env: &Env, mode: LockMode) {
+    starves(env, Read, mode).await;
+}
+
+pub(super) async fn a_reader_starves_among_writers(env: &Env, mode: LockMode) {
+    starves(env, Write, mode).await;
+}
+
+/// Six work without a pause, in two clients; another gets in again and again.
+async fn starves(env: &Env, crowd: LockMode, alone: LockMode) {
+    let mut working = JoinSet::new();
+    for locks in [env.client().await, env.client().await] {
+        for n in 1..=3 {
+            let (locks, work) = (locks.clone(), env.moment() / 4 * n);
+            working.spawn(async move {
+                loop {
+                    let guard = locks.lock(KEY).mode(crowd).await.unwrap();
+                    sleep(work).await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    for locks in [env.client().await, env.client().await] {
+        for _ in 0..4 {
+            let asked = Instant::now();
+            let guard = locks.lock(KEY).mode(alone).await.unwrap();
+            assert!(
+                asked.elapsed() < env.prompt() * 2,
+                "starved for {:?}",
+                asked.elapsed()
+            );
+            guard.release().await.unwrap();
+        }
+    }
+    working.shutdown().await;
+}
+
+pub(super) async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let asked = Instant::now();
+    let refused = locks.lock(KEY).mode(mode).owner(&owner).await;
+    assert!(matches!(refused, Err(LockError::Upgrade)), "{refused:?}");
+    assert!(asked.elapsed() < env.prompt());
+    reading.release().await.unwrap();
+    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    writing.release().await.unwrap();
+}
+
+pub(super) async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let asking = locks.lock(KEY).mode(Read).owner(&owner);
+    let (one, two) = tokio::join!(asking.clone().acquire(), asking.clone().acquire());
+    one.unwrap().release().await.unwrap();
+    two.unwrap().release().await.unwrap();
+    let reading = asking.wait(Duration::ZERO).await.unwrap();
+    assert!(env.is_taken(Read).await);
+    reading.release().await.unwrap();
+    assert!(env.is_taken(Read).await);
+    writing.release().await.unwrap();
+    assert!(!env.is_taken(mode).await);
+}
+
+pub(super) async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
+    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    writing.release().await.unwrap();
+    let (here, elsewhere) = (here.promptly().await, elsewhere.promptly().await);
+    assert!(env.is_taken(Write).await);
+    here.release().await.unwrap();
+    elsewhere.release().await.unwrap();
+    assert!(env.is_taken(Write).await);
+    reading.release().await.unwrap();
+    assert!(!env.is_taken(Write).await);
+}
+
+/// Redisson's flaw, PROTOCOL 1.3 (d).
+pub(super) async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let (short, long) = (env.short_lease(), env.short_lease() * 3);
+    let asking = locks.lock(KEY).owner(&owner);
+    let writing = asking.clone().mode(mode).lease(Lease::Fixed(long));
+    let writing = writing.await.unwrap();
+    let nested = asking.mode(Read).lease(Lease::Fixed(short));
+    let (one, two) = (nested.clone().await.unwrap(), nested.await.unwrap());
+    one.release().await.unwrap();
+    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    two.lost().await;
+    assert!(two.release().await.is_err());
+    next.keeps_waiting(env).await;
+    assert!(!writing.is_lost());
+    writing.release().await.unwrap();
+    next.promptly().await.release().await.unwrap();
+}
+
+/// Each reader has a lease of its own.
+pub(super) async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
+    let (short, long) = (env.short_lease(), env.short_lease() * 2);
+    let asking = |locks: &tower_distributed_lock::LockClient, lease| {
+        locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease))
+    };
+    let asked = Instant::now();
+    let longer = asking(&env.client().await, long).await.unwrap();
+    let shorter = asking(&env.client().await, short).await.unwrap();
+    let writer = Waiter::queue(env, env.client().await.lock(KEY).mode(Write)).await;
+    shorter.lost().await;
+    drop(shorter);
+    writer.keeps_waiting(env).await;
+    assert!(!longer.is_lost());
+    let writing = timeout(long * 2, writer.granted()).await.unwrap();
+    assert!(longer.is_lost() && asked.elapsed() >= long);
+    writing.release().await.unwrap();
+}

@@ -1,0 +1,122 @@
+//! Re-entry by owner.
+
+use std::time::Duration;
+
+use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+pub(super) async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let outer = asking.clone().await.unwrap();
+    let questions = env.ledger().questions();
+    let inner = asking.clone().await.unwrap();
+    let innermost = asking.wait(Duration::ZERO).await.unwrap();
+    assert_eq!(env.ledger().questions(), questions);
+    drop((innermost, inner));
+    outer.release().await.unwrap();
+}
+
+pub(super) async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let outer = asking.clone().await.unwrap();
+    drop(asking.clone().await.unwrap());
+    asking.await.unwrap().release().await.unwrap();
+    assert!(env.is_taken(rival(mode)).await);
+    outer.release().await.unwrap();
+    assert!(!env.is_taken(rival(mode)).await);
+}
+
+pub(super) async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let outer = asking.clone().await.unwrap();
+    let inner = asking.await.unwrap();
+    drop(outer);
+    assert!(env.is_taken(rival(mode)).await);
+    inner.release().await.unwrap();
+    assert!(!env.is_taken(rival(mode)).await);
+}
+
+/// Both requests of the owner are on their way when neither is granted yet.
+pub(super) async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+
+    let (one, two) = tokio::join!(asking.clone().acquire(), asking.clone().acquire());
+    drop((one.unwrap(), two.unwrap()));
+
+    let holder = env
+        .client()
+        .await
+        .lock(KEY)
+        .mode(rival(mode))
+        .await
+        .unwrap();
+    let one = Waiter::queue(env, asking.clone()).await;
+    let two = Waiter::queue(env, asking).await;
+    holder.release().await.unwrap();
+    let one = one.promptly().await;
+    let two = two.promptly().await;
+    one.release().await.unwrap();
+    assert!(env.is_taken(rival(mode)).await);
+    two.release().await.unwrap();
+}
+
+/// What the first of them asked for is then asked for by the second.
+pub(super) async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let holder = env
+        .client()
+        .await
+        .lock(KEY)
+        .mode(rival(mode))
+        .await
+        .unwrap();
+    let one = Waiter::queue(env, asking.clone()).await;
+    let two = Waiter::queue(env, asking.clone()).await;
+    let three = Waiter::queue(env, asking).await;
+    one.cancel().await;
+    two.cancel().await;
+    three.keeps_waiting(env).await;
+    holder.release().await.unwrap();
+    three.promptly().await.release().await.unwrap();
+}
+
+/// Until its guards are gone, the owner learns that what it holds is lost.
+pub(super) async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let fixed = asking.clone().lease(Lease::Fixed(env.short_lease()));
+    let guard = fixed.await.unwrap();
+    guard.lost().await;
+    let joined = asking.clone().await;
+    assert!(matches!(joined, Err(LockError::Lost)), "{joined:?}");
+    drop(guard);
+    asking.await.unwrap().release().await.unwrap();
+}
+
+/// A share that was allowed to last for ever has ended: what is left may last no longer than it was allowed to.
+pub(super) async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = asking.lease(Lease::Renewed(env.short_lease()));
+    let wedged = asking.clone().max_hold(env.short_lease()).await.unwrap();
+    drop(asking.await.unwrap());
+    let next = env.client().await.lock(KEY).mode(rival(mode));
+    let next = next.wait(env.short_lease() * 4).await.unwrap();
+    assert!(wedged.is_lost());
+    next.release().await.unwrap();
+}

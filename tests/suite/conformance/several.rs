@@ -1,0 +1,237 @@
+//! Several keys at once: GUARANTEES S8.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tower_distributed_lock::{LockError, LockMode, Owner};
+
+use super::env::Env;
+use super::site::Site;
+use super::waiter::Waiter;
+use super::{KEY, family, rival};
+
+pub(super) async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
+    const ORDERS: [[&str; 3]; 4] = [
+        ["a", "b", "c"],
+        ["c", "b", "a"],
+        ["b", "c", "a"],
+        ["c", "a", "c"],
+    ];
+    let sites = [Site::default(), Site::default(), Site::default()];
+    let mut working = JoinSet::new();
+    for locks in [env.client().await, env.client().await] {
+        for (n, keys) in ORDERS.into_iter().enumerate() {
+            let (locks, sites) = (locks.clone(), sites.clone());
+            let mode = family(mode)[n % 2];
+            working.spawn(async move {
+                for _ in 0..5 {
+                    let guard = locks.lock_all(keys).mode(mode).await.unwrap();
+                    let work = Duration::from_millis(1);
+                    let [a, b, c] = &sites;
+                    if keys.contains(&"b") {
+                        tokio::join!(a.work(mode, work), b.work(mode, work), c.work(mode, work));
+                    } else {
+                        tokio::join!(a.work(mode, work), c.work(mode, work));
+                    }
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    let all = timeout(env.prompt() * 20, working.join_all()).await;
+    all.expect("nobody waits in a circle");
+}
+
+pub(super) async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let keys = ["a", "b", "c"];
+    for holder in [&locks, &env.client().await] {
+        let taken = holder.lock("b").mode(rival(mode)).await.unwrap();
+        for wait in [Duration::ZERO, env.moment()] {
+            let asked = Instant::now();
+            let refused = locks.lock_all(keys).mode(mode).wait(wait).await;
+            assert!(
+                matches!(refused, Err(LockError::Busy { .. })),
+                "{refused:?}"
+            );
+            assert!(wait <= asked.elapsed() && asked.elapsed() < wait + env.prompt());
+            for key in ["a", "c"] {
+                let free = env.client().await.lock(key).mode(rival(mode));
+                free.wait(env.prompt())
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
+            }
+        }
+        let waiting = locks.lock_all(keys).mode(mode);
+        let waiter = tokio::spawn(waiting.into_future());
+        tokio::time::sleep(env.moment()).await;
+        assert!(!waiter.is_finished());
+        taken.release().await.unwrap();
+        let guard = timeout(env.prompt(), waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(guard.keys().count(), 3);
+        guard.release().await.unwrap();
+    }
+}
+
+pub(super) async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock_all(["b", "a", "b", "a"]).mode(mode);
+    let guard = guard.wait(Duration::ZERO).await.unwrap();
+    assert_eq!(
+        Vec::from_iter(guard.keys().map(|key| key.as_str())),
+        ["a", "b"]
+    );
+    guard.release().await.unwrap();
+
+    let [one, other] = family(mode);
+    let both = locks.lock_all([(KEY, one), (KEY, other), (KEY, one)]);
+    let guard = both.wait(Duration::ZERO).await.unwrap();
+    assert!(guard.mode().is_exclusive());
+    guard.release().await.unwrap();
+}
+
+/// Each key is held in its own mode.
+pub(super) async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let mixed = locks
+        .lock_all([("own", mode), (KEY, rival(mode))])
+        .await
+        .unwrap();
+    let stranger = env.client().await;
+    for (key, mode) in [("own", mode), (KEY, rival(mode))] {
+        let same = stranger.lock(key).mode(mode).wait(Duration::ZERO).await;
+        assert_eq!(same.is_ok(), mode == LockMode::Read);
+        let rival = stranger
+            .lock(key)
+            .mode(rival(mode))
+            .wait(Duration::ZERO)
+            .await;
+        assert!(rival.is_err());
+    }
+    mixed.release().await.unwrap();
+}
+
+pub(super) async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let one = locks.lock("b").mode(mode).owner(&owner).await.unwrap();
+    let all = locks.lock_all(["a", "b", "c"]).mode(mode).owner(&owner);
+    let all = all.wait(env.prompt()).await.unwrap();
+    one.release().await.unwrap();
+    let refused = env
+        .client()
+        .await
+        .lock("b")
+        .mode(rival(mode))
+        .wait(Duration::ZERO)
+        .await;
+    assert!(refused.is_err());
+    all.release().await.unwrap();
+}
+
+pub(super) async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    for key_first in [true, false] {
+        let other = if key_first { "z" } else { "a" };
+        let guard = locks.lock_all([KEY, other]).mode(mode).await.unwrap();
+        env.steal().await;
+        assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    }
+}
+
+pub(super) async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    for taken in [None, Some("a"), Some("b"), Some("c")] {
+        for micros in (0..4000).step_by(500) {
+            let taken = match taken {
+                Some(key) => Some(
+                    env.client()
+                        .await
+                        .lock(key)
+                        .mode(rival(mode))
+                        .await
+                        .unwrap(),
+                ),
+                None => None,
+            };
+            let asking = locks.lock_all(["a", "b", "c"]).mode(mode);
+            let asking = timeout(Duration::from_micros(micros), asking.into_future());
+            drop(asking.await);
+            drop(taken);
+            env.until("no key is in use", async || locks.keys_in_use() == 0)
+                .await;
+            env.store_is_empty().await;
+        }
+    }
+}
+
+pub(super) async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let segments = || (0..5).map(|n| format!("segment:{n}"));
+    let mut guards = Vec::new();
+    for n in 0..5 {
+        let locks = [&here, &elsewhere][n % 2];
+        let asking = locks.lock_any(segments()).mode(mode).wait(Duration::ZERO);
+        guards.push(asking.await.unwrap());
+    }
+    let mut keys: Vec<_> = guards.iter().map(|guard| guard.key().clone()).collect();
+    keys.sort();
+    keys.dedup();
+    // Readers may well share a segment.
+    assert!(keys.len() == 5 || mode == LockMode::Read);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// Whoever holds it, in whichever process: its release is noticed.
+pub(super) async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    for holders in [
+        [&here, &here],
+        [&here, &elsewhere],
+        [&elsewhere, &elsewhere],
+    ] {
+        for freed in [0, 1] {
+            let mut guards = Vec::new();
+            for (locks, key) in holders.into_iter().zip(["one", "two"]) {
+                guards.push(locks.lock(key).mode(rival(mode)).await.unwrap());
+            }
+            let asking = here.lock_any(["one", "two"]).mode(mode);
+            let waiter = tokio::spawn(asking.into_future());
+            tokio::time::sleep(env.moment()).await;
+            assert!(!waiter.is_finished());
+            let key = guards[freed].key().clone();
+            guards.swap_remove(freed).release().await.unwrap();
+            let taken = timeout(env.prompt(), waiter).await;
+            let taken = taken.expect("the release is noticed").unwrap().unwrap();
+            assert_eq!(*taken.key(), key);
+            taken.release().await.unwrap();
+            drop(guards);
+        }
+    }
+}
+
+/// A request for any of several does not keep those waiting that ask for one of them.
+pub(super) async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let any = locks.lock_any([KEY, "other"]).mode(mode);
+    let other = any.clone().wait(Duration::ZERO).await.unwrap();
+    let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
+    let any = tokio::spawn(any.into_future());
+    tokio::time::sleep(env.moment()).await;
+    any.abort();
+    drop(any.await);
+    guard.release().await.unwrap();
+    waiter.promptly().await.release().await.unwrap();
+    other.release().await.unwrap();
+}

@@ -1,0 +1,97 @@
+//! The end of a client.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tower_distributed_lock::{LockError, LockMode, Owner};
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The others get their locks at once, though the guards are still there.
+pub(super) async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let outer = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let inner = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let other = locks.lock("other").mode(mode).await.unwrap();
+    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    locks.shutdown(LIMIT).await.unwrap();
+    next.promptly().await.release().await.unwrap();
+    assert!(outer.is_lost() && inner.is_lost() && other.is_lost());
+    timeout(env.prompt(), other.lost()).await.unwrap();
+    assert!(matches!(outer.release().await, Err(LockError::Lost)));
+    drop((inner, other));
+}
+
+pub(super) async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    for holder in [&locks, &env.client().await] {
+        let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
+        let ending = if holder.id() == locks.id() {
+            holder
+        } else {
+            &env.client().await
+        };
+        let mut waiters = Vec::new();
+        for _ in 0..8 {
+            waiters.push(Waiter::queue(env, ending.lock(KEY).mode(mode)).await);
+        }
+        let several = tokio::spawn(ending.lock_all([KEY, "other"]).mode(mode).into_future());
+        let any = tokio::spawn(ending.lock_any([KEY]).mode(mode).into_future());
+        tokio::time::sleep(env.moment()).await;
+        ending.shutdown(LIMIT).await.unwrap();
+        for waiter in waiters {
+            let outcome = timeout(env.prompt(), waiter.outcome()).await.unwrap();
+            assert!(matches!(outcome, Err(LockError::Shutdown)), "{outcome:?}");
+        }
+        for other in [several, any] {
+            let outcome = timeout(env.prompt(), other).await.unwrap().unwrap();
+            assert!(matches!(outcome, Err(LockError::Shutdown)), "{outcome:?}");
+        }
+        drop(guard);
+        env.store_is_empty().await;
+    }
+}
+
+pub(super) async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    locks.shutdown(LIMIT).await.unwrap();
+    locks.shutdown(LIMIT).await.unwrap();
+    let questions = env.ledger().questions();
+    for asking in [
+        locks.lock(KEY),
+        locks.lock_all([KEY, "other"]),
+        locks.lock_any([KEY]),
+    ] {
+        let refused = asking.mode(mode).await;
+        assert!(matches!(refused, Err(LockError::Shutdown)), "{refused:?}");
+    }
+    assert_eq!(env.ledger().questions(), questions);
+}
+
+/// What is granted while the client ends is either refused or given back; nobody holds anything afterwards.
+pub(super) async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
+    for micros in (0..6000).step_by(500) {
+        let locks = env.client().await;
+        let asking = [
+            locks.lock(KEY),
+            locks.lock_all(["a", "b"]),
+            locks.lock_any(["y", "z"]),
+        ];
+        let asking = asking.map(|asking| tokio::spawn(asking.mode(mode).into_future()));
+        tokio::time::sleep(Duration::from_micros(micros)).await;
+        locks.shutdown(LIMIT).await.unwrap();
+        // The guards, if there are any, are still alive.
+        env.store_is_empty().await;
+        for asking in asking {
+            match asking.await.unwrap() {
+                Ok(guard) => assert!(guard.is_lost()),
+                Err(error) => assert!(matches!(error, LockError::Shutdown), "{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The place that a lock protects.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tower_distributed_lock::LockMode;
+
+/// Counts visits by reading, sleeping and writing, with no protection of its own, and panics when two visits overlap that
+/// must not.
+#[derive(Clone, Default)]
+pub(super) struct Site {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    writers: AtomicUsize,
+    readers: AtomicUsize,
+    most_readers: AtomicUsize,
+    count: AtomicUsize,
+}
+
+impl Site {
+    /// Works here for `time`, as somebody who holds the lock in `mode`.
+    pub(super) async fn work(&self, mode: LockMode, time: Duration) {
+        if mode == LockMode::Read {
+            self.read(time).await;
+        } else {
+            self.write(time).await;
+        }
+    }
+
+    /// How many have written.
+    pub(super) fn count(&self) -> usize {
+        self.inner.count.load(Ordering::SeqCst)
+    }
+
+    /// The largest number of readers that were here together.
+    pub(super) fn most_readers(&self) -> usize {
+        self.inner.most_readers.load(Ordering::SeqCst)
+    }
+
+    async fn write(&self, time: Duration) {
+        let _here = Presence::new(&self.inner.writers);
+        assert_eq!(self.inner.writers.load(Ordering::SeqCst), 1, "two writers");
+        assert_eq!(
+            self.inner.readers.load(Ordering::SeqCst),
+            0,
+            "a reader and a writer"
+        );
+        let count = self.count();
+        tokio::time::sleep(time).await;
+        self.inner.count.store(count + 1, Ordering::SeqCst);
+    }
+
+    async fn read(&self, time: Duration) {
+        let _here = Presence::new(&self.inner.readers);
+        assert_eq!(
+            self.inner.writers.load(Ordering::SeqCst),
+            0,
+            "a writer and a reader"
+        );
+        let count = self.count();
+        let readers = self.inner.readers.load(Ordering::SeqCst);
+        self.inner.most_readers.fetch_max(readers, Ordering::SeqCst);
+        tokio::time::sleep(time).await;
+        assert_eq!(self.count(), count, "somebody wrote under a reader's eyes");
+    }
+}
+
+/// Somebody who is here until it is dropped.
+struct Presence<'a>(&'a AtomicUsize);
+
+impl<'a> Presence<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,110 @@
+//! Somebody who waits for a lock.
+
+use std::future::{IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tower_distributed_lock::{LockError, LockGuard, LockRequest};
+
+use super::env::Env;
+
+/// A request in a task of its own, known to have found the lock taken.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    task: JoinHandle<Result<LockGuard, LockError>>,
+    prompt: Duration,
+}
+
+impl Waiter {
+    /// Begins to wait. On return the request stands in line: in its process, or refused by the store.
+    pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
+        let (asked, refused) = (env.ledger().questions(), env.ledger().refused());
+        let mut acquiring = request.into_future();
+        let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
+        assert!(first.is_pending(), "it did not have to wait: {first:?}");
+        let asks = env.ledger().questions() > asked;
+        let waiter = Self {
+            task: tokio::spawn(acquiring),
+            prompt: env.prompt(),
+        };
+        if asks {
+            env.until("the store refuses", async || {
+                env.ledger().refused() > refused
+            })
+            .await;
+        }
+        waiter
+    }
+
+    /// Begins to wait, and freezes there, as a process does that is stopped or swapped out: the store hears nothing of it
+    /// any more, neither a question nor a goodbye.
+    pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
+        let refused = env.ledger().refused();
+        let mut acquiring = request.into_future();
+        let asking = poll_fn(|context| match acquiring.as_mut().poll(context) {
+            Poll::Pending if env.ledger().refused() > refused => Poll::Ready(None),
+            other => other.map(Some),
+        });
+        let refusal = asking.await;
+        assert!(refusal.is_none(), "it did not have to wait: {refusal:?}");
+        Frozen {
+            acquiring,
+            prompt: env.prompt(),
+        }
+    }
+
+    /// The lock, which must come without the help of a poll.
+    pub(super) async fn promptly(self) -> LockGuard {
+        let prompt = self.prompt;
+        let granted = timeout(prompt, self.granted()).await;
+        granted.unwrap_or_else(|_| panic!("not woken within {prompt:?}"))
+    }
+
+    /// The lock.
+    pub(super) async fn granted(self) -> LockGuard {
+        self.outcome().await.expect("the lock is granted")
+    }
+
+    /// What comes of it.
+    pub(super) async fn outcome(self) -> Result<LockGuard, LockError> {
+        self.task.await.expect("the task does not panic")
+    }
+
+    /// Asserts that it goes on waiting.
+    pub(super) async fn keeps_waiting(&self, env: &Env) {
+        sleep(env.moment()).await;
+        assert!(!self.task.is_finished(), "it does not wait any more");
+    }
+
+    /// Drops the request where it stands.
+    pub(super) async fn cancel(self) {
+        self.task.abort();
+        let cancelled = self.task.await.expect_err("it is still waiting");
+        assert!(cancelled.is_cancelled());
+    }
+
+    /// Drops the request, or the lock that it has been granted meanwhile.
+    pub(super) async fn cancel_or_release(self) {
+        self.task.abort();
+        drop(self.task.await);
+    }
+}
+
+/// A waiter that does nothing.
+pub(super) struct Frozen {
+    acquiring: Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>,
+    prompt: Duration,
+}
+
+impl Frozen {
+    /// Lets it go on where it stopped.
+    pub(super) fn thaw(self) -> Waiter {
+        Waiter {
+            task: tokio::spawn(self.acquiring),
+            prompt: self.prompt,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How long a wait lasts, and how many may wait: GUARANTEES L4.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_distributed_lock::{LockError, LockMode};
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, rival};
+
+/// And leaves nothing that would have to be waited for.
+pub(super) async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    for client in [&locks, &env.client().await] {
+        let asked = Instant::now();
+        let refused = client
+            .lock(KEY)
+            .mode(rival(mode))
+            .wait(Duration::ZERO)
+            .await;
+        assert!(
+            matches!(refused, Err(LockError::Busy { .. })),
+            "{refused:?}"
+        );
+        assert!(asked.elapsed() < env.prompt());
+    }
+    holder.release().await.unwrap();
+    env.store_is_empty().await;
+}
+
+pub(super) async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    let wait = env.moment() * 5;
+    for client in [&locks, &env.client().await] {
+        let asked = Instant::now();
+        let refused = client.lock(KEY).mode(rival(mode)).wait(wait).await;
+        assert!(
+            matches!(refused, Err(LockError::Busy { .. })),
+            "{refused:?}"
+        );
+        assert!(asked.elapsed() >= wait);
+        assert!(asked.elapsed() < wait + env.prompt());
+    }
+    holder.release().await.unwrap();
+    env.store_is_empty().await;
+}
+
+/// The budget is one, whether it is spent in the process or in the store.
+pub(super) async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
+    let holder = env
+        .client()
+        .await
+        .lock(KEY)
+        .mode(rival(mode))
+        .await
+        .unwrap();
+    let locks = env.client().await;
+    let wait = env.moment() * 5;
+    let asked = Instant::now();
+    let front = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
+    let behind = Waiter::queue(env, locks.lock(KEY).mode(mode).wait(wait)).await;
+    tokio::time::sleep(wait / 2).await;
+    front.cancel().await;
+    assert!(matches!(
+        behind.outcome().await,
+        Err(LockError::Busy { .. })
+    ));
+    assert!(asked.elapsed() >= wait);
+    assert!(asked.elapsed() < wait + env.prompt());
+    holder.release().await.unwrap();
+}
+
+pub(super) async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
+    let lease = Duration::from_secs(30);
+    let locks = env.client().await;
+    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    for client in [&locks, &env.client().await] {
+        let refused = client
+            .lock(KEY)
+            .mode(rival(mode))
+            .wait(Duration::ZERO)
+            .await;
+        let Err(LockError::Busy {
+            retry_after: Some(hint),
+        }) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert!(lease / 2 < hint && hint <= lease, "{hint:?}");
+    }
+    holder.release().await.unwrap();
+}
+
+pub(super) async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let asking = locks.lock(KEY).mode(mode).max_waiters(2);
+    let mut waiters = Vec::new();
+    let refused = loop {
+        assert!(waiters.len() <= 3, "nobody is turned away");
+        match asking.clone().wait(env.moment()).await {
+            Err(LockError::Overloaded) => break asking.clone().await,
+            Err(LockError::Busy { .. }) => waiters.push(Waiter::queue(env, asking.clone()).await),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(refused, Err(LockError::Overloaded)));
+    assert!(waiters.len() >= 2, "turned away too early");
+    // Whoever does not wait is never one too many.
+    let once = asking.clone().wait(Duration::ZERO).await;
+    assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
+
+    waiters.pop().unwrap().cancel().await;
+    waiters.push(Waiter::queue(env, asking).await);
+    holder.release().await.unwrap();
+    for waiter in waiters {
+        waiter.granted().await.release().await.unwrap();
+    }
+}
+
+pub(super) async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let asking = locks.lock(KEY).mode(mode).wait(Duration::MAX);
+    let waiter = Waiter::queue(env, asking.max_hold(Duration::MAX)).await;
+    holder.release().await.unwrap();
+    waiter.promptly().await.release().await.unwrap();
+}
