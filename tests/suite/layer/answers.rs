@@ -6,10 +6,13 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use axum::{Json, Router};
+use http_body::Body;
+use http_body_util::BodyExt;
 use serde_json::json;
+use tower::{Layer, ServiceExt};
 use tower_distributed_lock::{Lease, LockMode, OnLost, Rejection, RejectionKind, key};
 
-use super::{locking, orders, problem, put, request, send, settle, slow_orders, text};
+use super::{locking, orders, problem, put, request, settle, slow_orders, text};
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
@@ -120,10 +123,14 @@ async fn an_answer_to_head_has_no_body() {
     let (store, _locks, layer) = locking();
     store.unplug(true);
     let custom = layer.clone().rejection(|_, _| "never seen".into_response());
-    for app in [orders().layer(layer), orders().layer(custom)] {
-        let response = send(&app, request("HEAD", "/orders/1")).await;
+    for layer in [layer, custom] {
+        // An axum router would cut the body off by itself.
+        let service = layer.layer(orders());
+        let response = service.oneshot(request("HEAD", "/orders/1")).await.unwrap();
         assert!(response.extensions().get::<Rejection>().is_some());
-        assert_eq!(text(response).await, "");
+        assert!(response.body().is_end_stream());
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "");
     }
 }
 

@@ -183,6 +183,11 @@ async fn outside_of_any_route_the_default_is_the_original_path() {
     let fallback = Router::new().fallback(describe).layer(exclusive());
     assert_eq!(key_of(&fallback, "/a/%62").await.unwrap(), "path:/a/b");
 
+    // What axum names for itself is nobody's route.
+    let private = Router::new().route("/{*__private__axum_x}", any(describe));
+    let private = private.layer(exclusive());
+    assert_eq!(key_of(&private, "/a/b").await.unwrap(), "path:/a/b");
+
     let nested = Router::new().nest(
         "/api",
         Router::new()
