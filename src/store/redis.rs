@@ -15,12 +15,15 @@ use redis::IntoConnectionInfo;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
-use crate::store::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups};
+use crate::store::{
+    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+};
 
 mod admin;
 mod calls;
 mod failure;
 mod lane;
+mod many;
 mod names;
 mod options;
 mod records;
@@ -159,6 +162,11 @@ impl RedisStore {
     }
 }
 
+/// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
+fn takes_at_once(attempts: &[Attempt]) -> bool {
+    (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
+}
+
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
@@ -186,6 +194,24 @@ impl LockStore for RedisStore {
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
         reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        if !takes_at_once(attempts) {
+            return store::many::all(self, attempts).await;
+        }
+        let call = many::acquire(&script::ACQUIRE_ALL, attempts);
+        let answer = self.call(&attempts[0].hold.key, call).await?;
+        many::all(&answer, attempts)
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        if !takes_at_once(attempts) {
+            return store::many::any(self, attempts).await;
+        }
+        let call = many::acquire(&script::ACQUIRE_ANY, attempts);
+        let answer = self.call(&attempts[0].hold.key, call).await?;
+        many::any(&answer, attempts)
     }
 
     async fn release_recording(

@@ -5,6 +5,7 @@ mod connections;
 mod fair;
 mod fencing;
 mod holds;
+mod many;
 mod phases;
 mod records;
 mod wakeups;
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
 use tower_distributed_lock::{
-    Hold, HoldId, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind, Wakeups,
+    Hold, HoldId, LockFamily, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
+    Wakeups,
 };
 use uuid::Uuid;
 

@@ -5,17 +5,10 @@ use std::time::Duration;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, Renewal, WAITER_LIVENESS};
+use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 
 /// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
 pub(super) const PUBLISH: &str = "PUBLISH";
-
-/// How long a tombstone stays, if the attempt's lease is not longer.
-///
-/// It must outlive every copy of the attempt. A copy can be late for as long as its connection may still deliver it: a
-/// connection that does not answer is closed within two response timeouts, and a closed one is given up by the operating
-/// system after about 100 seconds of trying.
-const TOMBSTONE: Duration = Duration::from_secs(120);
 
 /// The longest duration that is sent, so that no sum overflows: 100 years.
 const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
@@ -183,7 +176,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.readers_prefix()),
     };
     call.arg(match unanswered {
-        true => ms(attempt.lease.max(TOMBSTONE)),
+        true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     })
 }
