@@ -6,11 +6,8 @@
 mod client;
 mod conformance;
 mod golden;
-<<<<<<< HEAD
 mod idempotency;
-=======
 mod interop;
->>>>>>> main
 mod layer;
 mod quorum;
 mod redis_store;
