@@ -5,7 +5,9 @@
 
 mod client;
 mod conformance;
+mod differential;
 mod golden;
+mod idempotency;
 mod interop;
 mod layer;
 mod quorum;

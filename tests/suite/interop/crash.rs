@@ -222,3 +222,30 @@ async fn a_dead_waiter_holds_up_a_fair_queue_for_seconds() {
     join_all(queues).await;
     meeting.nothing_is_left(&names).await;
 }
+
+/// An old waiter behind a holder that has renewed, and dies, sleeps until somebody tells it (see [`inherits`]). Those of ours
+/// who wait behind it do.
+#[tokio::test]
+async fn an_old_waiter_that_would_sleep_for_ever_is_woken_by_those_behind_it() {
+    let meeting = Meeting::open().await;
+    let name = meeting.name();
+    let mut holder = Victim::rust();
+    holder.lock(&meeting, Kind::Fair, &name).await;
+    let mut waits = Vec::new();
+    for (queued, waiter) in [meeting.java(Version::V3_15), meeting.rust()]
+        .into_iter()
+        .enumerate()
+    {
+        waits.push(in_turn(waiter, Kind::Fair, &name));
+        meeting.until_queued(&name, queued + 1).await;
+    }
+    tokio::time::sleep(LEASE_OF_THE_DEAD * 2).await;
+    holder.kill9();
+    let killed = now();
+    for wait in waits {
+        let since = wait.await.expect("a waiter is served");
+        let took = since.saturating_sub(killed);
+        assert!(took < LEASE_OF_THE_DEAD + SLACK, "served after {took:?}");
+    }
+    meeting.nothing_is_left([&name]).await;
+}

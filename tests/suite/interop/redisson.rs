@@ -130,10 +130,7 @@ impl Redisson {
     /// A thread of it, which is an owner of locks.
     pub(super) fn thread(self: &Arc<Self>) -> JavaThread {
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
-        JavaThread {
-            redisson: self.clone(),
-            name: format!("thread-{number}").into(),
-        }
+        JavaThread::new(self.clone(), format!("thread-{number}"))
     }
 
     /// Whether anybody holds the lock (`isLocked`).

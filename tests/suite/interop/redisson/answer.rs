@@ -103,7 +103,7 @@ impl Display for Exception {
 }
 
 /// What an answer can be read as.
-pub(super) trait Reading {
+pub(in crate::interop) trait Reading {
     fn read(text: &str) -> Self;
 }
 
@@ -122,6 +122,12 @@ impl Reading for bool {
 impl Reading for u64 {
     fn read(text: &str) -> Self {
         text.parse().expect("a number")
+    }
+}
+
+impl Reading for String {
+    fn read(text: &str) -> Self {
+        text.to_owned()
     }
 }
 

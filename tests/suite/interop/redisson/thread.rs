@@ -14,6 +14,14 @@ pub(in crate::interop) struct JavaThread {
 }
 
 impl JavaThread {
+    /// A thread that the driver knows by `name`, and starts when it is first asked for.
+    pub(super) fn new(redisson: Arc<Redisson>, name: String) -> Self {
+        Self {
+            redisson,
+            name: name.into(),
+        }
+    }
+
     /// Waits as long as it takes. `None`: the watchdog's lease.
     pub(in crate::interop) fn lock(
         &self,
@@ -51,6 +59,11 @@ impl JavaThread {
     pub(in crate::interop) fn lock_and_get_token(&self, name: &str) -> Asked<u64> {
         let question = format_args!("locktoken {} {name}", self.name);
         self.redisson.ask(question)
+    }
+
+    /// The name of its holds in Redis. Answers even while it waits.
+    pub(in crate::interop) fn owner(&self) -> Asked<String> {
+        self.redisson.ask(format_args!("owner {}", self.name))
     }
 
     /// How many times this thread holds the lock.
