@@ -140,8 +140,8 @@ fn shared_work() -> StoreError {
 ///    asking, `Write` attempts are refused. Neither side can starve the other.
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
 ///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
-///    a `Reentrant` hold need not wake `Fair` waiters nor the reverse, as with Redisson: whoever mixes them on one key
-///    relies on asking again. A wake-up is a hint, and may come in vain.
+///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
+///    line, as with Redisson: whoever mixes them on one key relies on asking again. A wake-up may come in vain.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
 ///
