@@ -161,6 +161,40 @@ async fn in_flight_past_the_wait_is_409_and_another_payload_is_422() {
 }
 
 #[tokio::test]
+async fn a_server_paused_past_its_lease_neither_answers_nor_records() {
+    let redis = RedisServer::start().await;
+    let settings = [("WEBHOOK_SECRET", SECRET), ("LOCK_LEASE_MS", "500")];
+    let [mut a, b] = pair(&redis, &settings).await;
+    let url = a.url().to_owned();
+    let monitor = redis.monitor().await;
+    let overtaking = async {
+        eventually("the handler runs", SOON, async || {
+            let lines = monitor.lines().await;
+            lines
+                .iter()
+                .any(|line| line.contains("\"GET\" \"orders:7\""))
+        })
+        .await;
+        a.process.pause();
+        let overtaker = deliver(b.url(), "msg_1", "7", 0).await;
+        a.process.resume();
+        overtaker
+    };
+    let (paused, overtaker) = tokio::join!(deliver(&url, "msg_1", "7", 1000), overtaking);
+    assert_eq!(overtaker.status, StatusCode::OK, "{overtaker:?}");
+    assert!(!overtaker.replayed);
+    assert_eq!(
+        paused.status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{paused:?}"
+    );
+    assert_eq!(paused.body["type"], "lock-lost");
+    let repeat = deliver(&url, "msg_1", "7", 0).await;
+    assert!(repeat.replayed);
+    assert_eq!(repeat.body, overtaker.body);
+}
+
+#[tokio::test]
 async fn a_stolen_claim_is_500_and_not_recorded() {
     let redis = RedisServer::start().await;
     let [a, b] = pair(&redis, &[("WEBHOOK_SECRET", SECRET)]).await;

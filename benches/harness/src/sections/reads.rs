@@ -53,7 +53,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
 
 /// A writer in another client, while reads of a millisecond never cease.
 async fn writer(bench: &mut Bench, server: &Server) -> Result<()> {
-    let bare = wire::pings(server, 2_000).await?.median();
+    let bare = wire::pings(server, 2_000, Duration::ZERO).await?.median();
     let readers = Arc::new(Contender::Read.connect(server.url()).await?);
     let mut ratios = Vec::new();
     let mut seen = String::new();
