@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::QuorumStore;
 use super::entry::{Entry, Turn};
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
+use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Standing};
@@ -44,7 +44,7 @@ impl<S: LockStore> QuorumStore<S> {
         let release = Arc::new(Release {
             hold: hold.clone(),
             round: Round::new(self.count()),
-            until: Instant::now() + self.store_timeout,
+            until: self.deadline(),
         });
         for store in self.all().iter() {
             let turn = entry.turn(store);
@@ -127,7 +127,7 @@ impl<S: LockStore> QuorumStore<S> {
             attempt: attempt.clone(),
             unanswered,
             round: Round::new(self.count()),
-            until: Instant::now() + self.store_timeout,
+            until: self.deadline(),
         });
         for store in self.all().iter() {
             let turn = entry.turn(store);
@@ -190,11 +190,11 @@ impl<S: LockStore> QuorumStore<S> {
         if !entry.touched(store) {
             return;
         }
-        let over = begun + attempt.lease.max(UNDO);
+        let over = after(begun, attempt.lease.max(UNDO));
         let (mut pause, longest) = UNDO_PAUSE;
         loop {
             let unanswered = entry.is_spent(store);
-            let until = Instant::now() + self.store_timeout;
+            let until = self.deadline();
             let withdrawn = self.shared.stores[store].withdraw(attempt, unanswered);
             let Err(error) = self.heard(store, until, withdrawn).await else {
                 return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::majority::Carriers;
+use super::carriers::Carriers;
 use super::members::Members;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Standing;
@@ -107,7 +107,6 @@ impl Entry {
     /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.
     pub(super) fn begin(&self, stores: Members, needed: Instant) -> Members {
         let mut state = self.state();
-        state.carriers = Carriers::default();
         state.ending = false;
         state.ended = Ended::default();
         state.doubt = None;
@@ -159,15 +158,22 @@ impl Entry {
         !state.ending
     }
 
+    /// Whether a store has joined the hold that does not count yet.
+    pub(super) fn is_joined(&self) -> bool {
+        let state = self.state();
+        !state.ending && state.carriers.late.len() > 0
+    }
+
     /// The attempt is refused although these stores granted. Returns when to ask again at the earliest, if the vote was
     /// split.
-    pub(super) fn lost(
+    pub(super) fn refuse(
         &self,
         granted: Members,
         now: Instant,
         backoff: impl FnOnce(u32) -> Duration,
     ) -> Option<Duration> {
         let mut state = self.state();
+        state.carriers = Carriers::default();
         let split = granted.len() > 0;
         let splits = if split { state.waiting.splits } else { 0 };
         let pause = split.then(|| backoff(splits));
@@ -177,6 +183,11 @@ impl Entry {
             splits: splits.saturating_add(u32::from(split)),
         };
         pause
+    }
+
+    /// The attempt has failed.
+    pub(super) fn fail(&self) {
+        self.state().carriers = Carriers::default();
     }
 
     pub(super) fn waiting(&self) -> Waiting {

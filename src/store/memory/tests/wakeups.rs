@@ -16,9 +16,13 @@ fn waiting(store: &MemoryStore, waiter: &Attempt) -> Wakeups {
 async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
     for held in MODES {
         for wanted in MODES {
-            if held.family() != wanted.family()
-                || (held, wanted) == (LockMode::Read, LockMode::Read)
-            {
+            let concerned = match held {
+                LockMode::Reentrant => wanted == held,
+                LockMode::Fair => wanted.family() == held.family(),
+                LockMode::Read => wanted == LockMode::Write,
+                LockMode::Write => wanted.family() == held.family(),
+            };
+            if !concerned {
                 continue;
             }
             for withdrawn in [false, true] {

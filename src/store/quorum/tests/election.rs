@@ -175,19 +175,39 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
     stores[1].set(Mood::Hanging);
     let started = Instant::now();
     granted(&quorum, &reentrant(1)).await;
-    assert!(started.elapsed() <= 2 * MS, "{:?}", started.elapsed());
+    assert!(started.elapsed() <= 6 * MS, "{:?}", started.elapsed());
+    let started = Instant::now();
     assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
     assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
     let released = quorum.release(&reentrant(1).hold).await.unwrap();
     assert_eq!(released, Standing::Held);
-    assert!(started.elapsed() <= 2 * MS, "{:?}", started.elapsed());
+    assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
 
-    // Known to be silent by now.
+    // By now they are known to be slow.
     let started = Instant::now();
-    stores[0].set(Mood::Well);
     granted(&quorum, &reentrant(2)).await;
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_up_again_is_waited_for_again() {
+    let (stores, quorum) = five();
+    let late = |time| {
+        stores[0].set(Mood::Slow(time));
+        stores[0].log().len()
+    };
+    late(100 * MS);
+    granted(&quorum, &reentrant(1)).await;
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    sleep(SECOND).await;
+    for (n, waited_for) in [(2, false), (3, true)] {
+        let before = late(3 * MS);
+        granted(&quorum, &reentrant(n)).await;
+        assert_eq!(stores[0].log().len() > before, waited_for);
+        quorum.release(&reentrant(n).hold).await.unwrap();
+        sleep(SECOND).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
