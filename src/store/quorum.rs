@@ -11,8 +11,8 @@
 //!    losses, one that was granted while two were down survives none. Stores that persist before they answer, or that stay
 //!    down for the longest lease before they come back, lose nothing.
 //! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time: only
-//!    stores that granted before [`acquire`](LockStore::acquire) answered count. What grants later counts from the next
-//!    renewal or check on, if the others have proved that there was no gap.
+//!    stores that granted before [`acquire`](LockStore::acquire) answered count. A store that was late or refused is made to
+//!    carry a hold that lives longer than 100 ms, and counts when the others have proved that there was no gap.
 //! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot tell a
 //!    late holder from the next: it is for efficiency, or for work whose effect waits for the confirmation.
 //! 5. **No fair queue.** Each store would have its own order.
