@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::Lease;
 use crate::store::{DynStore, Record, Renewal, Standing};
+use crate::telemetry;
 
 mod driven;
 mod live;
@@ -138,6 +139,9 @@ impl Keeper {
         until_asked: impl Send,
     ) -> Result<(), LockError> {
         let result = release(store, &live, record, until_asked).await;
+        if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
+            telemetry::lost(&live, "the store did not carry it at its release");
+        }
         live.finish(match result {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
@@ -165,7 +169,8 @@ impl Keeper {
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
                 _ => {
-                    self.handle.shared.lose(live);
+                    let shared = &self.handle.shared;
+                    shared.lose(live, "the store does not carry it any more");
                     Err(LockError::Lost)
                 }
             },
@@ -190,7 +195,7 @@ impl Keeper {
         let shared = &self.handle.shared;
         let all: Vec<_> = shared.state().calendar.values().cloned().collect();
         for live in all {
-            shared.lose(&live);
+            shared.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
                 let _ = release(store, &live, None, ()).await;
@@ -261,7 +266,7 @@ impl Shared {
         }
     }
 
-    fn lose(&self, live: &Arc<LiveHold>) {
+    fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         {
             let mut state = self.state();
             if let Some(place) = live.move_to(None) {
@@ -269,6 +274,7 @@ impl Shared {
             }
         }
         if live.lose() {
+            telemetry::lost(live, reason);
             (self.on_lost)(live);
         }
     }
@@ -300,8 +306,7 @@ impl Shared {
         if !lost.is_empty() {
             drop(state);
             for live in &lost {
-                tracing::warn!("a lock was lost: its lease is over and was not renewed");
-                self.lose(live);
+                self.lose(live, "its lease was over before it was renewed");
             }
             state = self.state();
         }
@@ -331,6 +336,9 @@ impl Shared {
             Ok(standings) => standings,
             Err(error) => {
                 tracing::warn!(%error, holds = batch.len(), "could not renew");
+                for (live, _) in &batch {
+                    telemetry::not_renewed(live, "failed");
+                }
                 let mut state = self.state();
                 for (live, lease) in &batch {
                     state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
@@ -338,6 +346,13 @@ impl Shared {
                 return;
             }
         };
+        // Outside the mutex: recorders are foreign code.
+        for ((live, _), standing) in batch.iter().zip(&standings) {
+            match standing {
+                Standing::Held => telemetry::renewed(live),
+                Standing::Gone => telemetry::not_renewed(live, "lost"),
+            }
+        }
         let mut lost = Vec::new();
         {
             let mut state = self.state();
@@ -352,8 +367,7 @@ impl Shared {
             }
         }
         for live in lost {
-            tracing::warn!("a lock was lost: the store does not carry it any more");
-            self.lose(live);
+            self.lose(live, "the store does not carry it any more");
         }
     }
 

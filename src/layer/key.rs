@@ -49,6 +49,7 @@ mod keys;
 #[cfg(feature = "axum")]
 mod param;
 mod path;
+mod route;
 
 pub use default::DefaultKey;
 pub use error::KeyError;
@@ -59,6 +60,8 @@ pub use keys::{IntoKeys, Keys};
 #[cfg(feature = "axum")]
 pub use param::{Param, param};
 pub use path::{Path, path};
+#[cfg_attr(not(feature = "metrics"), allow(unused_imports))]
+pub(crate) use route::template;
 
 /// More raw input than this (bytes) names nothing sensible.
 const MAX_INPUT: usize = 4096;
