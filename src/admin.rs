@@ -53,7 +53,7 @@ impl<S: Inspect> LockAdmin<S> {
     }
 
     /// Ends every hold on `key`, and wakes those who wait for it; says whether there was any. The holders find their locks
-    /// lost at their next renewal or release.
+    /// lost at their next renewal or release. It also ends a hold that would never expire.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ pub trait Inspect: LockStore {
     fn inspect(&self, key: &LockKey)
     -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
-    /// Ends every hold on `key` and wakes the waiters; says whether there was any.
+    /// Ends every hold on `key` and wakes the waiters, as the releases of the holds would; says whether there was any.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
@@ -105,6 +105,6 @@ pub struct Holder {
     pub mode: LockMode,
     /// How many times it has entered, as far as the store knows.
     pub count: u64,
-    /// How long its hold lives without renewal.
+    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol means.
     pub remaining: Duration,
 }

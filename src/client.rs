@@ -177,8 +177,12 @@ impl LockClient {
         }
     }
 
+    /// Whether finished work can leave something behind.
+    pub(crate) fn keeps_records(&self) -> bool {
+        self.inner.store.keeps_records()
+    }
+
     /// What a finished piece of work has left under `key`.
-    #[allow(dead_code)] // Until the idempotency layer is there.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         Ok(self.inner.store.clone().record(key.clone()).await?)
     }

@@ -150,7 +150,6 @@ impl LockGuard {
 
 impl LockGuard {
     /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
-    #[allow(dead_code)] // Until the idempotency layer is there.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
         debug_assert!(self.rest.is_empty(), "a record belongs to one key");
         let released = self.first.release_recording(record);

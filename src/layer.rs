@@ -69,6 +69,7 @@ pub mod key;
 mod mode;
 mod policy;
 mod rejection;
+mod respond;
 mod service;
 
 pub use body::{BoxError, ResponseBody};
@@ -79,7 +80,13 @@ pub use policy::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn}
 pub use rejection::{Rejection, RejectionKind};
 pub use service::DistributedLock;
 
-use body::LocalBody;
+pub(crate) use body::{LocalBody, poll_bytes};
+pub(crate) use confirm::{Unconfirmed, confirm};
+pub(crate) use future::{call, in_task};
+pub(crate) use intake::read;
+pub(crate) use rejection::Refusal;
+pub(crate) use respond::{Responder, Witness};
+
 use key::{DefaultKey, KeyExtractor};
 use policy::Policy;
 
@@ -284,9 +291,7 @@ impl<K, I> DistributedLockLayer<K, I> {
         F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        self.policy.respond = Some(std::sync::Arc::new(move |rejection, parts| {
-            respond(rejection, parts).map(LocalBody::new)
-        }));
+        self.policy.responder = Responder::new(respond);
         self
     }
 

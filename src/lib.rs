@@ -51,6 +51,7 @@ pub mod error;
 #[cfg(feature = "axum")]
 pub mod extract;
 pub mod guard;
+pub mod idempotency;
 mod keeper;
 pub mod layer;
 mod local;
@@ -63,6 +64,7 @@ pub mod telemetry;
 
 /// Names of what is protected, and the places of a request where a layer finds them.
 pub mod key {
+    pub use crate::idempotency::key::*;
     pub use crate::layer::key::*;
     pub use crate::name::LockKey;
 }
@@ -73,6 +75,7 @@ pub use error::{LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use extract::Locked;
 pub use guard::{LockGuard, LockHandle};
+pub use idempotency::IdempotencyLayer;
 pub use layer::{
     Confirm, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable, Rejection,
     RejectionKind, ReleaseOn, by_method,

@@ -26,6 +26,12 @@ pub use many::{AllOutcome, AnyOutcome};
 /// by no more than this.
 pub const WAITER_LIVENESS: Duration = Duration::from_secs(3);
 
+/// How long an attempt that went unanswered may still arrive; as long at least is its withdrawal remembered.
+///
+/// A copy can be late for as long as its connection may still deliver it: one that does not answer is closed within two
+/// response timeouts, and the operating system goes on trying to deliver for about 100 seconds.
+pub(crate) const LATENESS: Duration = Duration::from_secs(120);
+
 /// One try to get one hold.
 ///
 /// The client makes the hold id before it sends the first byte, so that whatever becomes of the attempt can be undone by
@@ -102,6 +108,14 @@ fn no_records() -> StoreError {
     )
 }
 
+/// The refusal to record under a hold that others share: their work is not what the record says.
+fn shared_work() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "a read hold leaves no record: others may hold the key at the same time",
+    )
+}
+
 /// Where holds live: one process's memory, a Redis server, a majority of several.
 ///
 /// # Contract
@@ -110,19 +124,24 @@ fn no_records() -> StoreError {
 ///    else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
 ///    that writer releases, its read stays, and other readers may enter.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
-///    lapses on its own. A shared expiry is never shortened below what another live hold was promised.
+///    lapses on its own. A shared expiry is never shortened below what another live hold was promised: a `Write` hold
+///    whose owner also reads lives at least as long as that read.
 /// 3. **Only `acquire` creates.** `renew`, `check`, `release` and `withdraw` never create a hold, and touch no other than
 ///    the one they name.
-/// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again.
+/// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id
+///    stands for one mode of a key; only a `Write` hold's may also be used to `Read`.
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
-///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted.
+///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted, but fails
+///    with [`StoreErrorKind::Refused`](crate::error::StoreErrorKind::Refused), for as long as a copy can be late.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order. One
 ///    that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
 ///    released, the `Read` attempts that wait at that moment go first: until each has entered or withdrawn or stopped
 ///    asking, `Write` attempts are refused. Neither side can starve the other.
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
-///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line.
+///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
+///    a `Reentrant` hold need not wake `Fair` waiters nor the reverse, as with Redisson: whoever mixes them on one key
+///    relies on asking again. A wake-up is a hint, and may come in vain.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
 ///
@@ -195,7 +214,7 @@ pub trait LockStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The default keeps no records, and refuses.
+    /// A `Read` hold is refused, and stays. The default keeps no records, and refuses.
     fn release_recording(
         &self,
         hold: &Hold,
@@ -216,6 +235,11 @@ pub trait LockStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send {
         let _ = key;
         async { Err(no_records()) }
+    }
+
+    /// Whether [`release_recording`](Self::release_recording) and [`record`](Self::record) are there.
+    fn keeps_records(&self) -> bool {
+        false
     }
 
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
@@ -279,6 +303,7 @@ pub(crate) trait DynStore: Send + Sync {
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn keeps_records(&self) -> bool;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
 }
 
@@ -321,6 +346,10 @@ impl<S: LockStore> DynStore for S {
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
         Box::pin(async move { LockStore::subscribe(&*self, &attempt).await })
+    }
+
+    fn keeps_records(&self) -> bool {
+        LockStore::keeps_records(self)
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

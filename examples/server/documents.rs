@@ -1,76 +1,83 @@
-//! Where the documents live. Nothing here protects them: that is what the lock is for.
+//! Documents: reads share, writes exclude.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use deadpool_redis::redis::AsyncCommands;
-use deadpool_redis::{Config, Pool, Runtime};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tower_distributed_lock::{DistributedLockLayer, LockHandle};
 
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Document {
-    pub(crate) version: u64,
-    pub(crate) content: String,
+use crate::hold::Hold;
+use crate::store::{Failure, Store};
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u64,
+    content: String,
 }
 
-#[derive(Clone)]
-pub(crate) enum Documents {
-    Memory(Arc<Mutex<HashMap<String, Document>>>),
-    Redis(Pool),
+/// The layer's defaults do: its key is the route with the id, GET reads, PUT and DELETE write.
+pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
+    Router::new()
+        .route("/documents/{id}", get(show).put(replace).delete(remove))
+        .layer(lock)
 }
 
-impl Documents {
-    pub(crate) fn in_memory() -> Self {
-        Self::Memory(Arc::default())
-    }
+async fn show(
+    State(store): State<Store>,
+    Path(id): Path<String>,
+    Query(hold): Query<Hold>,
+    lock: LockHandle,
+) -> Result<Response, Failure> {
+    let document = store.read(&name(&id)).await?;
+    hold.pass().await;
+    Ok(answer(&id, document, &lock))
+}
 
-    pub(crate) fn in_redis(url: &str) -> anyhow::Result<Self> {
-        let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
-        Ok(Self::Redis(pool))
-    }
+async fn replace(
+    State(store): State<Store>,
+    Path(id): Path<String>,
+    Query(hold): Query<Hold>,
+    lock: LockHandle,
+    content: String,
+) -> Result<Response, Failure> {
+    let before: Option<Document> = store.read(&name(&id)).await?;
+    hold.pass().await;
+    let version = before.map_or(0, |document| document.version) + 1;
+    let document = Document { version, content };
+    store.write(name(&id), &document).await?;
+    Ok(answer(&id, Some(document), &lock))
+}
 
-    pub(crate) async fn read(&self, id: &str) -> anyhow::Result<Option<Document>> {
-        match self {
-            Self::Memory(map) => Ok(map
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(id)
-                .cloned()),
-            Self::Redis(redis) => {
-                let json: Option<String> = redis.get().await?.get(name(id)).await?;
-                Ok(json.as_deref().map(serde_json::from_str).transpose()?)
-            }
-        }
-    }
-
-    pub(crate) async fn write(&self, id: &str, document: &Document) -> anyhow::Result<()> {
-        match self {
-            Self::Memory(map) => {
-                map.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(id.to_owned(), document.clone());
-            }
-            Self::Redis(redis) => {
-                let json = serde_json::to_string(document)?;
-                redis.get().await?.set::<_, _, ()>(name(id), json).await?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn remove(&self, id: &str) -> anyhow::Result<()> {
-        match self {
-            Self::Memory(map) => {
-                map.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(id);
-            }
-            Self::Redis(redis) => redis.get().await?.del::<_, ()>(name(id)).await?,
-        }
-        Ok(())
-    }
+async fn remove(
+    State(store): State<Store>,
+    Path(id): Path<String>,
+    Query(hold): Query<Hold>,
+    lock: LockHandle,
+) -> Result<Response, Failure> {
+    let document = store.read(&name(&id)).await?;
+    hold.pass().await;
+    store.remove(&name(&id)).await?;
+    Ok(answer(&id, document, &lock))
 }
 
 fn name(id: &str) -> String {
     format!("documents:{id}")
+}
+
+fn answer(id: &str, document: Option<Document>, lock: &LockHandle) -> Response {
+    let mode = lock.mode().as_str();
+    match document {
+        Some(Document { version, content }) => {
+            Json(json!({ "id": id, "version": version, "content": content, "mode": mode }))
+                .into_response()
+        }
+        None => (
+            StatusCode::NOT_FOUND,
+            Json(json!({ "id": id, "error": "no such document" })),
+        )
+            .into_response(),
+    }
 }

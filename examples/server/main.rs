@@ -1,4 +1,4 @@
-//! Documents behind read-write locks: the demo server.
+//! The demo server: documents, accounts and webhooks behind distributed locks.
 //!
 //! ```text
 //! cargo run --example server
@@ -6,35 +6,49 @@
 //! curl 'localhost:3000/documents/42'        # waits for the write, then shows it
 //! ```
 //!
+//! | request | locks | answers |
+//! |---|---|---|
+//! | `GET /documents/{id}` | the document, to read | `{"id", "version", "content", "mode"}`, or 404 |
+//! | `PUT /documents/{id}`, `DELETE …` | the document, to write | the same |
+//! | `GET /accounts/{id}` | the account, to read | `{"id", "balance", "mode"}`; accounts begin with 1000 |
+//! | `POST /transfers` `{"from", "to", "amount"}` | both accounts, to write | `{"from": {"id", "balance"}, "to": {"id", "balance"}, "balances": {<id>: <balance>, …}}`; 400 malformed or one account, 422 insufficient funds |
+//! | `POST /webhooks/orders` `{"order"}` | its `webhook-id`, then the order | `{"order", "processed"}`: how often webhooks for the order were processed; 401 unless signed |
+//! | `GET /metrics` | nothing | waits, holds and losses by route and mode, for Prometheus |
+//!
+//! `?hold_ms=…` makes a handler take time between its read and its write.
+//!
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
-//! | `REDIS_URL` | unset: memory | where locks and documents live, so that several servers share them |
+//! | `REDIS_URL` | unset: memory | where locks and everything else live, so that several servers share them |
 //! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies |
 //! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock |
+//! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with: `whsec_<base64>`, or any text |
 
 use std::env;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::Router;
 use axum::routing::get;
-use axum::{Json, Router};
-use serde::Deserialize;
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockHandle, MemoryStore, RedisStore,
+    DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
 use tracing_subscriber::EnvFilter;
 
+mod accounts;
 mod documents;
+mod hold;
+mod metrics;
+mod signature;
+mod store;
+mod webhooks;
 
-use documents::{Document, Documents};
+use signature::Secret;
+use store::Store;
 
 /// How long requests that are under way may take after the server was told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -47,44 +61,50 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
 
-    let lease = Duration::from_millis(setting("LOCK_LEASE_MS", 30_000)?);
+    let lease = Lease::Renewed(Duration::from_millis(setting("LOCK_LEASE_MS", 30_000)?));
     let wait = Duration::from_millis(setting("LOCK_WAIT_MS", 10_000)?);
-    let (locks, documents, store) = match env::var("REDIS_URL") {
-        Ok(url) => (
-            LockClient::new(
-                RedisStore::connect(url.as_str())
-                    .await
-                    .context("REDIS_URL")?,
-            ),
-            Documents::in_redis(&url)?,
-            "Redis",
-        ),
-        Err(_) => (
-            LockClient::new(MemoryStore::new()),
-            Documents::in_memory(),
-            "memory",
-        ),
-    };
+    let secret = env::var("WEBHOOK_SECRET").ok();
+    let secret = secret.as_deref().map(Secret::parse).transpose();
+    let metrics = metrics::routes()?;
+    let (locks, store, place) = connect().await?;
 
+    let lock = DistributedLockLayer::new(locks.clone())
+        .lease(lease)
+        .wait(wait);
+    let once = IdempotencyLayer::new(locks.clone()).lease(lease).wait(wait);
     let app = Router::new()
-        .route("/documents/{id}", get(show).put(replace).delete(remove))
-        .layer(
-            DistributedLockLayer::new(locks.clone())
-                .lease(Lease::Renewed(lease))
-                .wait(wait),
-        )
+        .merge(documents::routes(lock.clone()))
+        .merge(accounts::routes(lock.clone()))
+        .merge(webhooks::routes(
+            lock,
+            once,
+            secret.context("WEBHOOK_SECRET")?,
+        ))
+        .merge(metrics)
         .route("/healthz", get(|| async { "ok" }))
-        .with_state(documents);
+        .with_state(store);
 
     let listener = TcpListener::bind(setting("LISTEN", "127.0.0.1:3000".to_owned())?).await?;
     println!(
-        "listening on http://{}, locks in {store}",
+        "listening on http://{}, locks in {place}",
         listener.local_addr()?
     );
     serve(listener, app).await?;
     locks.shutdown(Duration::from_secs(5)).await?;
     println!("stopped, every lock released");
     Ok(())
+}
+
+/// Where locks and everything else live.
+async fn connect() -> anyhow::Result<(LockClient, Store, &'static str)> {
+    let Ok(url) = env::var("REDIS_URL") else {
+        let locks = LockClient::new(MemoryStore::new());
+        return Ok((locks, Store::in_memory(), "memory"));
+    };
+    let redis = RedisStore::connect(url.as_str())
+        .await
+        .context("REDIS_URL")?;
+    Ok((LockClient::new(redis), Store::in_redis(&url)?, "Redis"))
 }
 
 /// Serves until a signal comes, then finishes what is under way.
@@ -109,92 +129,6 @@ async fn serve(listener: TcpListener, app: Router) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-#[derive(Deserialize)]
-struct Hold {
-    #[serde(default)]
-    hold_ms: u64,
-}
-
-impl Hold {
-    async fn pass(&self) {
-        tokio::time::sleep(Duration::from_millis(self.hold_ms)).await;
-    }
-}
-
-async fn show(
-    State(documents): State<Documents>,
-    Path(id): Path<String>,
-    Query(hold): Query<Hold>,
-    lock: LockHandle,
-) -> Result<Response, Failure> {
-    let document = documents.read(&id).await?;
-    hold.pass().await;
-    Ok(answer(&id, document, &lock))
-}
-
-async fn replace(
-    State(documents): State<Documents>,
-    Path(id): Path<String>,
-    Query(hold): Query<Hold>,
-    lock: LockHandle,
-    content: String,
-) -> Result<Response, Failure> {
-    let version = documents
-        .read(&id)
-        .await?
-        .map_or(0, |document| document.version);
-    hold.pass().await;
-    let document = Document {
-        version: version + 1,
-        content,
-    };
-    documents.write(&id, &document).await?;
-    Ok(answer(&id, Some(document), &lock))
-}
-
-async fn remove(
-    State(documents): State<Documents>,
-    Path(id): Path<String>,
-    Query(hold): Query<Hold>,
-    lock: LockHandle,
-) -> Result<Response, Failure> {
-    let document = documents.read(&id).await?;
-    hold.pass().await;
-    documents.remove(&id).await?;
-    Ok(answer(&id, document, &lock))
-}
-
-fn answer(id: &str, document: Option<Document>, lock: &LockHandle) -> Response {
-    let mode = lock.mode().as_str();
-    match document {
-        Some(Document { version, content }) => {
-            Json(json!({ "id": id, "version": version, "content": content, "mode": mode }))
-                .into_response()
-        }
-        None => (
-            StatusCode::NOT_FOUND,
-            Json(json!({ "id": id, "error": "no such document" })),
-        )
-            .into_response(),
-    }
-}
-
-/// The documents could not be reached.
-struct Failure(anyhow::Error);
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self(error.into())
-    }
-}
-
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        tracing::error!(error = %self.0, "the documents cannot be reached");
-        StatusCode::SERVICE_UNAVAILABLE.into_response()
-    }
 }
 
 fn setting<T>(name: &str, default: T) -> anyhow::Result<T>

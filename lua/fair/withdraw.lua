@@ -9,17 +9,15 @@ local ended = redis.call('HDEL', KEYS[1], id)
 if ended == 1 then
   redis.call('DEL', KEYS[1])
 end
-local place
 local ids = redis.call('LRANGE', KEYS[2], 0, -1)
 for i = 1, #ids do
   if ids[i] == id then
-    place = i
     advance(KEYS[3], ids, i + 1, tonumber(ARGV[4]))
     break
   end
 end
 forget(KEYS[2], KEYS[3], KEYS[4], id)
-if (ended == 1 or place == 1) and redis.call('EXISTS', KEYS[1]) == 0 then
+if redis.call('EXISTS', KEYS[1]) == 0 then
   wake(KEYS[2], KEYS[3], KEYS[4], ARGV[3], ARGV[2])
 end
 if ARGV[5] ~= '0' then

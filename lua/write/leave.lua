@@ -1,6 +1,6 @@
 -- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the hash lives on with it. The readers
 -- that wait at this moment get passes: they go before the next writer.
--- Needs    now.lua, living.lua
+-- Needs    now.lua, living.lua, write/pass.lua
 local function leave(name, channel, readers, passes, id, publish, prefix)
   if redis.call('HDEL', name, id .. ':write') == 0 then
     return 0
@@ -12,12 +12,7 @@ local function leave(name, channel, readers, passes, id, publish, prefix)
   else
     redis.call('DEL', name)
   end
-  if redis.call('EXISTS', readers) == 1 then
-    redis.call('ZREMRANGEBYSCORE', readers, '-inf', now_ms())
-    if redis.call('EXISTS', readers) == 1 then
-      redis.call('RENAME', readers, passes)
-    end
-  end
+  pass(readers, passes)
   redis.call(publish, channel, '1')
   return 1
 end

@@ -16,7 +16,7 @@ mod hold;
 mod local;
 
 use hold::Hold;
-pub(super) use local::LocalBody;
+pub(crate) use local::LocalBody;
 
 /// The error type of [`ResponseBody`].
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -43,14 +43,14 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     /// The handler's body, and no lock any more.
-    pub(super) fn handlers(body: B) -> Self {
+    pub(crate) fn handlers(body: B) -> Self {
         Self {
             kind: Kind::Handlers { body },
         }
     }
 
     /// The layer's own.
-    pub(super) fn local(body: LocalBody) -> Self {
+    pub(crate) fn local(body: LocalBody) -> Self {
         Self {
             kind: Kind::Local { body },
         }
@@ -115,7 +115,7 @@ impl<B> fmt::Debug for ResponseBody<B> {
 }
 
 /// Polls a body whose data may be anything; `Bytes` stay as they are, without a copy.
-fn poll_bytes<B>(
+pub(crate) fn poll_bytes<B>(
     body: Pin<&mut B>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>

@@ -14,8 +14,9 @@ use super::body::ResponseBody;
 use super::confirm::{Unconfirmed, confirm};
 use super::intake::Intake;
 use super::key::KeyExtractor;
-use super::policy::{OnCancel, OnLost, ReleaseOn, Witness};
-use super::rejection::{Refusal, Rejection, RejectionKind};
+use super::policy::{OnCancel, OnLost, ReleaseOn};
+use super::rejection::{Refusal, Rejection};
+use super::respond::Witness;
 use super::{DistributedLockLayer, Unlocked};
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -82,21 +83,22 @@ where
 {
     let (mut parts, body) = request.into_parts();
     let admitted = async {
+        let taken = layer.intake.take(body, &mut parts).await;
+        let body = taken.map_err(Rejection::new)?;
         let plan = layer.plan(&mut parts).await?;
-        let body = layer.intake.take(body).await.map_err(Rejection::new)?;
         let guard = layer.admit(plan, &mut parts).await?;
         Ok((guard, body))
     };
     let (guard, body) = match admitted.await {
         Ok(admitted) => admitted,
-        Err(refusal) => return Ok(layer.refuse(refusal, &layer.policy.witness(&parts))),
+        Err(refusal) => return Ok(layer.refuse(refusal, &layer.policy.responder.witness(&parts))),
     };
     let Some(guard) = guard else {
         parts.extensions.insert(Unlocked);
         let response = call(inner, Request::from_parts(parts, body)).await?;
         return Ok(response.map(ResponseBody::handlers));
     };
-    let witness = layer.policy.witness(&parts);
+    let witness = layer.policy.responder.witness(&parts);
     parts.extensions.insert(guard.handle());
     let request = Request::from_parts(parts, body);
     let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
@@ -112,7 +114,7 @@ where
 }
 
 /// Drives `work` to its end, whoever goes on waiting for it. Panics pass; `None`: the runtime went down.
-async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
+pub(crate) async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
 {
@@ -153,7 +155,7 @@ where
                 |body| ResponseBody::guarded(body, guard, length, policy.confirm, policy.on_lost);
             return Ok(response.map(guarded));
         }
-        Ok(result) => confirm(policy.confirm, guard).await.map(|()| result),
+        Ok(result) => confirm(policy.confirm, guard, None).await.map(|()| result),
         Err(lost) => Err(lost),
     };
     match result {
@@ -163,7 +165,7 @@ where
 }
 
 /// Makes the service ready and calls it: it was not ready while the request waited.
-async fn call<S, B>(mut inner: S, request: Request<B>) -> Result<S::Response, S::Error>
+pub(crate) async fn call<S, B>(mut inner: S, request: Request<B>) -> Result<S::Response, S::Error>
 where
     S: Service<Request<B>>,
 {
@@ -191,23 +193,7 @@ fn length<R: Body>(response: &Response<R>) -> Option<u64> {
 
 impl<K, I> DistributedLockLayer<K, I> {
     fn refuse<R>(&self, refusal: Refusal, witness: &Witness) -> Response<ResponseBody<R>> {
-        let response = match refusal {
-            Refusal::Response(response) => *response,
-            Refusal::Rejection(rejection) => {
-                log(&rejection);
-                self.policy.reject(rejection, witness)
-            }
-        };
-        response.map(ResponseBody::local)
-    }
-}
-
-fn log(rejection: &Rejection) {
-    match rejection.kind() {
-        RejectionKind::Misconfigured => tracing::error!(%rejection, "a request was not served"),
-        RejectionKind::Unavailable | RejectionKind::Lost => {
-            tracing::warn!(%rejection, "a request was not served");
-        }
-        _ => tracing::debug!(%rejection, "a request was not served"),
+        let refusal = self.policy.refused(refusal);
+        self.policy.responder.refuse(refusal, witness)
     }
 }

@@ -4,15 +4,21 @@ use std::future::{Future, poll_fn, ready};
 use std::pin::pin;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::request::Parts;
 use http_body::Body;
 
+use super::key::RequestBody;
 use super::rejection::RejectionKind;
 
 /// Leaves the body where it is, or reads it first. See
 /// [`buffer_body`](super::DistributedLockLayer::buffer_body).
 pub trait Intake<B>: Send + Sync {
-    /// The body that the handler gets.
-    fn take(&self, body: B) -> impl Future<Output = Result<B, RejectionKind>> + Send;
+    /// The body that the handler gets. What was read of it is shown to key extractors in `parts`.
+    fn take(
+        &self,
+        body: B,
+        parts: &mut Parts,
+    ) -> impl Future<Output = Result<B, RejectionKind>> + Send;
 }
 
 /// The handler reads the body while the lock is held. The default.
@@ -21,7 +27,11 @@ pub trait Intake<B>: Send + Sync {
 pub struct Streamed;
 
 impl<B: Send> Intake<B> for Streamed {
-    fn take(&self, body: B) -> impl Future<Output = Result<B, RejectionKind>> + Send {
+    fn take(
+        &self,
+        body: B,
+        _: &mut Parts,
+    ) -> impl Future<Output = Result<B, RejectionKind>> + Send {
         ready(Ok(body))
     }
 }
@@ -42,21 +52,31 @@ impl<B> Intake<B> for Buffered
 where
     B: Body<Data: Send> + From<Bytes> + Send,
 {
-    async fn take(&self, body: B) -> Result<B, RejectionKind> {
-        if body.size_hint().lower() > self.limit as u64 {
-            return Err(RejectionKind::BodyTooLarge);
-        }
-        let mut body = pin!(body);
-        let mut read = BytesMut::new();
-        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            let frame = frame.map_err(|_| RejectionKind::BodyUnreadable)?;
-            if let Ok(data) = frame.into_data() {
-                if data.remaining() > self.limit - read.len() {
-                    return Err(RejectionKind::BodyTooLarge);
-                }
-                read.put(data);
-            }
-        }
-        Ok(read.freeze().into())
+    async fn take(&self, body: B, parts: &mut Parts) -> Result<B, RejectionKind> {
+        let read = read(body, self.limit).await?;
+        parts.extensions.insert(RequestBody(read.clone()));
+        Ok(read.into())
     }
+}
+
+/// Reads a body to its end, at most `limit` bytes. Trailers are dropped.
+pub(crate) async fn read<B>(body: B, limit: usize) -> Result<Bytes, RejectionKind>
+where
+    B: Body,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(RejectionKind::BodyTooLarge);
+    }
+    let mut body = pin!(body);
+    let mut read = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = frame.map_err(|_| RejectionKind::BodyUnreadable)?;
+        if let Ok(data) = frame.into_data() {
+            if data.remaining() > limit - read.len() {
+                return Err(RejectionKind::BodyTooLarge);
+            }
+            read.put(data);
+        }
+    }
+    Ok(read.freeze())
 }

@@ -12,6 +12,7 @@
 | [`param`] | the decoded parameter is the same text |
 | [`DefaultKey`] | they match the same route and all decoded parameters are the same text |
 | [`header`] | the header's value is the same text |
+| [`json_field`] | the field of the body is the same text or number |
 | [`path`] | the paths are equal but for needless percent-encoding |"
 )]
 #![cfg_attr(
@@ -21,6 +22,7 @@
 |---|---|
 | a closure over `&Parts` | the closure returns equal keys |
 | [`header`] | the header's value is the same text |
+| [`json_field`] | the field of the body is the same text or number |
 | [`path`], [`DefaultKey`] | the paths are equal but for needless percent-encoding |"
 )]
 //!
@@ -40,6 +42,7 @@ use http::request::Parts;
 use crate::lock::LockFamily;
 use crate::name::LockKey;
 
+mod body;
 mod default;
 mod error;
 #[cfg(feature = "axum")]
@@ -51,16 +54,19 @@ mod param;
 mod path;
 mod route;
 
+pub(crate) use body::RequestBody;
+pub use body::{JsonFields, body, json_field, json_fields};
 pub use default::DefaultKey;
 pub use error::KeyError;
 #[cfg(feature = "axum")]
 pub use extract::{Extract, KeyFn, extract};
+pub(crate) use header::only_line;
 pub use header::{Header, header};
 pub use keys::{IntoKeys, Keys};
 #[cfg(feature = "axum")]
 pub use param::{Param, param};
+pub(crate) use path::original_path;
 pub use path::{Path, path};
-#[cfg_attr(not(feature = "metrics"), allow(unused_imports))]
 pub(crate) use route::template;
 
 /// More raw input than this (bytes) names nothing sensible.
@@ -123,7 +129,7 @@ pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
 }
 
 /// Composes a derived key of input that strangers chose.
-fn compose<'a>(
+pub(crate) fn compose<'a>(
     resource: &str,
     components: impl IntoIterator<Item = &'a str>,
 ) -> Result<Keys, KeyError> {

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
 
-use super::body::LocalBody;
 use super::mode::{ByMethod, ModePolicy, is_safe};
-use super::rejection::{Rejection, RejectionKind};
+use super::rejection::{Refusal, RejectionKind};
+use super::respond::Responder;
 use crate::client::LockClient;
 use crate::lock::{Lease, LockMode};
 
@@ -86,8 +86,6 @@ pub enum ReleaseOn {
     BodyEnd,
 }
 
-type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
-
 /// Every setting of a layer that is not a type parameter.
 #[derive(Clone)]
 pub(super) struct Policy {
@@ -107,7 +105,7 @@ pub(super) struct Policy {
     pub(super) confirm: Confirm,
     pub(super) release_on: ReleaseOn,
     pub(super) contended_status: StatusCode,
-    pub(super) respond: Option<Arc<Respond>>,
+    pub(super) responder: Responder,
 }
 
 impl Default for Policy {
@@ -128,7 +126,7 @@ impl Default for Policy {
             confirm: Confirm::default(),
             release_on: ReleaseOn::default(),
             contended_status: StatusCode::LOCKED,
-            respond: None,
+            responder: Responder::default(),
         }
     }
 }
@@ -195,28 +193,13 @@ impl Policy {
         safe.into_iter().chain(self.mode.modes()).collect()
     }
 
-    /// The response to a request that is not served. `witness` is what is left of the request.
-    pub(super) fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
-        let rejection = match rejection.kind() {
-            RejectionKind::Contended => rejection.with_status(self.contended_status),
-            _ => rejection,
-        };
-        let mut response = match (&self.respond, &witness.parts) {
-            (Some(respond), Some(parts)) => respond(&rejection, parts),
-            _ => rejection.to_response().map(LocalBody::new),
-        };
-        if witness.method == Method::HEAD {
-            *response.body_mut() = LocalBody::new(String::new());
-        }
-        response.extensions_mut().insert(rejection);
-        response
-    }
-
-    /// Remembers what a later rejection needs of the request.
-    pub(super) fn witness(&self, parts: &Parts) -> Witness {
-        Witness {
-            method: parts.method.clone(),
-            parts: self.respond.is_some().then(|| Box::new(parts.clone())),
+    /// The same refusal with the status that was asked for.
+    pub(super) fn refused(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Rejection(rejection) if rejection.kind() == RejectionKind::Contended => {
+                rejection.with_status(self.contended_status).into()
+            }
+            refusal => refusal,
         }
     }
 }
@@ -236,12 +219,4 @@ impl fmt::Debug for Policy {
             .field("release_on", &self.release_on)
             .finish_non_exhaustive()
     }
-}
-
-/// What is remembered of a request that the handler has consumed.
-#[derive(Clone)]
-pub(super) struct Witness {
-    pub(super) method: Method,
-    /// Kept only for those who asked to see it.
-    parts: Option<Box<Parts>>,
 }

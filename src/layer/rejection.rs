@@ -51,6 +51,13 @@ pub enum RejectionKind {
     BodyTooLarge,
     /// The request's body could not be read to its end: 400 `body-unreadable`.
     BodyUnreadable,
+    /// A request with the same idempotency key was under way until the wait was over: 409 `request-in-progress`.
+    InProgress,
+    /// The idempotency key was used before, for a request that is not the same: 422 `key-reused`.
+    KeyReused,
+    /// What is recorded under the idempotency key cannot be read: 500 `record-unreadable`. The handler was not called; the
+    /// reason is logged, not sent.
+    RecordUnreadable,
     /// The lock cannot be taken as the program asks for it, such as writing inside one's own read: 500
     /// `lock-misconfigured`. The reason is logged, not sent.
     Misconfigured,
@@ -61,7 +68,11 @@ impl RejectionKind {
         match self {
             Self::Contended => StatusCode::LOCKED,
             Self::Overloaded | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Lost | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Lost | Self::RecordUnreadable | Self::Misconfigured => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::InProgress => StatusCode::CONFLICT,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::KeyMissing | Self::KeyInvalid | Self::KeyRejected | Self::BodyUnreadable => {
                 StatusCode::BAD_REQUEST
@@ -81,6 +92,9 @@ impl RejectionKind {
             Self::KeyRejected => "key-rejected",
             Self::BodyTooLarge => "body-too-large",
             Self::BodyUnreadable => "body-unreadable",
+            Self::InProgress => "request-in-progress",
+            Self::KeyReused => "key-reused",
+            Self::RecordUnreadable => "record-unreadable",
             Self::Misconfigured => "lock-misconfigured",
         }
     }
@@ -97,6 +111,9 @@ impl RejectionKind {
             }
             Self::BodyTooLarge => "The request body is too large",
             Self::BodyUnreadable => "The request body could not be read",
+            Self::InProgress => "A request with this idempotency key is under way",
+            Self::KeyReused => "The idempotency key was used for another request",
+            Self::RecordUnreadable => "The response to the first such request cannot be read",
             Self::Misconfigured => "The resource cannot be locked as the server asks for it",
         }
     }
@@ -116,6 +133,11 @@ impl Rejection {
     pub(crate) fn with_detail(mut self, detail: &'static str) -> Self {
         self.detail = Some(detail);
         self
+    }
+
+    pub(crate) fn with_kind(mut self, kind: RejectionKind) -> Self {
+        self.kind = kind;
+        self.with_status(kind.status())
     }
 
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
@@ -214,7 +236,7 @@ impl Error for Rejection {
 
 /// The end of a request that is not served.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Rejection(Rejection),
     /// Somebody else has answered already.
     Response(Box<Response<LocalBody>>),

@@ -1,5 +1,6 @@
 //! Several attempts as one question.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Attempt, LockStore, Outcome};
@@ -35,6 +36,12 @@ pub enum AnyOutcome {
         /// When asking again may succeed without a wake-up.
         retry_after: Duration,
     },
+}
+
+/// Whether no key is asked for twice. Only then does the answer to one attempt not depend on that to another.
+pub(super) fn are_apart(attempts: &[Attempt]) -> bool {
+    let keys: HashSet<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
+    keys.len() == attempts.len()
 }
 
 /// [`LockStore::acquire_all`] for a store that cannot do it at once.

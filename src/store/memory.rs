@@ -12,18 +12,21 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups};
+use super::{
+    AllOutcome, AnyOutcome, Attempt, LATENESS, LockStore, Outcome, Record, Renewal, Standing,
+    Wakeups, shared_work,
+};
 use crate::admin::{Inspect, Inspection};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
 
 mod channel;
+mod many;
 mod roster;
 mod shard;
 mod state;
@@ -32,13 +35,9 @@ mod tests;
 
 use channel::Channel;
 use shard::Shard;
-use state::Verdict;
 
 /// How many shards there are: enough that threads seldom meet, few enough to be cheap to make.
 const SHARDS: usize = 64;
-
-/// For how long at least the withdrawal of an unanswered attempt is remembered: no copy of it is on its way for longer.
-const WITHDRAWN: Duration = Duration::from_secs(10);
 
 /// Locks in this process's memory: for one process, for development, for tests.
 ///
@@ -50,7 +49,8 @@ const WITHDRAWN: Duration = Duration::from_secs(10);
 /// Beyond the contract of [`LockStore`], for those who test with it:
 ///
 /// 1. Every operation takes effect and completes at the first poll of its future, which makes all of them cancel safe.
-/// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members.
+/// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members; to acquire
+///    several keys, all or any, is one.
 /// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest);
 ///    if nobody holds the key, the rest of the time that the waiters who go first may stay silent.
 /// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
@@ -101,25 +101,20 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let hold = &attempt.hold;
-        let mut shard = self.shared.shard(&hold.key);
-        let verdict = shard.change(&hold.key, |entry, now| entry.state.ask(attempt, now));
-        match verdict {
-            Verdict::Granted => Ok(Outcome::Granted {
-                token: attempt
-                    .fencing
-                    .filter(|_| hold.mode.is_exclusive())
-                    .map(|fencing| shard.issue(fencing)),
-            }),
-            Verdict::Refused { retry_after } => Ok(Outcome::Refused { retry_after }),
-            Verdict::Withdrawn => Err(StoreError::new(
-                StoreErrorKind::Refused,
-                "the attempt was withdrawn before it arrived",
-            )),
-            Verdict::Conflict => Err(StoreError::new(
-                StoreErrorKind::Conflict,
-                "the key is held by a lock of another family",
-            )),
+        self.shared.shard(&attempt.hold.key).acquire(attempt)
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        match super::many::are_apart(attempts) {
+            true => many::all(&self.shared, attempts),
+            false => super::many::all(self, attempts).await,
+        }
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        match super::many::are_apart(attempts) {
+            true => many::any(&self.shared, attempts),
+            false => super::many::any(self, attempts).await,
         }
     }
 
@@ -152,7 +147,14 @@ impl LockStore for MemoryStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Standing, StoreError> {
+        if !hold.mode.is_exclusive() {
+            return Err(shared_work());
+        }
         Ok(self.shared.release(hold, Some(record)))
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
@@ -162,7 +164,7 @@ impl LockStore for MemoryStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let hold = &attempt.hold;
-        let memory = unanswered.then(|| attempt.lease.max(WITHDRAWN));
+        let memory = unanswered.then(|| attempt.lease.max(LATENESS));
         let signals = self
             .shared
             .shard(&hold.key)
@@ -229,9 +231,13 @@ impl Drop for Subscription {
 }
 
 impl Shared {
-    /// The shard of `key`. Its map hashes with keys of its own, so that sharding does not make its keys collide.
     fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+        lock(&self.shards[self.place(key)])
+    }
+
+    /// Which shard is that of `key`. Its map hashes with keys of its own, so that sharding does not make its keys collide.
+    fn place(&self, key: &LockKey) -> usize {
+        self.hasher.hash_one(key) as usize % SHARDS
     }
 
     /// Ends the hold and, if there was one, remembers `record`.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
@@ -14,13 +15,18 @@ use redis::IntoConnectionInfo;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
-use crate::store::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use crate::store::{
+    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+};
 
+mod admin;
 mod calls;
 mod failure;
 mod lane;
+mod many;
 mod names;
 mod options;
+mod records;
 mod reply;
 mod script;
 mod subscriber;
@@ -156,6 +162,11 @@ impl RedisStore {
     }
 }
 
+/// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
+fn takes_at_once(attempts: &[Attempt]) -> bool {
+    (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
+}
+
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
@@ -183,6 +194,41 @@ impl LockStore for RedisStore {
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
         reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        if !takes_at_once(attempts) {
+            return store::many::all(self, attempts).await;
+        }
+        let call = many::acquire(&script::ACQUIRE_ALL, attempts);
+        let answer = self.call(&attempts[0].hold.key, call).await?;
+        many::all(&answer, attempts)
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        if !takes_at_once(attempts) {
+            return store::many::any(self, attempts).await;
+        }
+        let call = many::acquire(&script::ACQUIRE_ANY, attempts);
+        let answer = self.call(&attempts[0].hold.key, call).await?;
+        many::any(&answer, attempts)
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Standing, StoreError> {
+        let call = records::release(hold, record)?;
+        reply::standing(&self.call(&hold.key, call).await?)
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        records::value(self.call(key, records::read(key)).await?)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -24,7 +24,7 @@ mod nested;
 mod places;
 mod policies;
 mod sockets;
-mod store;
+pub(crate) mod store;
 
 use store::TestStore;
 

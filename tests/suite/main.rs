@@ -6,6 +6,7 @@
 mod client;
 mod conformance;
 mod golden;
+mod idempotency;
 mod layer;
 mod redis_store;
 mod roles;

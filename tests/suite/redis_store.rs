@@ -1,10 +1,13 @@
 //! `RedisStore` on a real server.
 
+mod admin;
 mod connections;
 mod fair;
 mod fencing;
 mod holds;
+mod many;
 mod phases;
+mod records;
 mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +15,8 @@ use std::time::Duration;
 
 use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
 use tower_distributed_lock::{
-    Hold, HoldId, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind, Wakeups,
+    Hold, HoldId, LockFamily, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
+    Wakeups,
 };
 use uuid::Uuid;
 

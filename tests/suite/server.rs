@@ -2,6 +2,8 @@
 
 mod documents;
 mod faults;
+mod transfers;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ struct Answer {
     status: StatusCode,
     body: Value,
     retry_after: Option<u64>,
+    replayed: bool,
 }
 
 async fn put(server: &str, id: &str, hold: Duration, content: &str) -> Answer {
@@ -44,16 +47,18 @@ async fn answer(request: reqwest::RequestBuilder) -> Answer {
         .map(|value| value.to_str().expect("text").parse().expect("seconds"));
     Answer {
         status: response.status(),
+        replayed: response.headers().contains_key("idempotent-replayed"),
         retry_after,
         body: response.json().await.unwrap_or(Value::Null),
     }
 }
 
-/// The locks that stand in Redis: every hash, and whatever this crate keeps beside them.
+/// The locks that stand in Redis, and whatever this crate keeps beside them, except for records.
 async fn locks_in(redis: &RedisServer) -> Vec<String> {
     let dump = redis.dump().await;
+    let kept = ["documents:", "accounts:", "orders:", "tower_lock_record:"];
     dump.into_keys()
-        .filter(|key| !key.starts_with("documents:"))
+        .filter(|key| !kept.iter().any(|kept| key.starts_with(kept)))
         .collect()
 }
 

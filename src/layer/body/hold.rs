@@ -106,7 +106,7 @@ impl Hold {
         self.withheld = withheld;
         self.lost = None;
         if let Phase::Open(guard) = std::mem::replace(&mut self.phase, Phase::Released) {
-            self.phase = Phase::Releasing(Box::pin(confirm(self.how, guard)));
+            self.phase = Phase::Releasing(Box::pin(confirm(self.how, guard, None)));
         }
     }
 

@@ -9,10 +9,10 @@ use pin_project_lite::pin_project;
 use super::{BoxError, poll_bytes};
 
 /// A body of the layer's own making, whatever it is made of.
-pub(in crate::layer) struct LocalBody(Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>);
+pub(crate) struct LocalBody(Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>);
 
 impl LocalBody {
-    pub(in crate::layer) fn new<B>(body: B) -> Self
+    pub(crate) fn new<B>(body: B) -> Self
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {

@@ -2,6 +2,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 
+use crate::error::LockError;
 use crate::layer::body::{BoxError, LocalBody};
 use crate::layer::rejection::{Refusal, Rejection, RejectionKind};
 
@@ -13,6 +14,7 @@ pub struct KeyError(Cause);
 enum Cause {
     Missing,
     Invalid(&'static str),
+    BodyUnread,
     Response(Box<Response<LocalBody>>),
 }
 
@@ -35,16 +37,29 @@ impl KeyError {
         Self(Cause::Response(Box::new(response.map(LocalBody::new))))
     }
 
-    pub(in crate::layer) fn is_missing(&self) -> bool {
+    /// It is in the body, which nobody has read yet.
+    pub(super) fn body_unread() -> Self {
+        Self(Cause::BodyUnread)
+    }
+
+    pub(crate) fn is_body_unread(&self) -> bool {
+        matches!(self.0, Cause::BodyUnread)
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
         matches!(self.0, Cause::Missing)
     }
 
-    pub(in crate::layer) fn into_refusal(self) -> Refusal {
+    pub(crate) fn into_refusal(self) -> Refusal {
         match self.0 {
             Cause::Missing => Rejection::new(RejectionKind::KeyMissing).into(),
             Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
                 .with_detail(reason)
                 .into(),
+            Cause::BodyUnread => LockError::Invalid(
+                "the key is in the request's body, which was not read: call `buffer_body` on the layer",
+            )
+            .into(),
             Cause::Response(mut response) => {
                 let rejection =
                     Rejection::new(RejectionKind::KeyRejected).with_status(response.status());

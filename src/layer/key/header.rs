@@ -35,18 +35,23 @@ pub struct Header {
 
 impl Header {
     fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
-        let mut lines = parts.headers.get_all(&self.name).iter();
-        let value = lines.next().ok_or_else(KeyError::missing)?;
-        if lines.next().is_some() {
-            return Err(KeyError::invalid("the header occurs more than once"));
-        }
-        let value = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| KeyError::invalid("the header is not valid UTF-8"))?
-            .trim();
-        if value.is_empty() {
-            return Err(KeyError::invalid("the header is empty"));
-        }
-        compose(self.name.as_str(), [value])
+        compose(self.name.as_str(), [only_line(parts, &self.name)?])
+    }
+}
+
+/// The value of a header that stands on exactly one line.
+pub(crate) fn only_line<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a str, KeyError> {
+    let mut lines = parts.headers.get_all(name).iter();
+    let value = lines.next().ok_or_else(KeyError::missing)?;
+    if lines.next().is_some() {
+        return Err(KeyError::invalid("the header occurs more than once"));
+    }
+    let value = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| KeyError::invalid("the header is not valid UTF-8"))?
+        .trim();
+    match value {
+        "" => Err(KeyError::invalid("the header is empty")),
+        value => Ok(value),
     }
 }
 

@@ -29,7 +29,7 @@ impl Keys {
     }
 
     /// What to lock and how, where `mode` is that of keys without one of their own.
-    pub(in crate::layer) fn targets(self, mode: LockMode) -> Vec<(LockKey, LockMode)> {
+    pub(crate) fn targets(self, mode: LockMode) -> Vec<(LockKey, LockMode)> {
         self.0
             .into_iter()
             .map(|name| {

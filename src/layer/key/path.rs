@@ -28,7 +28,12 @@ impl KeyExtractor for Path {
 }
 
 pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {
-    compose("path", [&*normalised(original(parts))])
+    compose("path", [&*original_path(parts)])
+}
+
+/// The path as the client sent it, but for needless percent-encoding.
+pub(crate) fn original_path(parts: &Parts) -> String {
+    normalised(original(parts))
 }
 
 fn original(parts: &Parts) -> &str {

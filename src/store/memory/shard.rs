@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::channel::Listeners;
 use super::state::{State, after};
+use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::FencingToken;
-use crate::store::{Fencing, Record};
+use crate::store::{Attempt, Fencing, Outcome, Record};
 
 /// How many new keys a sweep waits for at least.
 const SWEEP: usize = 128;
@@ -92,8 +93,30 @@ impl Shard {
         result
     }
 
+    /// Asks for a hold, with a token if that is wanted.
+    pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let hold = &attempt.hold;
+        let verdict = self.change(&hold.key, |entry, now| entry.state.ask(attempt, now));
+        Ok(match verdict.refusal()? {
+            Some(retry_after) => Outcome::Refused { retry_after },
+            None => Outcome::Granted {
+                token: attempt
+                    .fencing
+                    .filter(|_| hold.mode.is_exclusive())
+                    .map(|fencing| self.issue(fencing)),
+            },
+        })
+    }
+
+    /// Says what [`Shard::acquire`] would come to without patience: for how long it would be refused.
+    pub(super) fn weigh(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
+        let hold = &attempt.hold;
+        self.change(&hold.key, |entry, now| entry.state.weigh(hold, now))
+            .refusal()
+    }
+
     /// Issues a token, and reserves those that follow it.
-    pub(super) fn issue(&mut self, fencing: Fencing) -> FencingToken {
+    fn issue(&mut self, fencing: Fencing) -> FencingToken {
         let token = wall_clock_micros().max(self.counter + 1);
         self.counter = token + u64::from(fencing.reserve);
         FencingToken::new(token)
@@ -133,13 +156,10 @@ fn wall_clock_micros() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use uuid::Uuid;
 
     use super::*;
     use crate::lock::{Hold, HoldId, LockMode};
-    use crate::store::Attempt;
 
     fn hold_for_a_second(shard: &mut Shard, key: usize) {
         let attempt = Attempt {

@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use super::channel::{Channel, Wake};
 use super::roster::Roster;
 use crate::admin::{Holder, Inspection};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, WAITER_LIVENESS};
 
 const NOBODY: Wake = [None, None];
+const EVERYBODY_IN_NO_ORDER: Wake = [Some(Channel::Exclusive), None];
 const READERS_AND_WRITERS: Wake = [Some(Channel::ReadWrite), None];
 
 /// Who holds a key, who waits for it, and who may not have it any more.
@@ -57,6 +59,24 @@ pub(super) enum Verdict {
     Conflict,
 }
 
+impl Verdict {
+    /// For how long at most it is refused; `None` if it is granted.
+    pub(super) fn refusal(self) -> Result<Option<Duration>, StoreError> {
+        match self {
+            Self::Granted => Ok(None),
+            Self::Refused { retry_after } => Ok(Some(retry_after)),
+            Self::Withdrawn => Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the attempt was withdrawn before it arrived",
+            )),
+            Self::Conflict => Err(StoreError::new(
+                StoreErrorKind::Conflict,
+                "the key is held by a lock of another family",
+            )),
+        }
+    }
+}
+
 impl State {
     /// Removes whatever has had its time. (2, 6)
     pub(super) fn expire(&mut self, now: Instant) {
@@ -82,34 +102,40 @@ impl State {
     /// Grants the attempt, or remembers it as waiting if it has the patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
+        let verdict = self.weigh(hold, now);
+        match verdict {
+            Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
+            Verdict::Refused { .. } if attempt.patience.is_some() => {
+                self.wait(hold, after(now, WAITER_LIVENESS));
+            }
+            _ => {}
+        }
+        verdict
+    }
+
+    /// What an attempt to get `hold` would come to.
+    pub(super) fn weigh(&self, hold: &Hold, now: Instant) -> Verdict {
         if self.withdrawn.until((hold.mode, hold.id)).is_some() {
             return Verdict::Withdrawn; // (5)
         }
         if self.is_held_by_other_than(hold.mode.family()) {
             return Verdict::Conflict;
         }
-        if let Some(until) = self.obstacle(hold) {
-            if attempt.patience.is_some() {
-                self.wait(hold, after(now, WAITER_LIVENESS));
-            }
-            let retry_after = until - now;
-            return Verdict::Refused { retry_after };
+        match self.obstacle(hold) {
+            Some(until) => Verdict::Refused {
+                retry_after: until - now,
+            },
+            None => Verdict::Granted,
         }
-        self.grant(hold, after(now, attempt.lease));
-        Verdict::Granted
     }
 
     /// Begins the hold's lease anew; false if there is no such hold.
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
-        let until = match hold.mode {
-            LockMode::Read => self.reads.until_mut(hold.id),
-            _ => self
-                .sole
-                .as_mut()
-                .filter(|sole| sole.is(hold))
-                .map(|sole| &mut sole.until),
-        };
-        until.map(|until| *until = after(now, lease)).is_some()
+        let held = self.holds(hold);
+        if held {
+            self.live(hold, after(now, lease));
+        }
+        held
     }
 
     /// Whether there is such a hold.
@@ -127,17 +153,20 @@ impl State {
             _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
         };
         held.then(|| match hold.mode {
+            LockMode::Reentrant => EVERYBODY_IN_NO_ORDER,
+            LockMode::Fair => [self.next(), None],
             LockMode::Read if self.is_free() => READERS_AND_WRITERS,
             LockMode::Read => NOBODY,
-            _ => self.make_way(hold.mode.family()),
+            LockMode::Write => self.let_readers_go_first(),
         })
     }
 
     /// Ends every hold, and says who is to be woken; `None` if there is none.
     pub(super) fn force(&mut self) -> Option<Wake> {
         let read = !mem::take(&mut self.reads).is_empty();
-        match self.sole.take() {
-            Some(sole) => Some(self.make_way(sole.family)),
+        match self.sole.take().map(|sole| sole.family) {
+            Some(LockFamily::Exclusive) => Some([Some(Channel::Exclusive), self.next()]),
+            Some(LockFamily::ReadWrite) => Some(self.let_readers_go_first()),
             None => read.then_some(READERS_AND_WRITERS),
         }
     }
@@ -182,17 +211,11 @@ impl State {
         }
     }
 
-    /// What the end of a hold that excluded others means for those who wait: who goes first, and who is to be
-    /// woken. (7, 8)
-    fn make_way(&mut self, family: LockFamily) -> Wake {
-        match family {
-            LockFamily::Exclusive => [Some(Channel::Exclusive), self.next()],
-            LockFamily::ReadWrite => {
-                debug_assert!(self.passes.is_empty(), "they hold back writers");
-                self.passes = mem::take(&mut self.readers);
-                READERS_AND_WRITERS
-            }
-        }
+    /// A writer is gone: the readers that wait now go before the next one. (7)
+    fn let_readers_go_first(&mut self) -> Wake {
+        debug_assert!(self.passes.is_empty(), "they hold back writers");
+        self.passes = mem::take(&mut self.readers);
+        READERS_AND_WRITERS
     }
 
     fn is_free(&self) -> bool {
@@ -230,16 +253,21 @@ impl State {
 
     fn grant(&mut self, hold: &Hold, until: Instant) {
         self.stop_waiting(hold);
-        match hold.mode {
-            LockMode::Read => self.reads.put(hold.id, until),
-            _ => {
-                self.sole = Some(Sole {
-                    family: hold.mode.family(),
-                    id: hold.id,
-                    until,
-                });
+        self.live(hold, until);
+    }
+
+    /// Lets the hold live until then. A writer lives at least as long as its own read. (2)
+    fn live(&mut self, hold: &Hold, until: Instant) {
+        let (id, family) = (hold.id, hold.mode.family());
+        if hold.mode == LockMode::Read {
+            self.reads.put(id, until);
+            if let Some(writer) = &mut self.sole {
+                writer.until = writer.until.max(until);
             }
+            return;
         }
+        let until = self.reads.until(id).map_or(until, |read| read.max(until));
+        self.sole = Some(Sole { family, id, until });
     }
 
     /// Takes a place among those who wait, or keeps it alive. (6, 7)
@@ -257,12 +285,11 @@ impl State {
         match hold.mode {
             LockMode::Reentrant => NOBODY,
             LockMode::Fair => {
-                let was_next = self.next() == Some(Channel::Fair(hold.id));
                 self.queue.remove(hold.id);
-                if was_next && self.sole.is_none() {
-                    return [self.next(), None];
+                match self.sole {
+                    Some(_) => NOBODY,
+                    None => [self.next(), None],
                 }
-                NOBODY
             }
             LockMode::Read => {
                 self.readers.remove(hold.id);

@@ -5,10 +5,12 @@ use tokio::time::advance;
 use uuid::Uuid;
 
 use super::*;
+use crate::error::StoreErrorKind;
 use crate::lock::{HoldId, LockMode};
 
 mod fair;
 mod keeping;
+mod many;
 mod phases;
 mod random;
 mod rules;

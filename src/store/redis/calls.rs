@@ -5,17 +5,10 @@ use std::time::Duration;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, Renewal, WAITER_LIVENESS};
+use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 
 /// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
-const PUBLISH: &str = "PUBLISH";
-
-/// How long a tombstone stays, if the attempt's lease is not longer.
-///
-/// It must outlive every copy of the attempt. A copy can be late for as long as its connection may still deliver it: a
-/// connection that does not answer is closed within two response timeouts, and a closed one is given up by the operating
-/// system after about 100 seconds of trying.
-const TOMBSTONE: Duration = Duration::from_secs(120);
+pub(super) const PUBLISH: &str = "PUBLISH";
 
 /// The longest duration that is sent, so that no sum overflows: 100 years.
 const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
@@ -85,38 +78,51 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
 
 /// Ends a hold.
 pub(super) fn release(hold: &Hold) -> Call {
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
+        LockMode::Fair => &script::FAIR_RELEASE,
+        LockMode::Read => &script::READ_RELEASE,
+        LockMode::Write => &script::WRITE_RELEASE,
+    };
+    release_by(script, hold, None)
+}
+
+/// Ends a hold by a script that takes `record` after the keys of [`release`].
+pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Name<'_>>) -> Call {
     let names = Names::of(&hold.key);
     let id = Field::Plain(hold.id);
-    match hold.mode {
-        LockMode::Reentrant => script::EXCLUSIVE_RELEASE
-            .call(names, 2, 2)
+    let begin = |keys: usize, args: usize| {
+        let recording = usize::from(record.is_some());
+        script
+            .call(names, keys + recording, args + 3 * recording)
             .arg(names.lock())
+    };
+    match hold.mode {
+        LockMode::Reentrant => begin(2, 2)
             .arg(names.channel())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH),
-        LockMode::Fair => script::FAIR_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Fair => begin(4, 3)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.channel()),
-        LockMode::Read => script::READ_RELEASE
-            .call(names, 3, 3)
-            .arg(names.lock())
+        LockMode::Read => begin(3, 3)
             .arg(names.rw_channel())
             .arg(names.reader_timeout(hold.id))
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
-        LockMode::Write => script::WRITE_RELEASE
-            .call(names, 4, 3)
-            .arg(names.lock())
+        LockMode::Write => begin(4, 3)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
+            .arg(record)
             .arg(id)
             .arg(PUBLISH)
             .arg(names.readers_prefix()),
@@ -170,7 +176,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.readers_prefix()),
     };
     call.arg(match unanswered {
-        true => ms(attempt.lease.max(TOMBSTONE)),
+        true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     })
 }
@@ -228,7 +234,7 @@ fn about<'a>(
     })
 }
 
-fn field(hold: &Hold) -> Field {
+pub(super) fn field(hold: &Hold) -> Field {
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
         LockMode::Write => Field::Write(hold.id),
@@ -236,7 +242,7 @@ fn field(hold: &Hold) -> Field {
 }
 
 /// Whole milliseconds, rounded up: never less than was promised, and never nothing.
-fn ms(duration: Duration) -> u64 {
+pub(super) fn ms(duration: Duration) -> u64 {
     let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
     u64::try_from(ms).expect("clamped")
 }

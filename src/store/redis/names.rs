@@ -107,6 +107,11 @@ impl<'a> Names<'a> {
         self.name("tower_lock_pass:")
     }
 
+    /// Ours: what finished work has left.
+    pub(super) fn record(self) -> Name<'a> {
+        self.name("tower_lock_record:")
+    }
+
     fn name(self, prefix: &'static str) -> Name<'a> {
         Name {
             prefix,
@@ -219,6 +224,7 @@ mod tests {
                 (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
                 (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
                 (names.passes(), format!("tower_lock_pass:{tag}")),
+                (names.record(), format!("tower_lock_record:{tag}")),
             ] {
                 assert_eq!(name.to_string(), expected);
             }

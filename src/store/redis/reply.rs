@@ -70,12 +70,12 @@ pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<Standing>
     }
 }
 
-fn conflict(text: &'static str) -> StoreError {
+pub(super) fn conflict(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, text)
 }
 
 /// It did something, and nobody knows what.
-fn unintelligible(answer: &Value) -> StoreError {
+pub(super) fn unintelligible(answer: &Value) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),

@@ -22,8 +22,35 @@ macro_rules! script {
     };
 }
 
-pub(super) static EXCLUSIVE_ACQUIRE: Script =
-    script!("shared/expire", "shared/token", "exclusive/acquire");
+pub(super) static EXCLUSIVE_ACQUIRE: Script = script!(
+    "shared/expire",
+    "shared/token",
+    "exclusive/ask",
+    "exclusive/acquire"
+);
+/// Joins the question of every mode, and a script that asks several of them.
+macro_rules! several {
+    ($file:literal) => {
+        script!(
+            "shared/now",
+            "shared/expire",
+            "shared/token",
+            "shared/waiters",
+            "fair/queue",
+            "fair/line_up",
+            "exclusive/ask",
+            "fair/ask",
+            "read/ask",
+            "write/ask",
+            "many/ask_next",
+            $file
+        )
+    };
+}
+
+pub(super) static ACQUIRE_ALL: Script = several!("many/all");
+pub(super) static ACQUIRE_ANY: Script = several!("many/any");
+
 pub(super) static EXCLUSIVE_RELEASE: Script = script!("exclusive/release");
 pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("exclusive/withdraw");
 
@@ -33,6 +60,7 @@ pub(super) static FAIR_ACQUIRE: Script = script!(
     "shared/token",
     "fair/queue",
     "fair/line_up",
+    "fair/ask",
     "fair/acquire"
 );
 pub(super) static FAIR_RELEASE: Script =
@@ -44,6 +72,7 @@ pub(super) static READ_ACQUIRE: Script = script!(
     "shared/now",
     "shared/expire",
     "shared/waiters",
+    "read/ask",
     "read/acquire"
 );
 pub(super) static READ_RELEASE: Script = script!("shared/living", "read/leave", "read/release");
@@ -60,11 +89,13 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/expire",
     "shared/token",
     "shared/waiters",
+    "write/ask",
     "write/acquire"
 );
 pub(super) static WRITE_RELEASE: Script = script!(
     "shared/now",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/release"
 );
@@ -72,8 +103,37 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/living",
+    "write/pass",
     "write/leave",
     "write/withdraw"
+);
+
+pub(super) static EXCLUSIVE_RECORD: Script = script!("record/keep", "exclusive/release");
+pub(super) static FAIR_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "fair/queue",
+    "fair/wake",
+    "fair/release"
+);
+pub(super) static WRITE_RECORD: Script = script!(
+    "shared/now",
+    "record/keep",
+    "shared/living",
+    "write/pass",
+    "write/leave",
+    "write/release"
+);
+pub(super) static RECORD: Script = script!("record/read");
+
+pub(super) static INSPECT: Script = script!("shared/now", "admin/holders", "admin/inspect");
+pub(super) static FORCE: Script = script!(
+    "shared/now",
+    "fair/queue",
+    "fair/wake",
+    "write/pass",
+    "admin/holders",
+    "admin/force"
 );
 
 pub(super) static RENEW: Script = script!("renew");
@@ -99,6 +159,7 @@ impl Script {
         Call {
             script: self,
             command,
+            keys,
         }
     }
 
@@ -113,6 +174,7 @@ pub(super) struct Call {
     script: &'static Script,
     /// By digest.
     pub(super) command: Cmd,
+    keys: usize,
 }
 
 impl Call {
@@ -125,12 +187,29 @@ impl Call {
     pub(super) fn in_full(&self) -> Cmd {
         let mut command = Cmd::new();
         command.arg("EVAL").arg(self.script.text);
-        for arg in self.command.args_iter().skip(2) {
-            if let Arg::Simple(bytes) = arg {
-                command.arg(bytes);
-            }
+        for word in self.words().skip(2) {
+            command.arg(word);
         }
         command
+    }
+
+    /// The keys of the call, in order.
+    pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let words: Vec<_> = self.words().skip(3).take(self.keys).collect();
+        words.into_iter()
+    }
+
+    /// What follows the keys.
+    pub(super) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let words: Vec<_> = self.words().skip(3 + self.keys).collect();
+        words.into_iter()
+    }
+
+    fn words(&self) -> impl Iterator<Item = &[u8]> {
+        self.command.args_iter().filter_map(|word| match word {
+            Arg::Simple(bytes) => Some(bytes),
+            _ => None,
+        })
     }
 }
 

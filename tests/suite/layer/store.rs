@@ -3,11 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tower_distributed_lock::store::{Attempt, Outcome, Renewal, Standing};
-use tower_distributed_lock::{Hold, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups};
+use bytes::Bytes;
+use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, Standing};
+use tower_distributed_lock::{
+    Hold, LockKey, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
+};
 
 #[derive(Clone, Default)]
-pub(super) struct TestStore {
+pub(crate) struct TestStore {
     memory: MemoryStore,
     granted: Arc<Mutex<Vec<Hold>>>,
     down: Arc<AtomicBool>,
@@ -17,7 +20,7 @@ pub(super) struct TestStore {
 
 impl TestStore {
     /// Takes away whatever was granted so far.
-    pub(super) async fn steal(&self) {
+    pub(crate) async fn steal(&self) {
         let granted = std::mem::take(&mut *self.granted.lock().unwrap());
         assert!(!granted.is_empty(), "there is nothing to steal");
         for hold in granted {
@@ -26,22 +29,22 @@ impl TestStore {
     }
 
     /// From now on (or not) it cannot be reached.
-    pub(super) fn unplug(&self, down: bool) {
+    pub(crate) fn unplug(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
     }
 
     /// From now on (or not) it does not answer.
-    pub(super) fn silence(&self, silent: bool) {
+    pub(crate) fn silence(&self, silent: bool) {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
     /// How many locks were asked for.
-    pub(super) fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Nothing is held, nobody waits.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.memory.is_empty()
     }
 
@@ -85,6 +88,24 @@ impl LockStore for TestStore {
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         self.gate().await?;
         self.memory.withdraw(attempt, unanswered).await
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Standing, StoreError> {
+        self.gate().await?;
+        self.memory.release_recording(hold, record).await
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.gate().await?;
+        self.memory.record(key).await
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {

@@ -13,9 +13,11 @@ fn recorded(store: &MemoryStore) -> Option<Bytes> {
     at_once(store.record(&LockKey::new("key")))
 }
 
+const EXCLUDING: [LockMode; 3] = [LockMode::Reentrant, LockMode::Fair, LockMode::Write];
+
 #[tokio::test(start_paused = true)]
 async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
-    for mode in MODES {
+    for mode in EXCLUDING {
         let store = MemoryStore::new();
         let (first, second) = (attempt(mode, 1), attempt(mode, 2));
         granted(&store, &first);
@@ -36,7 +38,7 @@ async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn who_holds_no_more_records_nothing() {
-    for mode in MODES {
+    for mode in EXCLUDING {
         let store = MemoryStore::new();
         let lapsed = attempt(mode, 1);
         granted(&store, &lapsed);
@@ -48,6 +50,18 @@ async fn who_holds_no_more_records_nothing() {
         );
         assert_eq!(recorded(&store), None);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_cannot_record_and_goes_on_reading() {
+    let store = MemoryStore::new();
+    let reader = attempt(LockMode::Read, 1);
+    granted(&store, &reader);
+    let done = record("done", SECOND);
+    let answer = store.release_recording(&reader.hold, &done).now_or_never();
+    let error = answer.expect("it completes when first polled").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert_eq!(check(&store, &reader), Standing::Held);
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,7 +89,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 );
             }
         }
-        advance(WITHDRAWN).await;
+        advance(LATENESS).await;
         assert!(store.is_empty(), "seed {seed}");
     }
 }

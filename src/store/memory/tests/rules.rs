@@ -112,7 +112,7 @@ async fn a_late_copy_of_a_withdrawn_attempt_is_not_granted() {
             };
             granted(&store, &withdrawn);
             withdraw(&store, &withdrawn, true);
-            let remembered = lease.max(10 * SECOND);
+            let remembered = lease.max(LATENESS);
             refused_as_withdrawn(&store, &withdrawn);
             advance(remembered - SECOND).await;
             refused_as_withdrawn(&store, &withdrawn);

@@ -16,9 +16,12 @@ fn waiting(store: &MemoryStore, waiter: &Attempt) -> Wakeups {
 async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
     for held in MODES {
         for wanted in MODES {
-            if held.family() != wanted.family()
-                || (held, wanted) == (LockMode::Read, LockMode::Read)
-            {
+            let concerned = match held {
+                LockMode::Reentrant | LockMode::Fair => wanted == held,
+                LockMode::Read => wanted == LockMode::Write,
+                LockMode::Write => wanted.family() == held.family(),
+            };
+            if !concerned {
                 continue;
             }
             for withdrawn in [false, true] {

@@ -1,0 +1,108 @@
+//! Accounts, and transfers between two of them, which lock both.
+
+use std::num::NonZeroU64;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+use tower_distributed_lock::key::{self, KeyError, Keys};
+use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockKey};
+
+use crate::hold::Hold;
+use crate::store::{Failure, Store};
+
+/// What every account has to begin with.
+const OPENING_BALANCE: u64 = 1000;
+
+/// The longest transfer (bytes).
+const LIMIT: usize = 16 * 1024;
+
+const MALFORMED: &str =
+    r#"send {"from": "…", "to": "…", "amount": …}, with a whole amount above zero"#;
+
+#[derive(Deserialize)]
+struct Transfer {
+    from: String,
+    to: String,
+    amount: NonZeroU64,
+}
+
+/// GET reads and POST writes, on one name per account: `account:<id>`.
+pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
+    let one = lock.clone().key(key::param("account", "id"));
+    let both = lock.buffer_body(LIMIT).key(accounts_of);
+    Router::new()
+        .route("/accounts/{id}", get(show).route_layer(one))
+        .route("/transfers", post(transfer).route_layer(both))
+}
+
+/// Both accounts, in whatever order: what is locked together never waits for each other in a circle.
+fn accounts_of(parts: &Parts) -> Result<[Keys; 2], KeyError> {
+    let transfer: Transfer =
+        serde_json::from_slice(key::body(parts)?).map_err(|_| KeyError::invalid(MALFORMED))?;
+    Ok([transfer.from, transfer.to].map(|id| Keys::derived(LockKey::from_parts("account", [id]))))
+}
+
+async fn show(
+    State(store): State<Store>,
+    Path(id): Path<String>,
+    Query(hold): Query<Hold>,
+    lock: LockHandle,
+) -> Result<Response, Failure> {
+    let balance = balance(&store, &id).await?;
+    hold.pass().await;
+    let mode = lock.mode().as_str();
+    Ok(Json(json!({ "id": id, "balance": balance, "mode": mode })).into_response())
+}
+
+async fn transfer(
+    State(store): State<Store>,
+    Query(hold): Query<Hold>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let Ok(Transfer { from, to, amount }) = serde_json::from_slice(&body) else {
+        return Ok(refuse(StatusCode::BAD_REQUEST, MALFORMED));
+    };
+    if from == to {
+        return Ok(refuse(
+            StatusCode::BAD_REQUEST,
+            "from and to are the same account",
+        ));
+    }
+    let (giver, taker) = (balance(&store, &from).await?, balance(&store, &to).await?);
+    hold.pass().await;
+    let Some(giver) = giver.checked_sub(amount.get()) else {
+        return Ok(refuse(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "insufficient funds",
+        ));
+    };
+    let taker = taker + amount.get();
+    store
+        .write_all([(name(&from), &giver), (name(&to), &taker)])
+        .await?;
+    let answer = json!({
+        "from": { "id": from, "balance": giver },
+        "to": { "id": to, "balance": taker },
+        "balances": { &from: giver, &to: taker },
+    });
+    Ok(Json(answer).into_response())
+}
+
+async fn balance(store: &Store, id: &str) -> Result<u64, Failure> {
+    Ok(store.read(&name(id)).await?.unwrap_or(OPENING_BALANCE))
+}
+
+fn name(id: &str) -> String {
+    format!("accounts:{id}")
+}
+
+fn refuse(status: StatusCode, error: &str) -> Response {
+    (status, Json(json!({ "error": error }))).into_response()
+}

@@ -1,0 +1,54 @@
+-- Whether an exclusive hold can be granted to the first in line now (PROTOCOL 1.2): why not, or else what grants it. A
+-- refused attempt with patience is lined up.
+-- keys     as fair/acquire.lua
+-- args     as fair/acquire.lua
+-- Needs    now.lua, expire.lua, token.lua, fair/queue.lua, fair/line_up.lua
+local function ask_fair(keys, args)
+  local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
+
+  local function grant()
+    local token = keys[6] and next_token(keys[6], args[7], args[8])
+    redis.call('HSET', name, id, 1)
+    expire(name, args[1])
+    return token and {0, token} or 0
+  end
+
+  if redis.call('EXISTS', name, queue, keys[5]) == 0 then
+    return nil, grant
+  end
+  if redis.call('EXISTS', keys[5]) == 1 then
+    return 2
+  end
+  local held = redis.call('HMGET', name, id, 'mode')
+  if held[2] then
+    return 3
+  end
+  if held[1] then
+    return nil, grant
+  end
+
+  local now, wait, left = now_ms(), tonumber(args[3]), redis.call('PTTL', name)
+  if left == -1 then
+    return 4
+  end
+  local head, dropped = first_in_line(queue, timeouts, alive, now)
+  if left == -2 and (not head or head == id) then
+    return nil, function()
+      local granted = grant()
+      forget(queue, timeouts, alive, id)
+      advance(timeouts, redis.call('ZRANGE', timeouts, 0, -1), 1, wait)
+      return granted
+    end
+  end
+  if left == -2 then
+    if dropped then
+      redis.call(args[6], args[5] .. ':' .. head, '0')
+    end
+    -- The lock waits for its next holder: for as long as that one counts as alive, or a second for one of Redisson's.
+    left = (redis.call('ZSCORE', alive, head) or now + 1000) - now
+  end
+  if wait > 0 then
+    line_up(queue, timeouts, alive, id, now, wait, left, args[4])
+  end
+  return {1, left}
+end

@@ -1,0 +1,19 @@
+-- Grants one of several holds on different keys: the first that is free.
+-- KEYS     as many/ask_next.lua
+-- ARGV     as many/ask_next.lua
+-- Returns  {i, what the script of its mode returns} the i-th is granted, or cannot be asked for; {0, {1, ms}} all are
+--          refused, for so long at least
+-- Needs    many/ask_next.lua and what it needs
+local asked, soonest = 0, nil
+while is_next() do
+  asked = asked + 1
+  local refused, grant = ask_next()
+  if not refused then
+    return {asked, grant()}
+  end
+  if type(refused) ~= 'table' then
+    return {asked, refused}
+  end
+  soonest = math.min(soonest or refused[2], refused[2])
+end
+return {0, {1, soonest}}

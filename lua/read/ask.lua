@@ -1,0 +1,56 @@
+-- Whether a read hold can be granted now (PROTOCOL 1.3; a writer that waits goes before readers without a pass): why not,
+-- or else what grants it. A refused attempt with patience is remembered as waiting.
+-- keys     as read/acquire.lua
+-- args     as read/acquire.lua
+-- Needs    now.lua, expire.lua, waiters.lua
+local function ask_read(keys, args)
+  local name, id, lease = keys[1], args[2], tonumber(args[1])
+  local life, mode, waits = lease, nil, false
+
+  local function grant()
+    if waits then
+      redis.call('ZREM', keys[4], id)
+      redis.call('ZREM', keys[5], id)
+    end
+    redis.call('SET', keys[6], 1, 'PX', lease)
+    redis.call('HSET', name, 'mode', mode or 'read', id, 1)
+    expire(name, life)
+    return 0
+  end
+
+  if redis.call('EXISTS', name, keys[2], keys[3], keys[4], keys[5]) == 0 then
+    return nil, grant
+  end
+  if redis.call('EXISTS', keys[2]) == 1 then
+    return 2
+  end
+  local held = redis.call('HMGET', name, 'mode', id, id .. ':write')
+  mode = held[1]
+  if not mode and redis.call('EXISTS', name) == 1 then
+    return 3
+  end
+
+  local now, refused = now_ms(), nil
+  local left, writes = redis.call('PTTL', name), held[3]
+  local reads = held[2] and redis.call('EXISTS', keys[6]) == 1
+  local pass = tonumber(redis.call('ZSCORE', keys[5], id) or 0) > now
+  if mode == 'write' and not writes then
+    refused = left
+    if refused == -1 then
+      return 4
+    end
+  elseif not (writes or reads or pass) then
+    refused = waiting(keys[3], now)
+  end
+  if not refused then
+    life, waits = math.max(lease, left), true
+    return nil, grant
+  end
+  if args[3] ~= '0' then
+    join(keys[4], id, args[3], now)
+    if pass then
+      join(keys[5], id, args[3], now)
+    end
+  end
+  return {1, refused}
+end

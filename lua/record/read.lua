@@ -1,0 +1,4 @@
+-- What is remembered.
+-- KEYS     1 record
+-- Returns  the record, nil if there is none
+return redis.call('GET', KEYS[1])

@@ -1,0 +1,149 @@
+//! Where senders say which request it is.
+
+use std::future::{Future, ready};
+
+use http::HeaderName;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+
+use crate::layer::key::{
+    Header, JsonFields, KeyError, KeyExtractor, Keys, compose, header, json_field, json_fields,
+    only_line,
+};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): text in quotes, or without. What an
+/// [`IdempotencyLayer`](crate::IdempotencyLayer) looks at unless told otherwise.
+///
+/// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. Refused (400 `key-invalid`) are an empty key, a
+/// header on several lines, anything after the closing quote, and without quotes white space, commas and quotes: whether
+/// somebody on the way has joined two keys cannot be known.
+pub fn idempotency_key() -> IdempotencyKey {
+    IdempotencyKey
+}
+
+/// See [`idempotency_key`].
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct IdempotencyKey;
+
+impl KeyExtractor for IdempotencyKey {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        let key = only_line(parts, &IDEMPOTENCY_KEY).and_then(key_in);
+        ready(key.and_then(|key| compose(IDEMPOTENCY_KEY.as_str(), [key.as_str()])))
+    }
+}
+
+/// Reads a string of RFC 8941, or what is clearly meant as one.
+fn key_in(value: &str) -> Result<String, KeyError> {
+    let invalid = || KeyError::invalid("the idempotency key is not one string");
+    let Some(quoted) = value.strip_prefix('"') else {
+        let plain = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | ',');
+        return match value.chars().all(plain) {
+            true => Ok(value.to_owned()),
+            false => Err(invalid()),
+        };
+    };
+    let mut key = String::with_capacity(quoted.len());
+    let mut chars = quoted.chars();
+    loop {
+        match chars.next() {
+            Some('"') => break,
+            Some('\\') => match chars.next() {
+                Some(char @ ('"' | '\\')) => key.push(char),
+                _ => return Err(invalid()),
+            },
+            Some(char @ ' '..='~') => key.push(char),
+            _ => return Err(invalid()),
+        }
+    }
+    match key.is_empty() || !chars.as_str().is_empty() {
+        true => Err(invalid()),
+        false => Ok(key),
+    }
+}
+
+/// The header `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com).
+pub fn standard_webhooks() -> Header {
+    header("webhook-id")
+}
+
+/// The header `x-github-delivery`, which GitHub repeats when a delivery is sent again.
+pub fn github() -> Header {
+    header("x-github-delivery")
+}
+
+/// The header `x-shopify-event-id`, which Shopify repeats when it sends an event again.
+pub fn shopify() -> Header {
+    header("x-shopify-event-id")
+}
+
+/// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
+pub fn stripe() -> JsonFields {
+    json_field("event", "/id")
+}
+
+/// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
+/// the body's fields where its type is `application/cloudevents+json` (structured mode).
+pub fn cloud_events() -> CloudEvents {
+    CloudEvents {
+        structured: json_fields("cloudevent", ["/source", "/id"]),
+    }
+}
+
+/// See [`cloud_events`].
+#[derive(Debug, Clone)]
+pub struct CloudEvents {
+    structured: JsonFields,
+}
+
+impl KeyExtractor for CloudEvents {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let mode = parts.headers.get(CONTENT_TYPE);
+        if mode.is_some_and(|mode| mode.as_bytes().starts_with(b"application/cloudevents+json")) {
+            return self.structured.extract(parts).await;
+        }
+        let line = |name| only_line(parts, &HeaderName::from_static(name));
+        compose("cloudevent", [line("ce-source")?, line("ce-id")?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key_in;
+
+    #[test]
+    fn a_key_is_one_string_with_quotes_or_without() {
+        for (value, key) in [
+            ("8e03978e-40d5", "8e03978e-40d5"),
+            (r#""8e03978e-40d5""#, "8e03978e-40d5"),
+            (r#""two words, one key""#, "two words, one key"),
+            (r#""a\"b\\c""#, r#"a"b\c"#),
+            ("a;b=c", "a;b=c"),
+        ] {
+            assert_eq!(key_in(value).ok().as_deref(), Some(key), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_two_keys_or_half_a_one_is_none() {
+        for value in [
+            "a,b",
+            "a b",
+            r#"a"b"#,
+            r#""a", "b""#,
+            r#""a"b"#,
+            r#""a"#,
+            r#"""#,
+            r#""""#,
+            r#""a\""#,
+            r#""a\n""#,
+            "\"a\tb\"",
+            "\"é\"",
+            "é",
+        ] {
+            assert!(key_in(value).is_err(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use std::future::{Future, ready};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use serde_json::Value;
+
+use super::{KeyError, KeyExtractor, Keys, compose};
+
+/// The request's body, where it was read before the key was asked for. In the extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestBody(pub(crate) Bytes);
+
+/// The request's body, for closures that name what is in it.
+///
+/// It is there under [`DistributedLockLayer::buffer_body`](crate::DistributedLockLayer::buffer_body), and always under an
+/// [`IdempotencyLayer`](crate::IdempotencyLayer).
+///
+/// ```
+/// # use http::request::Parts;
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+/// use tower_distributed_lock::LockKey;
+/// use tower_distributed_lock::key::{self, KeyError};
+///
+/// # let locks = LockClient::new(MemoryStore::new());
+/// DistributedLockLayer::new(locks).buffer_body(4096).key(|parts: &Parts| {
+///     let [from, to, ..] = **key::body(parts)? else {
+///         return Err(KeyError::invalid("the body is too short"));
+///     };
+///     Ok([from, to].map(|account| LockKey::from_parts("account", [account.to_string()])))
+/// })
+/// # ;
+/// ```
+///
+/// # Errors
+///
+/// A [`KeyError`] if the body was not read: return it. `IdempotencyLayer` then reads the body and asks again; for
+/// `DistributedLockLayer` without `buffer_body` it is a mistake of the program (500 `lock-misconfigured`).
+pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
+    match parts.extensions.get() {
+        Some(RequestBody(body)) => Ok(body),
+        None => Err(KeyError::body_unread()),
+    }
+}
+
+/// A field of the request's JSON body, by its JSON Pointer (RFC 6901), as the name of a `resource`:
+/// `json_field("order", "/order/id")`.
+///
+/// The body must have been read: see [`body`]. Text and numbers are names, and `1` and `"1"` the same one. A field that is
+/// not there, or `null`, is a missing key; anything else is refused (400 `key-invalid`), and so is a body that is not JSON.
+///
+/// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
+/// one counts here.
+pub fn json_field(resource: &'static str, pointer: &'static str) -> JsonFields {
+    json_fields(resource, [pointer])
+}
+
+/// Several fields of the request's JSON body, which together are one name: see [`json_field`].
+pub fn json_fields(
+    resource: &'static str,
+    pointers: impl IntoIterator<Item = &'static str>,
+) -> JsonFields {
+    JsonFields {
+        resource,
+        pointers: pointers.into_iter().collect(),
+    }
+}
+
+/// See [`json_field`].
+#[derive(Debug, Clone)]
+pub struct JsonFields {
+    resource: &'static str,
+    pointers: Arc<[&'static str]>,
+}
+
+impl JsonFields {
+    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+        let body: Value = serde_json::from_slice(body(parts)?)
+            .map_err(|_| KeyError::invalid("the body is not JSON"))?;
+        let fields = self
+            .pointers
+            .iter()
+            .map(|pointer| match body.pointer(pointer) {
+                Some(Value::String(text)) => Ok(text.clone()),
+                Some(Value::Number(number)) => Ok(number.to_string()),
+                Some(Value::Null) | None => Err(KeyError::missing()),
+                Some(_) => Err(KeyError::invalid("the field is neither text nor a number")),
+            });
+        let fields: Vec<String> = fields.collect::<Result<_, _>>()?;
+        compose(self.resource, fields.iter().map(String::as_str))
+    }
+}
+
+impl KeyExtractor for JsonFields {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self.keys(parts))
+    }
+}

@@ -1,0 +1,75 @@
+//! Several keys in one step: their shards are locked together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use super::Shared;
+use super::shard::Shard;
+use crate::error::StoreError;
+use crate::store::{AllOutcome, AnyOutcome, Attempt, Outcome};
+
+/// Grants all, or none.
+pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+    let mut shards = Shards::lock(shared, attempts);
+    for (index, attempt) in attempts.iter().enumerate() {
+        if let Some(retry_after) = shards.of(attempt).weigh(attempt)? {
+            return Ok(AllOutcome::Refused { index, retry_after });
+        }
+    }
+    let mut tokens = Vec::with_capacity(attempts.len());
+    for attempt in attempts {
+        match shards.of(attempt).acquire(attempt)? {
+            Outcome::Granted { token } => tokens.push(token),
+            Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
+        }
+    }
+    Ok(AllOutcome::Granted(tokens))
+}
+
+/// Grants the first that is free.
+pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+    let mut shards = Shards::lock(shared, attempts);
+    let mut soonest = Duration::MAX;
+    for (index, attempt) in attempts.iter().enumerate() {
+        match shards.of(attempt).weigh(attempt)? {
+            Some(retry_after) => soonest = soonest.min(retry_after),
+            None => {
+                if let Outcome::Granted { token } = shards.of(attempt).acquire(attempt)? {
+                    return Ok(AnyOutcome::Granted { index, token });
+                }
+            }
+        }
+    }
+    Ok(AnyOutcome::Refused {
+        retry_after: soonest,
+    })
+}
+
+/// The shards of some keys.
+struct Shards<'a> {
+    shared: &'a Shared,
+    guards: BTreeMap<usize, MutexGuard<'a, Shard>>,
+}
+
+impl<'a> Shards<'a> {
+    /// Locks them in ascending order, so that two who do so never wait for each other.
+    fn lock(shared: &'a Shared, attempts: &[Attempt]) -> Self {
+        let places = attempts
+            .iter()
+            .map(|attempt| shared.place(&attempt.hold.key));
+        let places: BTreeSet<_> = places.collect();
+        Self {
+            shared,
+            guards: places
+                .into_iter()
+                .map(|place| (place, super::lock(&shared.shards[place])))
+                .collect(),
+        }
+    }
+
+    fn of(&mut self, attempt: &Attempt) -> &mut Shard {
+        let place = self.shared.place(&attempt.hold.key);
+        self.guards.get_mut(&place).expect("it was locked")
+    }
+}

@@ -1,0 +1,105 @@
+//! Several keys in one step.
+
+use super::*;
+use crate::store::{AllOutcome, AnyOutcome, Fencing};
+
+/// An attempt of the `n`-th asker to get one of many keys.
+fn on(key: usize, mode: LockMode, n: u64) -> Attempt {
+    let mut attempt = attempt(mode, n);
+    attempt.hold.key = LockKey::new(format!("key:{key}"));
+    attempt
+}
+
+#[test]
+fn all_are_granted_or_none() {
+    let store = MemoryStore::new();
+    let wanted = |n| -> Vec<_> { (0..100).map(|key| on(key, MODES[key % 4], n)).collect() };
+    let (first, second) = (wanted(1), wanted(2));
+    let all = at_once(store.acquire_all(&first));
+    assert_eq!(all, AllOutcome::Granted(vec![None; 100]));
+    released(&store, &first[0]);
+    released(&store, &first[1]);
+    let AllOutcome::Refused { index, retry_after } = at_once(store.acquire_all(&second)) else {
+        panic!("granted");
+    };
+    assert_eq!(
+        (index, retry_after > LEASE / 2),
+        (3, true),
+        "the second reads beside the first"
+    );
+    assert!(
+        second
+            .iter()
+            .all(|attempt| check(&store, attempt) == Standing::Gone)
+    );
+    first[2..]
+        .iter()
+        .for_each(|attempt| released(&store, attempt));
+    assert!(store.is_empty(), "nobody waits");
+}
+
+#[test]
+fn each_of_all_gets_the_token_that_it_asked_for() {
+    let store = MemoryStore::new();
+    let mut wanted = [
+        on(0, LockMode::Fair, 1),
+        on(1, LockMode::Write, 1),
+        on(2, LockMode::Read, 1),
+    ];
+    wanted[0].fencing = Some(Fencing::default());
+    wanted[2].fencing = Some(Fencing::default());
+    let AllOutcome::Granted(tokens) = at_once(store.acquire_all(&wanted)) else {
+        panic!("refused");
+    };
+    let granted: Vec<_> = tokens.iter().map(Option::is_some).collect();
+    assert_eq!(granted, [true, false, false], "a reader has none");
+}
+
+#[test]
+fn any_is_the_first_that_is_free() {
+    let store = MemoryStore::new();
+    let wanted = |n| [0, 1, 2].map(|key| on(key, LockMode::Reentrant, n));
+    granted(&store, &wanted(1)[0]);
+    for (n, expected) in [(2, 1), (3, 2)] {
+        let any = at_once(store.acquire_any(&wanted(n)));
+        assert_eq!(
+            any,
+            AnyOutcome::Granted {
+                index: expected,
+                token: None
+            }
+        );
+    }
+    let any = at_once(store.acquire_any(&wanted(4)));
+    assert!(matches!(any, AnyOutcome::Refused { .. }));
+}
+
+#[test]
+fn asking_for_one_key_twice_grants_it_once() {
+    let store = MemoryStore::new();
+    let wanted = [on(0, LockMode::Write, 1), on(0, LockMode::Write, 2)];
+    let all = at_once(store.acquire_all(&wanted));
+    assert!(matches!(all, AllOutcome::Refused { index: 1, .. }));
+    assert!(store.is_empty());
+}
+
+#[test]
+fn questions_about_the_same_keys_in_any_order_wait_for_nothing_but_each_other() {
+    let store = MemoryStore::new();
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let mut wanted: Vec<_> =
+                        (0..32).map(|key| on(key, LockMode::Write, n)).collect();
+                    wanted.rotate_left(usize::try_from(n).unwrap() * 8 + round % 8);
+                    if let AllOutcome::Granted(_) = at_once(store.acquire_all(&wanted)) {
+                        wanted.iter().for_each(|attempt| released(store, attempt));
+                    }
+                }
+            });
+        }
+    });
+    assert!(store.is_empty());
+}

@@ -1,0 +1,112 @@
+//! Administration: Redisson's holders and waiters, and ours.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::RedisStore;
+use super::calls::PUBLISH;
+use super::names::Names;
+use super::reply::{conflict, standing, unintelligible};
+use super::script::{self, Call};
+use crate::admin::{Holder, Inspect, Inspection};
+use crate::error::StoreError;
+use crate::key::LockKey;
+use crate::lock::LockMode;
+use crate::store::Standing;
+
+/// The code of the administrating scripts for what is no lock.
+const NO_LOCK: i64 = 3;
+
+impl Inspect for RedisStore {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        match self.call(key, inspect(key)).await? {
+            Value::Int(NO_LOCK) => Err(no_lock()),
+            answer => inspection(&answer).ok_or_else(|| unintelligible(&answer)),
+        }
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        match self.call(key, force(key)).await? {
+            Value::Int(NO_LOCK) => Err(no_lock()),
+            answer => Ok(standing(&answer)? == Standing::Held),
+        }
+    }
+}
+
+fn inspect(key: &LockKey) -> Call {
+    let names = Names::of(key);
+    script::INSPECT
+        .call(names, 7, 1)
+        .arg(names.lock())
+        .arg(names.queue())
+        .arg(names.timeouts())
+        .arg(names.alive())
+        .arg(names.passes())
+        .arg(names.waiting_writers())
+        .arg(names.waiting_readers())
+        .arg(names.readers_prefix())
+}
+
+fn force(key: &LockKey) -> Call {
+    let names = Names::of(key);
+    script::FORCE
+        .call(names, 8, 2)
+        .arg(names.lock())
+        .arg(names.channel())
+        .arg(names.queue())
+        .arg(names.timeouts())
+        .arg(names.alive())
+        .arg(names.rw_channel())
+        .arg(names.waiting_readers())
+        .arg(names.passes())
+        .arg(PUBLISH)
+        .arg(names.readers_prefix())
+}
+
+fn inspection(answer: &Value) -> Option<Inspection> {
+    let [holders, waiters] = array(answer)? else {
+        return None;
+    };
+    Some(Inspection {
+        holders: array(holders)?.iter().map(holder).collect::<Option<_>>()?,
+        waiters: array(waiters)?.iter().map(text).collect::<Option<_>>()?,
+    })
+}
+
+fn holder(answer: &Value) -> Option<Holder> {
+    let [id, mode, Value::Int(count), Value::Int(left)] = array(answer)? else {
+        return None;
+    };
+    Some(Holder {
+        id: text(id)?,
+        mode: match &*text(mode)? {
+            "exclusive" => LockMode::Reentrant,
+            "read" => LockMode::Read,
+            "write" => LockMode::Write,
+            _ => return None,
+        },
+        count: u64::try_from(*count).ok()?,
+        // A life without end is told by a negative number.
+        remaining: u64::try_from(*left).map_or(Duration::MAX, Duration::from_millis),
+    })
+}
+
+fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// A name in the store; what is no text in it is shown as such.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+fn no_lock() -> StoreError {
+    conflict("the key holds a hash that is no lock")
+}

@@ -1,0 +1,43 @@
+//! What finished work leaves under its key.
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::calls::{field, ms, release_by};
+use super::names::Names;
+use super::reply::unintelligible;
+use super::script::{self, Call};
+use crate::error::StoreError;
+use crate::key::LockKey;
+use crate::lock::{Hold, LockMode};
+use crate::store::{Record, shared_work};
+
+/// Ends a hold and, if there was one, remembers `record`.
+pub(super) fn release(hold: &Hold, record: &Record) -> Result<Call, StoreError> {
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RECORD,
+        LockMode::Fair => &script::FAIR_RECORD,
+        LockMode::Write => &script::WRITE_RECORD,
+        LockMode::Read => return Err(shared_work()),
+    };
+    let names = Names::of(&hold.key);
+    Ok(release_by(script, hold, Some(names.record()))
+        .arg(field(hold))
+        .arg(&record.value[..])
+        .arg(ms(record.retention)))
+}
+
+/// Asks what is remembered.
+pub(super) fn read(key: &LockKey) -> Call {
+    let names = Names::of(key);
+    script::RECORD.call(names, 1, 0).arg(names.record())
+}
+
+/// Reads the answer to [`read`].
+pub(super) fn value(answer: Value) -> Result<Option<Bytes>, StoreError> {
+    match answer {
+        Value::Nil => Ok(None),
+        Value::BulkString(value) => Ok(Some(value.into())),
+        answer => Err(unintelligible(&answer)),
+    }
+}

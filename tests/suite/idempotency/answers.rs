@@ -1,0 +1,194 @@
+//! Which answers are recorded, and what of them.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::HeaderMap;
+use axum::response::{AppendHeaders, IntoResponse};
+use futures_util::stream;
+use http::{HeaderValue, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use tower_distributed_lock::{DistributedLockLayer, LockMode, key};
+
+use super::{Runs, answering, is_replay, pay, remembering, text};
+
+#[tokio::test(start_paused = true)]
+async fn final_answers_are_recorded_and_invitations_to_repeat_are_not() {
+    for status in 200..=599 {
+        let status = StatusCode::from_u16(status).unwrap();
+        let (_store, _locks, layer) = remembering();
+        let app = answering(move || async move { status }).layer(layer);
+        assert_eq!(pay(&app).await.status(), status);
+        let recorded = is_replay(&pay(&app).await);
+        let expected =
+            status.as_u16() < 500 && ![408, 409, 423, 425, 429].contains(&status.as_u16());
+        assert_eq!(recorded, expected, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_decides_otherwise() {
+    let (_store, _locks, layer) = remembering();
+    let layer = layer.store_if(|response| response.status == StatusCode::BAD_GATEWAY);
+    for (status, recorded) in [(StatusCode::BAD_GATEWAY, true), (StatusCode::OK, false)] {
+        let app = answering(move || async move { status }).layer(layer.clone());
+        let path_apart = super::request(status.as_str(), "");
+        super::send(&app, path_apart).await;
+        let repeat = super::send(&app, super::request(status.as_str(), "")).await;
+        assert_eq!(is_replay(&repeat), recorded, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_gets_every_header_line_as_it_was() {
+    let (_store, _locks, layer) = remembering();
+    let app = answering(|| async {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-bytes", HeaderValue::from_bytes(b"caf\xe9").unwrap());
+        headers.insert("date", HeaderValue::from_static("yesterday"));
+        let cookies = AppendHeaders([
+            ("set-cookie", "a=1; Path=/"),
+            ("set-cookie", "b=2; HttpOnly"),
+            ("set-cookie", "a=3"),
+        ]);
+        (headers, cookies, [("etag", "\"1\"")], "body")
+    })
+    .layer(layer);
+    let mut first = pay(&app).await;
+    let mut repeat = pay(&app).await;
+    assert!(is_replay(&repeat));
+    repeat.headers_mut().remove("idempotent-replayed");
+    assert_eq!(first.headers_mut().remove("date").unwrap(), "yesterday");
+    assert_eq!(first.headers(), repeat.headers());
+    let cookies: Vec<_> = repeat.headers().get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["a=1; Path=/", "b=2; HttpOnly", "a=3"]);
+    assert_eq!(text(repeat).await, text(first).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_long_goes_out_whole_and_unrecorded() {
+    for (length, recorded) in [(100, true), (101, false)] {
+        let (_store, _locks, layer) = remembering();
+        let app = answering(move || async move { "x".repeat(length) });
+        let app = app.layer(layer.response_limit(100));
+        for repeated in [false, true] {
+            let answer = pay(&app).await;
+            assert_eq!(is_replay(&answer), repeated && recorded);
+            assert_eq!(text(answer).await.len(), length);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_body_goes_out_at_once_and_unrecorded() {
+    let (_store, _locks, layer) = remembering();
+    let app = answering(|| async {
+        Body::from_stream(stream::once(async {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            Ok::<_, Infallible>("late")
+        }))
+    })
+    .layer(layer);
+    for _ in 0..2 {
+        let head = tokio::time::timeout(Duration::from_secs(1), pay(&app)).await;
+        let answer = head.expect("nobody waits for the stream's end");
+        assert!(!is_replay(&answer));
+        assert_eq!(text(answer).await, "late");
+    }
+}
+
+/// A body that says how long it is and then has these frames.
+fn promised(length: u64, frames: Vec<Result<http_body::Frame<Bytes>, &'static str>>) -> Body {
+    struct Promised<B>(B, u64);
+    impl<B: http_body::Body + Unpin> http_body::Body for Promised<B> {
+        type Data = B::Data;
+        type Error = B::Error;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+            std::pin::Pin::new(&mut self.0).poll_frame(cx)
+        }
+
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(self.1)
+        }
+    }
+    Body::new(Promised(StreamBody::new(stream::iter(frames)), length))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_keep_its_promise_reaches_the_client_as_it_is() {
+    type Frames = fn() -> Vec<Result<http_body::Frame<Bytes>, &'static str>>;
+    let cases: [(&str, Frames, &[&str]); 3] = [
+        (
+            "breaks off",
+            || vec![frame("ab"), Err("gone")],
+            &["ab", "gone"],
+        ),
+        (
+            "is longer",
+            || vec![frame("ab"), frame("cdefg"), frame("h")],
+            &["ab", "cdefg", "h"],
+        ),
+        (
+            "has trailers",
+            || {
+                vec![
+                    frame("abcd"),
+                    Ok(http_body::Frame::trailers(HeaderMap::new())),
+                ]
+            },
+            &["abcd", "trailers"],
+        ),
+    ];
+    for (what, frames, expected) in cases {
+        let (_store, _locks, layer) = remembering();
+        let runs = Runs::default();
+        let counted = runs.clone();
+        let app = answering(move || {
+            counted.add();
+            async move { promised(4, frames()).into_response() }
+        })
+        .layer(layer.response_limit(4));
+        for _ in 0..2 {
+            let answer = pay(&app).await;
+            assert!(!is_replay(&answer), "{what}");
+            let mut body = answer.into_body();
+            let mut seen = Vec::new();
+            while let Some(next) = body.frame().await {
+                seen.push(match next.map(http_body::Frame::into_data) {
+                    Ok(Ok(data)) => String::from_utf8(data.to_vec()).unwrap(),
+                    Ok(Err(_)) => "trailers".into(),
+                    Err(error) => error.to_string(),
+                });
+            }
+            assert_eq!(seen, expected, "{what}");
+        }
+        assert_eq!(runs.count(), 2, "{what}");
+    }
+}
+
+fn frame(text: &'static str) -> Result<http_body::Frame<Bytes>, &'static str> {
+    Ok(http_body::Frame::data(Bytes::from_static(text.as_bytes())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answers_of_a_lock_layer_further_in_are_not_the_handlers() {
+    let (_store, locks, layer) = remembering();
+    let lock = DistributedLockLayer::new(locks.clone())
+        .mode(LockMode::Reentrant)
+        .key(key::path())
+        .wait(Duration::ZERO)
+        .contended_status(400);
+    let app = answering(|| async { "done" }).layer(lock).layer(layer);
+    let held = locks.lock("path:/payments").await.unwrap();
+    assert_eq!(pay(&app).await.status(), 400);
+    held.release().await.unwrap();
+    let answer = pay(&app).await;
+    assert_eq!(answer.status(), 200);
+    assert!(!is_replay(&answer));
+    assert!(is_replay(&pay(&app).await));
+}

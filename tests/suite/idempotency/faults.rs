@@ -1,0 +1,217 @@
+//! What must leave no record, and what a client is told then.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, Standing};
+use tower_distributed_lock::{
+    Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
+    MemoryStore, StoreError, Wakeups,
+};
+
+use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_records_nothing_and_frees_the_key_at_once() {
+    let (store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let app = answering(move || {
+        let run = counted.add();
+        async move {
+            assert!(run > 1, "the first run panics");
+            format!("run {run}")
+        }
+    })
+    .layer(layer);
+    assert!(AssertUnwindSafe(pay(&app)).catch_unwind().await.is_err());
+    settle().await;
+    assert!(store.is_free());
+    assert_eq!(text(pay(&app).await).await, "run 2");
+    assert!(is_replay(&pay(&app).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_never_answers_with_the_handlers_response_and_records_nothing() {
+    for confirm in [Confirm::Store, Confirm::Strict] {
+        let (store, _locks, layer) = remembering();
+        let runs = Runs::default();
+        let (thief, counted) = (store.clone(), runs.clone());
+        let app = answering(move || {
+            let (thief, run) = (thief.clone(), counted.add());
+            async move {
+                if run == 1 {
+                    thief.steal().await;
+                }
+                format!("run {run}")
+            }
+        })
+        .layer(layer.confirm(confirm));
+        let (status, problem) = problem(pay(&app).await).await;
+        assert_eq!((status, &problem["type"]), (500, &"lock-lost".into()));
+        assert_eq!(problem["outcome"], "unknown");
+        let repeat = pay(&app).await;
+        assert!(!is_replay(&repeat), "{confirm:?}");
+        assert_eq!(text(repeat).await, "run 2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_lapses_ends_the_handler() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(
+        layer
+            .clone()
+            .lease(Lease::Fixed(Duration::from_millis(500))),
+    );
+    assert_eq!(problem(pay(&app).await).await.0, 500);
+    let app = payments(&runs).layer(layer.max_hold(Duration::from_millis(500)));
+    assert_eq!(problem(pay(&app).await).await.0, 500);
+    assert_eq!(runs.count(), 2);
+}
+
+/// Who came second while the first was paused past its lease has recorded; the first finds out at its release.
+#[tokio::test(start_paused = true)]
+async fn the_one_that_was_overtaken_does_not_overwrite_the_record() {
+    let (store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let (thief, counted) = (store.clone(), runs.clone());
+    let app = answering(move || {
+        let (thief, run) = (thief.clone(), counted.add());
+        async move {
+            if run == 1 {
+                thief.steal().await;
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            format!("run {run}")
+        }
+    })
+    .layer(layer);
+    // Another process has a client of its own.
+    let elsewhere = answering(|| async { "the overtaker" })
+        .layer(IdempotencyLayer::new(LockClient::new(store)));
+    let overtaker = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        pay(&elsewhere).await
+    };
+    let (overtaken, overtaker) = tokio::join!(pay(&app), overtaker);
+    assert_eq!(text(overtaker).await, "the overtaker");
+    assert_eq!(problem(overtaken).await.1["type"], "lock-lost");
+    assert_eq!(text(pay(&app).await).await, "the overtaker");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_gone_at_the_end_is_believed_for_a_lease_or_not_at_all() {
+    for (confirm, status) in [(Confirm::Store, 200), (Confirm::Strict, 500)] {
+        let (store, _locks, layer) = remembering();
+        let unplugged = store.clone();
+        let app = answering(move || {
+            unplugged.unplug(true);
+            async { "done" }
+        })
+        .layer(layer.confirm(confirm));
+        assert_eq!(pay(&app).await.status(), status, "{confirm:?}");
+        // What could not be recorded then is recorded in the background when the store is back.
+        store.unplug(false);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let repeat = pay(&app).await;
+        assert!(is_replay(&repeat), "{confirm:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_be_asked_is_503_and_the_handler_is_not_called() {
+    let (store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer);
+    store.unplug(true);
+    let answer = pay(&app).await;
+    assert_eq!(answer.headers()["retry-after"], "1");
+    let (status, problem) = problem(answer).await;
+    assert_eq!(
+        (status, &problem["type"]),
+        (503, &"lock-unavailable".into())
+    );
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_somebody_else_is_500_and_the_handler_is_not_called() {
+    let store = MemoryStore::new();
+    let locks = LockClient::new(store.clone());
+    let runs = Runs::default();
+    let app = payments(&runs).layer(IdempotencyLayer::new(locks.clone()));
+    let key = LockKey::from_parts(
+        "idempotency",
+        ["POST", "/payments", "", "idempotency-key:k"],
+    );
+    let hold = Hold {
+        key: key.clone(),
+        mode: LockMode::Reentrant,
+        id: HoldId::new(locks.id(), u64::MAX),
+    };
+    let attempt = Attempt {
+        hold: hold.clone(),
+        lease: Duration::from_secs(1),
+        patience: None,
+        fencing: None,
+    };
+    store.acquire(&attempt).await.unwrap();
+    let foreign = Record {
+        value: "{\"status\": 200}".into(),
+        retention: Duration::from_secs(60),
+    };
+    store.release_recording(&hold, &foreign).await.unwrap();
+    let (status, problem) = problem(pay(&app).await).await;
+    assert_eq!(
+        (status, &problem["type"]),
+        (500, &"record-unreadable".into())
+    );
+    assert_eq!(runs.count(), 0);
+}
+
+/// Keeps no records, as the trait's defaults have it.
+struct Forgetful(MemoryStore);
+
+impl LockStore for Forgetful {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.0.acquire(attempt).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.0.renew(renewals).await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.0.check(holds).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+        self.0.release(hold).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.0.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.0.subscribe(attempt).await
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "keeps no records: make the client of a `MemoryStore` or a `RedisStore`")]
+async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
+    let locks = LockClient::new(Forgetful(MemoryStore::new()));
+    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
+}
+
+#[tokio::test]
+#[should_panic(expected = "does not wait for the record")]
+async fn a_confirmation_that_asks_nobody_is_refused_when_the_layer_is_built() {
+    let (_store, _locks, layer) = remembering();
+    let _ = answering(|| async {}).layer(layer.confirm(Confirm::Deadline));
+}

@@ -1,0 +1,138 @@
+//! The same request again: afterwards, meanwhile, and when it is not quite the same.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tower_distributed_lock::{Lease, OnCancel, Rejection, RejectionKind};
+
+use super::{Runs, is_replay, pay, payments, problem, remembering, request, send, settle, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_gets_the_first_answer_and_runs_nothing() {
+    let (_store, locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer);
+    let first = pay(&app).await;
+    assert_eq!(first.status(), 201);
+    assert!(!is_replay(&first));
+    assert_eq!(text(first).await, "run 1");
+    for _ in 0..3 {
+        let repeat = pay(&app).await;
+        assert_eq!(repeat.status(), 201);
+        assert!(is_replay(&repeat));
+        assert_eq!(repeat.headers()["content-length"], "5");
+        assert_eq!(text(repeat).await, "run 1");
+    }
+    assert_eq!(runs.count(), 1);
+    settle().await;
+    assert_eq!(locks.keys_in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_concurrent_duplicates_one_runs_and_all_get_its_answer() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer);
+    let answers = join_all((0..20).map(|_| pay(&app))).await;
+    let replays = answers.iter().filter(|answer| is_replay(answer)).count();
+    assert_eq!(replays, 19);
+    for answer in answers {
+        assert_eq!(answer.status(), 201);
+        assert_eq!(text(answer).await, "run 1");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_key_is_another_request() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer);
+    let (a, b) = tokio::join!(
+        send(&app, request("a", "{}")),
+        send(&app, request("b", "{}"))
+    );
+    assert!(!is_replay(&a) && !is_replay(&b));
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_payload_under_the_same_key_is_422_also_while_the_first_is_under_way() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer);
+    let (first, other) = tokio::join!(
+        send(&app, request("k", "{\"amount\": 1}")),
+        send(&app, request("k", "{\"amount\": 2}")),
+    );
+    assert_eq!(first.status(), 201);
+    let rejection = other.extensions().get::<Rejection>().cloned();
+    assert_eq!(
+        rejection.map(|rejection| rejection.kind()),
+        Some(RejectionKind::KeyReused)
+    );
+    let (status, problem) = problem(other).await;
+    assert_eq!((status, &problem["type"]), (422, &"key-reused".into()));
+    assert_eq!(runs.count(), 1);
+    let repeat = send(&app, request("k", "{\"amount\": 1}")).await;
+    assert!(is_replay(&repeat), "the record is not disturbed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_flight_past_the_wait_is_409_with_retry_after() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    for wait in [Duration::ZERO, Duration::from_millis(500)] {
+        let app = payments(&runs).layer(layer.clone().wait(wait));
+        let key = format!("{wait:?}");
+        let repeat = async {
+            settle().await;
+            send(&app, request(&key, "{}")).await
+        };
+        let (first, repeat) = tokio::join!(send(&app, request(&key, "{}")), repeat);
+        assert_eq!(first.status(), 201);
+        let retry_after = repeat.headers()["retry-after"].to_str().unwrap().to_owned();
+        assert!((1..=10).contains(&retry_after.parse::<u64>().unwrap()));
+        let (status, problem) = problem(repeat).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (409, &"request-in-progress".into())
+        );
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_claim_outlives_many_leases_and_the_record_outlives_the_claim() {
+    let (store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let layer = layer
+        .lease(Lease::Renewed(Duration::from_millis(90)))
+        .retention(Duration::from_secs(60));
+    let app = payments(&runs).layer(layer);
+    let (first, meanwhile) = tokio::join!(pay(&app), pay(&app));
+    assert!(!is_replay(&first) && is_replay(&meanwhile));
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    assert!(is_replay(&pay(&app).await));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    settle().await;
+    assert!(store.is_free(), "nothing is left after the retention");
+    assert!(!is_replay(&pay(&app).await));
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_hangs_up_leaves_nothing_unless_the_handler_is_to_finish() {
+    for (on_cancel, replayed) in [(OnCancel::Drop, false), (OnCancel::RunToCompletion, true)] {
+        let (_store, _locks, layer) = remembering();
+        let runs = Runs::default();
+        let app = payments(&runs).layer(layer.on_cancel(on_cancel));
+        let gone = tokio::time::timeout(Duration::from_millis(500), pay(&app)).await;
+        assert!(gone.is_err());
+        let repeat = pay(&app).await;
+        assert_eq!(repeat.status(), 201);
+        assert_eq!(is_replay(&repeat), replayed, "{on_cancel:?}");
+        let expected = if replayed { "run 1" } else { "run 2" };
+        assert_eq!(text(repeat).await, expected);
+    }
+}

@@ -1,0 +1,83 @@
+//! Whose key it is, and for what.
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::any;
+use http::Request;
+use http::request::Parts;
+
+use super::{is_replay, remembering, send};
+
+async fn under(app: &Router, method: &str, path: &str, tenant: Option<&str>) -> Response {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("idempotency-key", "k")
+        .body(Body::empty())
+        .unwrap();
+    if let Some(tenant) = tenant {
+        request.extensions_mut().insert(Tenant(tenant.to_owned()));
+    }
+    send(app, request).await
+}
+
+#[derive(Clone)]
+struct Tenant(String);
+
+fn app() -> Router {
+    let (_store, _locks, layer) = remembering();
+    let tenant = |parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
+    Router::new()
+        .route("/orders", any(async || "order"))
+        .route("/orders/{id}", any(async || "one order"))
+        .route("/refunds", any(async || "refund"))
+        .layer(layer.tenant(tenant))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_serves_once_per_method_route_and_tenant() {
+    let app = app();
+    let scopes = [
+        ("POST", "/orders", None),
+        ("PUT", "/orders", None),
+        ("PATCH", "/orders", None),
+        ("DELETE", "/orders", None),
+        ("PURGE", "/orders", None),
+        ("POST", "/refunds", None),
+        ("POST", "/orders/1", None),
+        ("POST", "/orders", Some("")),
+        ("POST", "/orders", Some("a")),
+        ("POST", "/orders", Some("b")),
+        ("POST", "/orders", Some("a:b")),
+    ];
+    for repeated in [false, true] {
+        for (method, path, tenant) in scopes {
+            let answer = under(&app, method, path, tenant).await;
+            assert_eq!(answer.status(), 200);
+            assert_eq!(is_replay(&answer), repeated, "{method} {path} {tenant:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_resource_of_the_same_route_is_another_request() {
+    let app = app();
+    under(&app, "POST", "/orders/1", None).await;
+    assert_eq!(under(&app, "POST", "/orders/2", None).await.status(), 422);
+    let spelled = under(&app, "POST", "/orders/%31", None).await;
+    assert!(is_replay(&spelled), "the path is the same");
+    let queried = under(&app, "POST", "/orders/1?trace=1", None).await;
+    assert!(is_replay(&queried), "the query is no part of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_is_repeated_as_it_pleases() {
+    let app = app();
+    for method in ["GET", "HEAD", "QUERY", "OPTIONS", "TRACE"] {
+        for _ in 0..2 {
+            let answer = under(&app, method, "/orders", None).await;
+            assert!(!is_replay(&answer), "{method}");
+        }
+    }
+}

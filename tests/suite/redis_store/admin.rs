@@ -1,0 +1,215 @@
+//! Administration of locks in Redis, ours and Redisson's.
+
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::{
+    Holder, Inspect, Inspection, LockAdmin, LockClient, LockError, LockKey, MemoryStore,
+};
+
+use super::*;
+use crate::support::Dump;
+
+async fn inspect(store: &RedisStore) -> Inspection {
+    store.inspect(&LockKey::new("k")).await.unwrap()
+}
+
+async fn forces(store: &RedisStore) -> bool {
+    store.force_unlock(&LockKey::new("k")).await.unwrap()
+}
+
+fn holder(id: impl ToString, mode: LockMode, count: u64) -> Holder {
+    Holder {
+        id: id.to_string(),
+        mode,
+        count,
+        remaining: Duration::ZERO,
+    }
+}
+
+/// Checks who holds, and that each still does for nearly a lease.
+#[track_caller]
+fn assert_holders(inspection: &Inspection, expected: &[Holder]) {
+    let mut found = inspection.holders.clone();
+    found.sort_by_key(|holder| (holder.mode.as_str(), holder.id.clone()));
+    for holder in &mut found {
+        let remaining = std::mem::take(&mut holder.remaining);
+        assert!(remaining <= LEASE && remaining > LEASE - Duration::from_secs(10));
+    }
+    assert_eq!(found, expected);
+}
+
+async fn example<S: Inspect + Clone>(store: S) {
+    let locks = LockClient::new(store.clone());
+    let admin = LockAdmin::new(store);
+    let guard = locks.lock("report").await.unwrap();
+    let report = admin.inspect("report").await.unwrap();
+    assert!(report.is_held());
+    assert!(report.holders[0].id.starts_with(&locks.id().to_string()));
+    assert!(admin.force_unlock("report").await.unwrap());
+    assert!(!admin.inspect("report").await.unwrap().is_held());
+    assert!(!admin.force_unlock("report").await.unwrap());
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+}
+
+#[tokio::test]
+async fn whoever_administers_sees_and_ends_holds_on_every_store() {
+    let (_server, store) = server_and_store().await;
+    example(store).await;
+    example(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn holders_and_waiters_are_shown_in_every_mode() {
+    let (server, store) = server_and_store().await;
+    assert_eq!(inspect(&store).await, Inspection::default());
+
+    let (plain, fair) = (attempt("k", LockMode::Reentrant), || {
+        patient("k", LockMode::Fair)
+    });
+    let queued = [fair(), fair()];
+    assert!(asks(&store, &plain).await);
+    assert!(!asks(&store, &queued[0]).await && !asks(&store, &queued[1]).await);
+    let seen = inspect(&store).await;
+    assert_holders(&seen, &[holder(plain.hold.id, LockMode::Reentrant, 1)]);
+    assert_eq!(
+        seen.waiters,
+        queued.map(|waiter| waiter.hold.id.to_string())
+    );
+    server.connection().await.flushall().await.unwrap();
+
+    let writer = patient("k", LockMode::Write);
+    let mut own = attempt("k", LockMode::Read);
+    own.hold.id = writer.hold.id;
+    let (reader, next) = (patient("k", LockMode::Read), patient("k", LockMode::Write));
+    assert!(asks(&store, &writer).await && asks(&store, &own).await);
+    assert!(!asks(&store, &reader).await && !asks(&store, &next).await);
+    let seen = inspect(&store).await;
+    let id = writer.hold.id;
+    let expected = [
+        holder(id, LockMode::Read, 1),
+        holder(id, LockMode::Write, 1),
+    ];
+    assert_holders(&seen, &expected);
+    let waiting = [next.hold.id.to_string(), reader.hold.id.to_string()];
+    assert_eq!(seen.waiters, waiting);
+
+    assert!(releases(&store, &writer).await && releases(&store, &own).await);
+    assert!(asks(&store, &reader).await);
+    let other = lasting(attempt("k", LockMode::Read), LEASE / 10);
+    store.withdraw(&next, false).await.unwrap();
+    assert!(asks(&store, &other).await);
+    let seen = inspect(&store).await;
+    let short = seen
+        .holders
+        .iter()
+        .find(|holder| holder.id == other.hold.id.to_string());
+    assert!(
+        short.unwrap().remaining <= LEASE / 10,
+        "each reader has its own"
+    );
+    assert_eq!(seen.holders.len(), 2);
+    assert_eq!(seen.waiters, [""; 0]);
+}
+
+#[tokio::test]
+async fn redissons_holders_are_shown_with_their_counts_and_lapsed_ones_are_not() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    redis.hset("k", "java:7", 3).await.unwrap();
+    redis.pexpire("k", 29_000).await.unwrap();
+    assert_holders(
+        &inspect(&store).await,
+        &[holder("java:7", LockMode::Reentrant, 3)],
+    );
+    redis.del("k").await.unwrap();
+
+    let fields = [("mode", "read"), ("java:1", "2"), ("java:2", "1")];
+    redis.hset_multiple("k", &fields).await.unwrap();
+    redis.pexpire("k", 29_000).await.unwrap();
+    for i in ["1", "2"] {
+        let timeout = format!("{{k}}:java:1:rwlock_timeout:{i}");
+        redis.pset_ex(timeout, "1", 28_000).await.unwrap();
+    }
+    assert_holders(
+        &inspect(&store).await,
+        &[holder("java:1", LockMode::Read, 2)],
+    );
+    assert!(forces(&store).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn force_ends_any_hold_wakes_whoever_waits_and_leaves_nothing() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        for waiting in MODES
+            .into_iter()
+            .filter(|waiting| waiting.family() == mode.family())
+        {
+            let (held, waiter) = (attempt("k", mode), patient("k", waiting));
+            assert!(!forces(&store).await);
+            assert!(asks(&store, &held).await);
+            if asks(&store, &waiter).await {
+                assert!(releases(&store, &waiter).await, "readers share");
+            }
+            let mut wakeups = store.subscribe(&waiter).await.unwrap();
+            assert!(forces(&store).await, "{mode:?}");
+            woken(&mut wakeups).await;
+            assert!(!holds(&store, &held).await && !releases(&store, &held).await);
+            assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+            assert_eq!(server.dump().await, Dump::new(), "{mode:?} {waiting:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_forced_writer_lets_the_waiting_readers_go_first() {
+    let (_server, store) = server_and_store().await;
+    let (writer, next) = (attempt("k", LockMode::Write), patient("k", LockMode::Write));
+    let reader = patient("k", LockMode::Read);
+    assert!(asks(&store, &writer).await);
+    assert!(!asks(&store, &reader).await && !asks(&store, &next).await);
+    assert!(forces(&store).await);
+    assert!(!asks(&store, &next).await);
+    assert!(asks(&store, &reader).await);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_neither_shown_nor_deleted() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let conflicts = async || {
+        let key = LockKey::new("k");
+        let seen = store.inspect(&key).await.unwrap_err();
+        let forced = store.force_unlock(&key).await.unwrap_err();
+        assert_eq!(seen.kind(), StoreErrorKind::Conflict);
+        assert_eq!(forced.kind(), StoreErrorKind::Conflict);
+        assert_eq!(server.dump().await.len(), 1);
+    };
+    redis.set("k", "7").await.unwrap();
+    conflicts().await;
+    for (field, value) in [
+        ("name", "Ada"),
+        ("visits", "7"),
+        ("java:1", "Ada"),
+        ("java:1", "-1"),
+    ] {
+        redis.del("k").await.unwrap();
+        redis.hset("k", field, value).await.unwrap();
+        conflicts().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_never_expires_is_shown_as_such_and_can_be_ended() {
+    let (server, store) = server_and_store().await;
+    let stuck = attempt("k", LockMode::Reentrant);
+    assert!(asks(&store, &stuck).await);
+    server.connection().await.persist("k").await.unwrap();
+    assert_eq!(
+        error_kind(&store, &attempt("k", LockMode::Reentrant)).await,
+        StoreErrorKind::Conflict
+    );
+    assert_eq!(inspect(&store).await.holders[0].remaining, Duration::MAX);
+    assert!(forces(&store).await);
+    assert_eq!(server.dump().await, Dump::new());
+}

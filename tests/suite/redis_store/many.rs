@@ -1,0 +1,206 @@
+//! Several keys in one question.
+
+use tower_distributed_lock::FencingToken;
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome};
+
+use super::*;
+use crate::support::Dump;
+
+/// One attempt for each mode, each on a key of its own, one of which brings its own hash tag.
+fn one_of_each() -> Vec<Attempt> {
+    let keys = ["a", "b{tag}", "c", "d"];
+    let attempts = keys.into_iter().zip(MODES);
+    attempts
+        .map(|(key, mode)| fenced(attempt(key, mode), Fencing::default()))
+        .collect()
+}
+
+fn tokens(outcome: AllOutcome) -> Vec<Option<FencingToken>> {
+    match outcome {
+        AllOutcome::Granted(tokens) => tokens,
+        AllOutcome::Refused { .. } => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn all_are_granted_in_one_script_each_in_its_mode_and_with_its_token() {
+    let (server, store) = server_and_store().await;
+    let attempts = one_of_each();
+    // The text of the script is known from here on.
+    store.acquire_all(&attempts).await.unwrap();
+    for attempt in &attempts {
+        store.withdraw(attempt, false).await.unwrap();
+    }
+
+    let monitor = server.monitor().await;
+    let tokens = tokens(store.acquire_all(&attempts).await.unwrap());
+    let calls = monitor.lines().await;
+    let calls = calls.iter().filter(|line| !line.contains(" lua] "));
+    assert_eq!(calls.count(), 1);
+
+    for (attempt, token) in attempts.iter().zip(tokens) {
+        assert_eq!(token.is_some(), attempt.hold.mode != LockMode::Read);
+        assert!(holds(&store, attempt).await);
+        assert!(releases(&store, attempt).await);
+    }
+    let left = server.dump().await;
+    assert!(
+        left.keys()
+            .all(|key| key.starts_with("redisson_lock_token:")),
+        "{left:?}"
+    );
+}
+
+#[tokio::test]
+async fn all_or_nothing_and_the_first_that_stood_back_is_named() {
+    let (server, store) = server_and_store().await;
+    for taken in 1..MODES.len() {
+        let attempts = one_of_each();
+        let holder = attempt(
+            attempts[taken].hold.key.clone(),
+            match MODES[taken].family() {
+                LockFamily::Exclusive => LockMode::Reentrant,
+                LockFamily::ReadWrite => LockMode::Write,
+            },
+        );
+        assert!(asks(&store, &holder).await);
+        let AllOutcome::Refused { index, retry_after } =
+            store.acquire_all(&attempts).await.unwrap()
+        else {
+            panic!("granted beside {holder:?}");
+        };
+        assert_eq!(index, taken);
+        assert!(retry_after <= LEASE && retry_after > LEASE / 2);
+        for attempt in &attempts {
+            assert!(!holds(&store, attempt).await, "{attempt:?}");
+        }
+        assert!(releases(&store, &holder).await);
+        assert_eq!(server.dump().await, Dump::new());
+    }
+}
+
+#[tokio::test]
+async fn an_error_about_one_key_grants_none() {
+    let (server, store) = server_and_store().await;
+    let attempts = one_of_each();
+    for (key, mode) in [("d", LockMode::Reentrant), ("a", LockMode::Write)] {
+        let foreign = attempt(key, mode);
+        assert!(asks(&store, &foreign).await);
+        let all = store.acquire_all(&attempts).await.unwrap_err();
+        assert_eq!(all.kind(), StoreErrorKind::Conflict);
+        assert!(releases(&store, &foreign).await);
+    }
+    store.withdraw(&attempts[2], true).await.unwrap();
+    let all = store.acquire_all(&attempts).await.unwrap_err();
+    assert_eq!(all.kind(), StoreErrorKind::Refused, "one was withdrawn");
+    assert_eq!(server.dump().await.len(), 1, "its tombstone");
+}
+
+#[tokio::test]
+async fn any_is_the_first_that_is_free_in_the_order_of_asking() {
+    let (server, store) = server_and_store().await;
+    let holders = ["a", "b{tag}", "c", "d"].map(|key| attempt(key, LockMode::Reentrant));
+    for holder in &holders[..3] {
+        assert!(asks(&store, holder).await);
+    }
+    let attempts = ["a", "b{tag}", "c", "d"].map(|key| attempt(key, LockMode::Fair));
+    let any = store.acquire_any(&attempts).await.unwrap();
+    assert_eq!(
+        any,
+        AnyOutcome::Granted {
+            index: 3,
+            token: None
+        }
+    );
+    assert!(holds(&store, &attempts[3]).await);
+
+    let short = lasting(attempt("b{tag}", LockMode::Reentrant), LEASE / 10);
+    assert!(releases(&store, &holders[1]).await && asks(&store, &short).await);
+    let others = ["a", "b{tag}", "c", "d"].map(|key| attempt(key, LockMode::Fair));
+    let AnyOutcome::Refused { retry_after } = store.acquire_any(&others).await.unwrap() else {
+        panic!("granted");
+    };
+    assert!(retry_after <= LEASE / 10, "the soonest");
+
+    assert!(releases(&store, &holders[2]).await && releases(&store, &attempts[3]).await);
+    let wanted =
+        ["d", "c"].map(|key| fenced(attempt(key, LockMode::Reentrant), Fencing::default()));
+    let any = store.acquire_any(&wanted).await.unwrap();
+    assert!(
+        matches!(
+            any,
+            AnyOutcome::Granted {
+                index: 0,
+                token: Some(_)
+            }
+        ),
+        "{any:?}"
+    );
+    assert!(!holds(&store, &wanted[1]).await);
+    assert!(releases(&store, &wanted[0]).await && releases(&store, &holders[0]).await);
+    assert!(releases(&store, &short).await);
+    assert_eq!(server.dump().await.len(), 1, "the counter");
+}
+
+#[tokio::test]
+async fn a_question_about_several_keys_leaves_nobody_waiting() {
+    let (server, store) = server_and_store().await;
+    for mode in MODES {
+        let holder = attempt(
+            "k",
+            if mode == LockMode::Read {
+                LockMode::Write
+            } else {
+                mode
+            },
+        );
+        assert!(asks(&store, &holder).await);
+        let attempts = [patient("k", mode), patient("l", mode)];
+        let all = store.acquire_all(&attempts).await.unwrap();
+        assert!(
+            matches!(all, AllOutcome::Refused { index: 0, .. }),
+            "{all:?}"
+        );
+        assert!(releases(&store, &holder).await);
+        assert_eq!(server.dump().await, Dump::new(), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn more_keys_than_one_script_should_touch_are_all_or_nothing_as_well() {
+    let (server, store) = server_and_store().await;
+    let many = || (0..250).map(|n| attempt(format!("k{n}"), LockMode::Reentrant));
+    let attempts: Vec<_> = many().collect();
+    assert_eq!(
+        tokens(store.acquire_all(&attempts).await.unwrap()),
+        vec![None; 250]
+    );
+    assert!(releases(&store, &attempts[7]).await);
+    let others: Vec<_> = many().collect();
+    let all = store.acquire_all(&others).await.unwrap();
+    assert!(
+        matches!(all, AllOutcome::Refused { index: 0, .. }),
+        "{all:?}"
+    );
+    let any = store.acquire_any(&others).await.unwrap();
+    assert_eq!(
+        any,
+        AnyOutcome::Granted {
+            index: 7,
+            token: None
+        }
+    );
+    assert_eq!(server.dump().await.len(), 250);
+}
+
+#[tokio::test]
+async fn asking_for_one_key_twice_grants_it_once() {
+    let (server, store) = server_and_store().await;
+    let attempts = [attempt("k", LockMode::Write), attempt("k", LockMode::Write)];
+    let all = store.acquire_all(&attempts).await.unwrap();
+    assert!(
+        matches!(all, AllOutcome::Refused { index: 1, .. }),
+        "{all:?}"
+    );
+    assert_eq!(server.dump().await, Dump::new());
+}

@@ -1,0 +1,260 @@
+//! Webhooks are processed once, whoever repeats them to whichever server.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use futures_util::future::join_all;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::{Client, RequestBuilder, StatusCode};
+use serde_json::json;
+use sha2::Sha256;
+
+use super::{Answer, answer, locks_in, pair};
+use crate::support::{DemoServer, RedisServer, eventually};
+
+const SECRET: &str = "correct horse";
+const SOON: Duration = Duration::from_secs(10);
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_secs()
+}
+
+fn sign(key: &str, id: &str, timestamp: u64, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("any length will do");
+    mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+/// A webhook about an order, signed now.
+fn webhook(server: &str, id: &str, order: &str, hold_ms: u64) -> RequestBuilder {
+    let body = json!({ "order": order }).to_string();
+    let signature = sign(SECRET, id, now(), &body);
+    Client::new()
+        .post(format!("{server}/webhooks/orders?hold_ms={hold_ms}"))
+        .header("webhook-id", id)
+        .header("webhook-timestamp", now())
+        .header("webhook-signature", signature)
+        .body(body)
+}
+
+async fn deliver(server: &str, id: &str, order: &str, hold_ms: u64) -> Answer {
+    answer(webhook(server, id, order, hold_ms)).await
+}
+
+#[tokio::test]
+async fn concurrent_duplicates_over_two_servers_run_once() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[("WEBHOOK_SECRET", SECRET)]).await;
+    let servers = [a.url(), b.url()];
+    let deliveries = (0..12).map(|i| deliver(servers[i % 2], "msg_1", "7", 300));
+    let answers = join_all(deliveries).await;
+    for answer in &answers {
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        assert_eq!(answer.body, json!({"order": "7", "processed": 1}));
+    }
+    let ran = answers.iter().filter(|answer| !answer.replayed).count();
+    assert_eq!(ran, 1);
+    eventually("every lock is gone", SOON, async || {
+        locks_in(&redis).await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn different_webhooks_about_one_order_all_count_and_do_not_overlap() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[("WEBHOOK_SECRET", SECRET)]).await;
+    let servers = [a.url(), b.url()];
+    let ids: Vec<_> = (0..8).map(|i| format!("msg_{i}")).collect();
+    let deliveries = (0..16).map(|i| deliver(servers[i % 2], &ids[i / 2], "7", 20));
+    let mut counts: Vec<_> = join_all(deliveries)
+        .await
+        .iter()
+        .map(|answer| answer.body["processed"].as_u64().expect("a count"))
+        .collect();
+    counts.sort_unstable();
+    counts.dedup();
+    assert_eq!(counts, (1..=8).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_handler_killed_in_the_middle_runs_again_within_the_lease() {
+    let redis = RedisServer::start().await;
+    let settings = [("WEBHOOK_SECRET", SECRET), ("LOCK_LEASE_MS", "1000")];
+    let [mut a, b] = pair(&redis, &settings).await;
+    let cut = webhook(a.url(), "msg_1", "7", 60_000);
+    tokio::spawn(async move {
+        let _ = cut.send().await;
+    });
+    eventually(
+        "it has claimed the webhook and the order",
+        SOON,
+        async || locks_in(&redis).await.len() >= 2,
+    )
+    .await;
+    a.process.kill9();
+    let begun = Instant::now();
+    let retry = deliver(b.url(), "msg_1", "7", 0).await;
+    assert_eq!(retry.status, StatusCode::OK, "{retry:?}");
+    assert!(!retry.replayed);
+    assert_eq!(
+        retry.body["processed"], 1,
+        "the killed one had not counted yet"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    assert!(deliver(b.url(), "msg_1", "7", 0).await.replayed);
+}
+
+#[tokio::test]
+async fn a_sender_that_hangs_up_and_comes_back_is_served_once() {
+    let server = DemoServer::start(&[("WEBHOOK_SECRET", SECRET)]).await;
+    let short = webhook(server.url(), "msg_1", "7", 300).timeout(Duration::from_millis(100));
+    assert!(short.send().await.is_err());
+    let retry = deliver(server.url(), "msg_1", "7", 0).await;
+    assert_eq!(retry.body["processed"], 1, "{retry:?}");
+}
+
+#[tokio::test]
+async fn the_record_outlives_the_servers_and_a_restart_of_redis() {
+    let mut redis = RedisServer::builder()
+        .config("appendonly", "yes")
+        .config("appendfsync", "always")
+        .start()
+        .await;
+    let url = redis.url();
+    let settings = [("REDIS_URL", url.as_str()), ("WEBHOOK_SECRET", SECRET)];
+    {
+        let mut server = DemoServer::start(&settings).await;
+        assert!(!deliver(server.url(), "msg_1", "7", 0).await.replayed);
+        server.process.terminate();
+        assert!(server.process.end().await.success());
+    }
+    redis.kill9();
+    redis.restart().await;
+    let server = DemoServer::start(&settings).await;
+    let repeat = deliver(server.url(), "msg_1", "7", 0).await;
+    assert!(repeat.replayed, "{repeat:?}");
+    assert_eq!(repeat.body, json!({"order": "7", "processed": 1}));
+}
+
+#[tokio::test]
+async fn in_flight_past_the_wait_is_409_and_another_payload_is_422() {
+    let redis = RedisServer::start().await;
+    let settings = [("WEBHOOK_SECRET", SECRET), ("LOCK_WAIT_MS", "200")];
+    let [a, b] = pair(&redis, &settings).await;
+    let impatient = async {
+        eventually("it has claimed the webhook", SOON, async || {
+            !locks_in(&redis).await.is_empty()
+        })
+        .await;
+        deliver(b.url(), "msg_1", "7", 0).await
+    };
+    let (first, second) = tokio::join!(deliver(a.url(), "msg_1", "7", 1500), impatient);
+    assert_eq!(first.status, StatusCode::OK);
+    assert_eq!(second.status, StatusCode::CONFLICT, "{second:?}");
+    assert_eq!(second.body["type"], "request-in-progress");
+    assert!(second.retry_after.is_some_and(|seconds| seconds >= 1));
+    let other = deliver(b.url(), "msg_1", "8", 0).await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{other:?}");
+    assert_eq!(other.body["type"], "key-reused");
+}
+
+#[tokio::test]
+async fn a_stolen_claim_is_500_and_not_recorded() {
+    let redis = RedisServer::start().await;
+    let [a, b] = pair(&redis, &[("WEBHOOK_SECRET", SECRET)]).await;
+    let theft = async {
+        eventually(
+            "it has claimed the webhook and the order",
+            SOON,
+            async || locks_in(&redis).await.len() >= 2,
+        )
+        .await;
+        let mut connection = redis.connection().await;
+        let () = redis::cmd("FLUSHALL")
+            .query_async(&mut connection)
+            .await
+            .expect("flushed");
+    };
+    let (robbed, ()) = tokio::join!(deliver(a.url(), "msg_1", "7", 500), theft);
+    assert_eq!(
+        robbed.status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{robbed:?}"
+    );
+    assert_eq!(robbed.body["type"], "lock-lost");
+    assert!(!deliver(b.url(), "msg_1", "7", 0).await.replayed);
+}
+
+/// What is sent, and why it is refused.
+#[tokio::test]
+async fn whoever_has_not_signed_this_webhook_lately_is_401() {
+    let encoded = format!("whsec_{}", BASE64_STANDARD.encode(SECRET));
+    for secret in [SECRET, &encoded] {
+        let server = DemoServer::start(&[("WEBHOOK_SECRET", secret)]).await;
+        let body = json!({"order": "7"}).to_string();
+        let good = sign(SECRET, "m", now(), &body);
+        let forged = sign("another secret", "m", now(), &body);
+        let old = now() - 301;
+        let early = now() + 330;
+        let cases = [
+            ("signed", now(), good.clone(), 200),
+            (
+                "one of several",
+                now(),
+                format!("v1a,x v1,!! {forged} {good}"),
+                200,
+            ),
+            ("forged", now(), forged, 401),
+            (
+                "of another webhook",
+                now(),
+                sign(SECRET, "n", now(), &body),
+                401,
+            ),
+            (
+                "of another body",
+                now(),
+                sign(SECRET, "m", now(), "{}"),
+                401,
+            ),
+            ("of another time", now() - 5, good.clone(), 401),
+            ("old", old, sign(SECRET, "m", old, &body), 401),
+            (
+                "from the future",
+                early,
+                sign(SECRET, "m", early, &body),
+                401,
+            ),
+            ("of another version", now(), good.replace("v1,", "v2,"), 401),
+            ("empty", now(), String::new(), 401),
+        ];
+        for (what, timestamp, signature, status) in cases {
+            let request = Client::new()
+                .post(format!("{}/webhooks/orders", server.url()))
+                .header("webhook-id", "m")
+                .header("webhook-timestamp", timestamp)
+                .header("webhook-signature", signature)
+                .body(body.clone());
+            let answer = answer(request).await;
+            assert_eq!(answer.status.as_u16(), status, "{what}: {answer:?}");
+        }
+        for missing in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+            let mut request = webhook(server.url(), "m", "7", 0)
+                .build()
+                .expect("a request");
+            request.headers_mut().remove(missing);
+            let answer = Client::new().execute(request).await.expect("an answer");
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{missing}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_secret_takes_no_webhooks() {
+    let server = DemoServer::start(&[]).await;
+    let refused = deliver(server.url(), "msg_1", "7", 0).await;
+    assert_eq!(refused.status, StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(refused.body["error"], "this server has no WEBHOOK_SECRET");
+}
