@@ -164,12 +164,12 @@ impl LockClient {
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
         let admission = match self.inner.local.enter(key, terms)? {
             Entrance::Admitted(admission) => admission,
-            Entrance::Queued(queued) => timeout_at(wait.until, queued)
-                .await
-                .unwrap_or_else(|_| {
+            Entrance::Queued(queued) => {
+                timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
                     let retry_after = self.inner.local.remaining(key, terms.mode);
                     Err(LockError::Busy { retry_after })
-                })?,
+                })?
+            }
         };
         match admission {
             Admission::Share(share) => Ok(share),

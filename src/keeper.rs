@@ -408,8 +408,9 @@ impl State {
         while let Some((&place, live)) = self.calendar.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and makes larger batches.
-            let early = if place.0 < deadline {
+            // A renewal a little early is as good, and makes larger batches. It begins none: a renewal that failed, and is to
+            // be tried again in a moment, would be tried without a pause.
+            let early = if place.0 < deadline && !renewals.is_empty() {
                 live.lease.duration() / 30
             } else {
                 Duration::ZERO

@@ -11,7 +11,7 @@
 //! | event `released` | debug | | `hold`, `outcome` |
 //! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
 //!
-//! Events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
+//! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
 //! guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`, which leaves its release to the background.
 //!
 //! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart, and not
@@ -61,10 +61,12 @@ pub(crate) use holding::Holding;
 pub(crate) use metrics::{Route, describe};
 pub(crate) use waiting::Waiting;
 
+const TARGET: &str = "tower_distributed_lock::lock";
+
 /// A hold is lost while somebody has a share in it.
 pub(crate) fn lost(live: &LiveHold, reason: &'static str) {
     let mode = live.hold.mode.as_str();
-    tracing::warn!(key = %digest([&live.hold.key]), mode, reason, "a lock was lost");
+    tracing::warn!(target: TARGET, key = %digest([&live.hold.key]), mode, reason, "a lock was lost");
     metrics::lost(&live.route, mode);
 }
 

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Route, digest, metrics};
+use super::{Route, TARGET, digest, metrics};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 
@@ -29,6 +29,7 @@ impl Holding {
         lives: impl Iterator<Item = &'a Arc<LiveHold>> + Clone,
     ) -> Option<Self> {
         let span = tracing::debug_span!(
+            target: TARGET,
             "lock_hold",
             key = %digest(lives.clone().map(|live| &live.hold.key)),
             mode,
@@ -82,17 +83,17 @@ impl Drop for Holding {
         }
         let Lives(first, rest) = &self.lives;
         let lives = || std::iter::once(first).chain(rest);
-        let outcome = self.outcome.unwrap_or_else(|| {
-            match lives().any(|live| live.is_lost()) {
+        let outcome = self
+            .outcome
+            .unwrap_or_else(|| match lives().any(|live| live.is_lost()) {
                 true => "lost",
                 false => "dropped",
-            }
-        });
+            });
         self.span.record("outcome", outcome);
         self.span
             .record("held_ms", self.granted.elapsed().as_millis() as u64);
         for live in lives() {
-            tracing::debug!(parent: &self.span, hold = %live.hold.id, outcome, "released");
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, outcome, "released");
         }
     }
 }

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Holding, Route, digest, metrics};
+use super::{Holding, Route, TARGET, digest, metrics};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 use crate::name::LockKey;
@@ -29,13 +29,14 @@ impl Waiting {
         keys: impl Fn() -> Vec<&'a LockKey>,
     ) -> Self {
         let span = tracing::debug_span!(
+            target: TARGET,
             "lock_wait",
             key = %digest(keys()),
             mode,
             outcome = Empty,
             waited_ms = Empty
         );
-        tracing::trace!(parent: &span, keys = ?keys(), "waiting");
+        tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         Self {
             _waiter: metrics::waiter(route, mode),
             route: route.clone(),
@@ -57,7 +58,7 @@ impl Waiting {
     ) -> Option<Holding> {
         self.end("granted");
         for live in lives.clone() {
-            tracing::debug!(parent: &self.span, hold = %live.hold.id, "granted");
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, "granted");
         }
         Holding::begin(self.route.clone(), self.mode, lives)
     }
@@ -65,7 +66,7 @@ impl Waiting {
     pub(crate) fn refused(mut self, error: &LockError) {
         let outcome = outcome(error);
         self.end(outcome);
-        tracing::debug!(parent: &self.span, outcome, "not granted");
+        tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
         metrics::refused(&self.route, self.mode, error);
     }
 
@@ -84,7 +85,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.ended {
             self.end("cancelled");
-            tracing::debug!(parent: &self.span, outcome = "cancelled", "not granted");
+            tracing::debug!(target: TARGET, parent: &self.span, outcome = "cancelled", "not granted");
         }
     }
 }
