@@ -52,6 +52,7 @@ struct Inner {
     store: Arc<dyn DynStore>,
     local: Arc<Local>,
     closed: watch::Sender<bool>,
+    token_retention: Option<Duration>,
 }
 
 impl LockClient {
@@ -65,6 +66,7 @@ impl LockClient {
         LockClientBuilder {
             store: Arc::new(store),
             pace: Pace::default(),
+            token_retention: None,
         }
     }
 
@@ -236,6 +238,7 @@ struct Wait {
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
     pace: Pace,
+    token_retention: Option<Duration>,
 }
 
 impl LockClientBuilder {
@@ -258,6 +261,15 @@ impl LockClientBuilder {
         self
     }
 
+    /// Has the store forget a key's counter of fencing tokens this long after its last use (default: never, as Redisson
+    /// does, so that a counter stays for every key that was ever fenced).
+    ///
+    /// Tokens rise all the same: they follow the server's clock where there is no counter.
+    pub fn token_retention(mut self, retention: Duration) -> Self {
+        self.token_retention = Some(retention);
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> LockClient {
         telemetry::describe();
@@ -268,6 +280,7 @@ impl LockClientBuilder {
                 local: Local::new(self.store.clone(), self.pace),
                 store: self.store,
                 closed: watch::Sender::new(false),
+                token_retention: self.token_retention,
             }),
         }
     }

@@ -25,7 +25,7 @@ pub struct LockGuard {
     first: Share,
     rest: Vec<Share>,
     /// `None` if nobody observes it.
-    holding: Option<Holding>,
+    holding: Option<Box<Holding>>,
 }
 
 impl LockGuard {
@@ -52,13 +52,15 @@ impl LockGuard {
 
     /// The same, at the end of the wait for it.
     pub(crate) fn observed(mut self, waiting: Waiting) -> Self {
-        self.holding = waiting.granted(self.shares().map(Share::live));
+        let holding = waiting.granted(self.shares().map(Share::live));
+        self.holding = holding.map(Box::new);
         self
     }
 
     /// For the work that is done under the lock.
     pub(crate) fn span(&self) -> Span {
-        self.holding.as_ref().map_or_else(Span::none, Holding::span)
+        let holding = self.holding.as_deref();
+        holding.map_or_else(Span::none, Holding::span)
     }
 
     fn shares(&self) -> impl Iterator<Item = &Share> + Clone {

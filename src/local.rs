@@ -28,6 +28,7 @@ mod active;
 mod entry;
 mod lane;
 mod share;
+mod undecided;
 
 use active::Sharer;
 use entry::{At, Delivery, Entered, Entry};

@@ -41,11 +41,13 @@ local function ask_fair(keys, args)
     end
   end
   if left == -2 then
-    if dropped then
+    local lives = redis.call('ZSCORE', alive, head)
+    -- One of Redisson's may have missed its turn: up to 3.31 it sleeps until it is told, and nobody else will tell it.
+    if dropped or not lives then
       redis.call(args[6], args[5] .. ':' .. head, '0')
     end
     -- The lock waits for its next holder: for as long as that one counts as alive, or a second for one of Redisson's.
-    left = (redis.call('ZSCORE', alive, head) or now + 1000) - now
+    left = (lives or now + 1000) - now
   end
   if wait > 0 then
     line_up(queue, timeouts, alive, id, now, wait, left, args[4])

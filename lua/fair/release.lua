@@ -7,7 +7,7 @@
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1])
 if held == 1 then
   redis.call('DEL', KEYS[1])
-elseif redis.call('EXISTS', KEYS[1]) == 1 then
+elseif redis.call('EXISTS', KEYS[1]) == 1 or redis.call('EXISTS', KEYS[2]) == 0 then
   return 0
 end
 wake(KEYS[2], KEYS[3], KEYS[4], ARGV[3], ARGV[2])

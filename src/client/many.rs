@@ -95,13 +95,16 @@ impl LockClient {
         fastrand::shuffle(&mut keys);
         let mut wakeups: Vec<Wakeups> = Vec::new();
         let freed = Arc::new(Notify::new());
+        let mut refused = None;
         loop {
-            let retry_after = match self.try_any(&keys, terms, wait, &freed).await? {
+            let asked = self.try_any(&keys, terms, wait, &freed, refused);
+            let retry_after = match asked.await? {
                 Ok(share) => return Ok(share),
                 Err(retry_after) => retry_after,
             };
+            refused = Some(retry_after);
             if wait.patience.is_zero() || Instant::now() >= wait.until {
-                return Err(over(Some(retry_after)));
+                return Err(over(refused));
             }
             if wakeups.is_empty() {
                 wakeups = self.subscribe_all(&keys, terms, wait).await;
@@ -128,13 +131,14 @@ impl LockClient {
         }
     }
 
-    /// One question about every key that nobody in this process uses.
+    /// One question about every key that nobody in this process uses, after one that was `refused` if there was one.
     async fn try_any(
         &self,
         keys: &[LockKey],
         terms: &Terms,
         wait: Wait,
         freed: &Arc<Notify>,
+        refused: Option<Duration>,
     ) -> Result<Result<Share, Duration>, LockError> {
         let mut turns = Vec::with_capacity(keys.len());
         for key in keys {
@@ -158,7 +162,7 @@ impl LockClient {
         let sent = Instant::now();
         let asked = self.question(attempts, |store, attempts| store.acquire_any(attempts));
         let Ok((answer, claim)) = timeout_at(wait.until, asked).await else {
-            return Err(over(None));
+            return Err(over(refused));
         };
         match answer {
             Ok(AnyOutcome::Granted { index, token }) => {

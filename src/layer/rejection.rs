@@ -105,10 +105,8 @@ impl RejectionKind {
             Self::Overloaded => "Too many requests wait for the resource",
             Self::Unavailable => "The resource cannot be locked at the moment",
             Self::Lost => "The lock was lost while the request was served",
-            Self::KeyMissing => "The request does not name what to lock",
-            Self::KeyInvalid | Self::KeyRejected => {
-                "The request does not name what to lock properly"
-            }
+            Self::KeyMissing => "The request has no key",
+            Self::KeyInvalid | Self::KeyRejected => "The request's key is not a proper one",
             Self::BodyTooLarge => "The request body is too large",
             Self::BodyUnreadable => "The request body could not be read",
             Self::InProgress => "A request with this idempotency key is under way",

@@ -21,6 +21,9 @@ pub(super) struct Active {
     pub(super) token: Option<FencingToken>,
     /// Its owner reads under its own write: nobody joins.
     pub(super) nested: bool,
+    /// A write under which its owner reads, or asks to: in the store the read bears the name of this hold, and stays when
+    /// it ends, so that nobody else may go on under that name.
+    pub(super) read_under: bool,
     /// It was lost: its lane has gone on without it.
     pub(super) detached: bool,
 }
@@ -41,6 +44,7 @@ impl Active {
             granted: now,
             passed: 0,
             nested,
+            read_under: false,
             detached: false,
         }
     }
@@ -75,7 +79,8 @@ impl Active {
     /// Whether the next in line may have the hold as it is, for the sake of those who wait in other processes and of the
     /// caller itself.
     pub(super) fn may_pass_to(&self, terms: &Terms, at: At) -> bool {
-        self.passed < at.pace.handovers
+        !self.read_under
+            && self.passed < at.pace.handovers
             && at.now < self.granted + at.pace.handover_time
             && self.suits(terms, at.now)
     }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::active::{Active, Sharer};
 use super::lane::{Lane, Voice, Waiter};
+use super::undecided::Undecided;
 use super::{Admission, Asker, Joined, Pace, Terms};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
@@ -24,21 +25,9 @@ pub(super) struct Entry {
     read: Lane,
     /// How many `Fair` callers are asking the store.
     fair: usize,
-    undecided: Vec<Undecided>,
+    undecided: Undecided,
     /// Callers that wait for any of several keys, and found this one in use.
     onlookers: Vec<Weak<Notify>>,
-}
-
-/// An owner that has asked and does not know yet what it gets.
-///
-/// What else it asks for meanwhile waits for that, in whatever mode: asked separately, one of them would be granted and
-/// the others would wait for their own owner; and nested reads, which all bear the name of the write above them, would be
-/// released by one another.
-struct Undecided {
-    owner: Owner,
-    /// How many of its requests, or releases of nested reads, are under way.
-    under_way: usize,
-    twins: Vec<Waiter>,
 }
 
 /// The circumstances of a decision.
@@ -143,8 +132,8 @@ impl Entry {
                 return Ok(Place::Joined(joined));
             }
             nested = self.nested(terms)?;
-            if let Some(undecided) = self.undecided_mut(&terms.owner) {
-                terms.wait_behind(undecided.twins.len(), None)?;
+            if let Some(twins) = self.undecided.twins(&terms.owner) {
+                terms.wait_behind(twins.len(), None)?;
                 return Ok(Place::AmongTwins);
             }
         }
@@ -165,13 +154,13 @@ impl Entry {
                 let lane = self.lane(terms.mode);
                 if !lane.is_idle() {
                     terms.wait_behind(lane.queue.len(), remaining)?;
-                    self.begin(&terms.owner);
+                    self.undecided.begin(&terms.owner);
                     return Ok(Place::InLane);
                 }
                 lane.voice = Voice::Asking;
             }
         }
-        self.begin(&terms.owner);
+        self.undecided.begin(&terms.owner);
         Ok(Place::Asking(Asker {
             mode: terms.mode,
             owner: terms.owner.clone(),
@@ -193,9 +182,8 @@ impl Entry {
     fn put(&mut self, waiter: Waiter, place: Place) {
         match place {
             Place::AmongTwins => {
-                let undecided = self.undecided_mut(&waiter.terms.owner);
-                let undecided = undecided.expect("a twin waits for its owner's decision");
-                undecided.twins.push(waiter);
+                let twins = self.undecided.twins(&waiter.terms.owner);
+                twins.expect("its owner is undecided").push(waiter);
             }
             _ => self.lane(waiter.terms.mode).queue.push_back(waiter),
         }
@@ -227,7 +215,10 @@ impl Entry {
         match terms.mode {
             LockMode::Read => {
                 let write = self.owned(&terms.owner, |mode| mode == LockMode::Write);
-                Ok(write.map(|write| write.live.hold.id))
+                Ok(write.map(|write| {
+                    write.read_under = true;
+                    write.live.hold.id
+                }))
             }
             LockMode::Write => match self.owned(&terms.owner, |mode| mode == LockMode::Read) {
                 Some(_) => Err(LockError::Upgrade),
@@ -326,13 +317,7 @@ impl Entry {
             deliveries.extend(self.news());
             return (Some(waiter), deliveries);
         }
-        for undecided in &mut self.undecided {
-            let mut twins = undecided.twins.iter();
-            if let Some(place) = twins.position(|twin| twin.ticket == ticket) {
-                return (Some(undecided.twins.remove(place)), deliveries);
-            }
-        }
-        (None, deliveries)
+        (self.undecided.remove(ticket), deliveries)
     }
 
     /// One share of a hold ends. `pass_on` says whether the hold may be passed on.
@@ -356,7 +341,7 @@ impl Entry {
         let active = self.active.swap_remove(index);
         let mode = live.hold.mode;
         if active.nested {
-            self.begin(&sharer.owner);
+            self.undecided.begin(&sharer.owner);
             return Left::LastNested(Asker {
                 mode,
                 owner: sharer.owner.clone(),
@@ -414,37 +399,9 @@ impl Entry {
         }
     }
 
-    fn undecided_mut(&mut self, owner: &Option<Owner>) -> Option<&mut Undecided> {
-        let owner = owner.as_ref()?;
-        let mut all = self.undecided.iter_mut();
-        all.find(|undecided| undecided.owner == *owner)
-    }
-
-    /// A request of the owner is under way.
-    fn begin(&mut self, owner: &Option<Owner>) {
-        let Some(owner) = owner else { return };
-        match self.undecided_mut(&Some(owner.clone())) {
-            Some(undecided) => undecided.under_way += 1,
-            None => self.undecided.push(Undecided {
-                owner: owner.clone(),
-                under_way: 1,
-                twins: Vec::new(),
-            }),
-        }
-    }
-
     /// A request of the owner has been answered: its twins come in anew.
     fn decided(&mut self, owner: &Option<Owner>, at: At, deliveries: &mut Vec<Delivery>) {
-        let Some(undecided) = self.undecided_mut(owner) else {
-            return;
-        };
-        undecided.under_way -= 1;
-        if undecided.under_way > 0 {
-            return;
-        }
-        let twins = mem::take(&mut undecided.twins);
-        self.undecided.retain(|undecided| undecided.under_way > 0);
-        for twin in twins {
+        for twin in self.undecided.end(owner) {
             match self.place(&twin.terms, at) {
                 Ok(Place::Joined(joined)) => deliveries.push(Delivery::Share(twin, joined)),
                 Ok(Place::Asking(asker)) => deliveries.push(Delivery::Turn(twin, asker)),

@@ -45,13 +45,15 @@ use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
 
+mod carriers;
 mod election;
 mod ending;
 mod entry;
 mod ledger;
 mod listening;
-mod majority;
+
 mod members;
+mod refusal;
 mod round;
 mod survey;
 mod tally;
@@ -73,8 +75,9 @@ const NO_COUNTER: &str =
 
 /// Locks in a majority of several independent stores.
 ///
-/// All stores are asked at the same time, and the answer is given as soon as it is certain: a store that is slow or dead
-/// delays nobody. What was sent to a store is always awaited and tidied up in the background: a grant that arrives when the
+/// All stores are asked at the same time, and the answer is given as soon as it is certain: a store that is dead delays
+/// nobody. When a majority has granted, the others have as long again as that took, but no less than 5 ms, to be counted
+/// when the hold is confirmed; a store that needed longer the last time is not waited for. What was sent to a store is always awaited and tidied up in the background: a grant that arrives when the
 /// attempt has failed already is released, after the store has answered and never before.
 ///
 /// [`LockMode::Fair`] and fencing tokens are refused by [`supports`](LockStore::supports); the [module](self) says why, and
@@ -120,8 +123,8 @@ pub struct QuorumStore<S> {
 
 struct Shared<S> {
     stores: Box<[S]>,
-    /// Which stores have exceeded a time-out and not answered since: nobody waits for them longer than needed.
-    silent: Box<[AtomicBool]>,
+    /// Which stores do not keep up with the others: nobody waits for them longer than needed.
+    slow: Box<[AtomicBool]>,
     ledger: Ledger,
 }
 
@@ -158,7 +161,7 @@ impl<S: LockStore> QuorumStore<S> {
         }
         Ok(Self {
             shared: Arc::new(Shared {
-                silent: stores.iter().map(|_| AtomicBool::new(false)).collect(),
+                slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
                 ledger: Ledger::new(stores.len()),
                 stores,
             }),
@@ -198,25 +201,41 @@ impl<S> QuorumStore<S> {
         Members::first(self.count())
     }
 
-    /// Until when stores may answer a question that is asked now about a lease.
-    fn until(&self, now: Instant, lease: Duration) -> Instant {
-        now + self.store_timeout.min(lease / 4)
+    /// Until when stores may answer a question that is asked now.
+    fn deadline(&self) -> Instant {
+        after(Instant::now(), self.store_timeout)
     }
 
-    /// Awaits the answer of a store, however long it takes, and keeps in mind whether it came in time.
+    /// The same, for a question about a lease.
+    fn until(&self, now: Instant, lease: Duration) -> Instant {
+        after(now, self.store_timeout.min(lease / 4))
+    }
+
+    /// Awaits the answer of a store, however long it takes, and keeps in mind if that is too long.
     async fn heard<T>(&self, store: usize, until: Instant, answer: impl Future<Output = T>) -> T {
-        let silent = &self.shared.silent[store];
         tokio::pin!(answer);
-        let answer = match timeout_at(until, &mut answer).await {
+        match timeout_at(until, &mut answer).await {
             Ok(answer) => answer,
             Err(_) => {
-                silent.store(true, Ordering::Relaxed);
+                self.set_slow(store, true);
                 answer.await
             }
-        };
-        silent.store(false, Ordering::Relaxed);
-        answer
+        }
     }
+
+    fn is_slow(&self, store: usize) -> bool {
+        self.shared.slow[store].load(Ordering::Relaxed)
+    }
+
+    fn set_slow(&self, store: usize, slow: bool) {
+        self.shared.slow[store].store(slow, Ordering::Relaxed);
+    }
+}
+
+/// `duration` from `now`, or the far future if there is no such instant.
+fn after(now: Instant, duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }
 
 impl<S> Clone for QuorumStore<S> {
@@ -271,9 +290,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         if fenced {
             return Err(NO_COUNTER);
         }
-        let stores = self.shared.stores.iter();
-        stores
-            .map(|store| store.supports(mode, fenced))
-            .collect::<Result<(), _>>()
+        let mut stores = self.shared.stores.iter();
+        stores.try_for_each(|store| store.supports(mode, fenced))
     }
 }

@@ -48,8 +48,8 @@ const BATCH: usize = 100;
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
-/// `Reentrant` and `Fair` attempts on one key exclude each other, but wake only their own kind, as with Redisson: one that
-/// waits for the other kind finds out when it asks again by itself, within a second.
+/// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters, as
+/// with Redisson: they find out when they ask again by themselves, within a second.
 ///
 /// # Examples
 ///

@@ -57,7 +57,7 @@ impl Holding {
 
     /// Drives the release, and observes how it ends.
     pub(crate) async fn over(
-        holding: Option<Self>,
+        holding: Option<Box<Self>>,
         release: impl Future<Output = Result<(), LockError>>,
     ) -> Result<(), LockError> {
         let Some(mut holding) = holding else {

@@ -135,6 +135,7 @@ conformance! {
         phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
             a_frozen_writer_shuts_readers_out a_writer_starves_among_readers an_upgrade_waits_for_itself
             a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write
-            a_nested_read_is_released_by_the_one_before an_owner_that_reads_and_writes_at_once_waits_for_itself;
+            a_nested_read_is_released_by_the_one_before a_write_is_handed_over_past_its_own_read
+            an_owner_that_reads_and_writes_at_once_waits_for_itself;
     }
 }

@@ -5,9 +5,12 @@
 
 mod client;
 mod conformance;
+mod differential;
 mod golden;
 mod idempotency;
+mod interop;
 mod layer;
+mod quorum;
 mod redis_store;
 mod roles;
 mod server;

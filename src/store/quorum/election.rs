@@ -1,25 +1,24 @@
 //! Asking for a hold.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 
-use super::QuorumStore;
-use super::entry::Turn;
+use super::entry::{Epoch, Turn};
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
+use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Attempt, LockStore, Outcome};
 
-/// The longest pause after a split vote, and the shortest first one. It is drawn at random below a bound that doubles
-/// with each split.
-const PAUSE: Duration = Duration::from_millis(500);
-const FIRST_PAUSE: Duration = Duration::from_millis(8);
+/// How long the slower stores may take at least after a majority has granted.
+const MIN_GRACE: Duration = Duration::from_millis(5);
+
+/// How old a hold is before work is done to have more stores carry it and count.
+const COMPLETE_AFTER: Duration = Duration::from_millis(100);
 
 /// How long an entry is kept for an attempt that may be made again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,13 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One call of `acquire`.
 struct Election {
     attempt: Attempt,
+    epoch: Epoch,
     round: Round<Outcome>,
     until: Instant,
+    /// Once a majority has granted: how long a store may take that keeps up with it.
+    grace: OnceLock<Instant>,
 }
 
 /// What an election comes to.
 enum Decision {
-    Won,
+    Won(Tally),
     Refused(Tally),
     Failed(Tally, StoreError),
 }
@@ -43,11 +45,14 @@ impl<S: LockStore> QuorumStore<S> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
         let entry = Arc::new(self.shared.ledger.open(&attempt.hold));
-        let asked = entry.begin(self.all(), started + attempt.lease.max(PATIENCE));
+        let needed = after(started, attempt.lease.max(PATIENCE));
+        let (epoch, asked) = entry.begin(self.all(), needed);
         let election = Arc::new(Election {
             attempt: attempt.clone(),
+            epoch,
             round: Round::new(self.count()),
             until: self.until(started, attempt.lease),
+            grace: OnceLock::new(),
         });
         for store in asked.iter() {
             let turn = entry.turn(store);
@@ -61,21 +66,35 @@ impl<S: LockStore> QuorumStore<S> {
             let tally = Tally::of(self.majority(), asked, votes);
             if tally.is_won() && Instant::now() <= must_end {
                 entry.won(tally.granted);
-                return (Verdict::Carried, Decision::Won);
+                return (Verdict::Carried, Decision::Won(tally));
             }
             (Verdict::Failed, self.failed(attempt, tally, votes))
         });
         match result {
-            Decision::Won => Ok(Outcome::Granted { token: None }),
-            Decision::Refused(tally) => Ok(self.refuse(&election, &entry, started, tally).await),
+            Decision::Won(tally) => {
+                if tally.refused.len() > 0 {
+                    let completed = self.clone().complete(election, entry, tally.refused);
+                    tokio::spawn(completed);
+                }
+                Ok(Outcome::Granted { token: None })
+            }
+            Decision::Refused(tally) => {
+                if attempt.patience.is_none() {
+                    entry.retire(epoch);
+                }
+                Ok(self.refuse(attempt, &entry, started, tally).await)
+            }
             Decision::Failed(tally, error) => {
-                let left = match error.kind() {
+                entry.fail();
+                if error.kind() == StoreErrorKind::Unanswered {
                     // Whoever asked will withdraw.
-                    StoreErrorKind::Unanswered => tally.granted,
+                    self.give_back(attempt, &entry, tally.granted).await;
+                } else {
                     // Nobody will.
-                    _ => tally.granted.or(tally.refused),
-                };
-                self.give_back(&election, &entry, left, error.kind()).await;
+                    entry.retire(epoch);
+                    let left = tally.granted.or(tally.refused);
+                    self.withdraw_from(attempt, &entry, left).await;
+                }
                 Err(error)
             }
         }
@@ -88,14 +107,17 @@ impl<S: LockStore> QuorumStore<S> {
             return refused(why);
         }
         let drift = attempt.lease / 100 + Duration::from_millis(2);
-        match attempt.lease.checked_sub(drift + self.min_validity) {
-            Some(spare) if !spare.is_zero() => Ok(started + spare),
+        match attempt
+            .lease
+            .checked_sub(drift.saturating_add(self.min_validity))
+        {
+            Some(spare) if !spare.is_zero() => Ok(after(started, spare)),
             _ => refused("the lease is too short to leave the minimum validity of this quorum"),
         }
     }
 
-    /// Waits for a decision, and after a majority has granted, as long again as that took, for stores that are not known to
-    /// be silent: only what has granted by now is sure to count when the hold is confirmed.
+    /// Waits for a decision and, after a majority has granted, a little for the others: only what has granted by now is sure
+    /// to count when the hold is confirmed. Stores that were too slow for that the last time are not waited for.
     async fn await_votes(
         &self,
         election: &Election,
@@ -115,11 +137,12 @@ impl<S: LockStore> QuorumStore<S> {
         if !won {
             return;
         }
-        let grace = started.elapsed().max(Duration::from_millis(1));
-        let until = until.min(Instant::now() + grace);
-        let silent = |store: usize| self.shared.silent[store].load(Ordering::Relaxed);
-        let settled = |votes: &[Option<Vote<Outcome>>]| tally(votes).open.iter().all(silent);
-        election.round.wait(until, settled).await;
+        let now = Instant::now();
+        let grace = now + MIN_GRACE.max(now - started);
+        let grace = *election.grace.get_or_init(|| grace.min(until));
+        let settled =
+            |votes: &[Option<Vote<Outcome>>]| tally(votes).open.iter().all(|i| self.is_slow(i));
+        election.round.wait(grace, settled).await;
     }
 
     fn failed(&self, attempt: &Attempt, tally: Tally, votes: &[Option<Vote<Outcome>>]) -> Decision {
@@ -137,59 +160,6 @@ impl<S: LockStore> QuorumStore<S> {
         Decision::Failed(tally, error)
     }
 
-    /// Gives back what was granted, and says when to ask again.
-    async fn refuse(
-        &self,
-        election: &Election,
-        entry: &Arc<Opened>,
-        started: Instant,
-        tally: Tally,
-    ) -> Outcome {
-        let pause = entry.lost(tally.granted, Instant::now(), |splits| {
-            let bound = FIRST_PAUSE.max(2 * started.elapsed());
-            let bound = bound.saturating_mul(1 << splits.min(16)).min(PAUSE);
-            bound.mul_f64(fastrand::f64())
-        });
-        if election.attempt.patience.is_none() {
-            entry.retire();
-        }
-        self.give_back(election, entry, tally.granted, StoreErrorKind::Unanswered)
-            .await;
-        let hint = tally.retry_after();
-        Outcome::Refused {
-            retry_after: pause.map_or(hint, |pause| pause.min(hint)),
-        }
-    }
-
-    /// Gives back what `stores` have granted, and waits for that as long as a store may take. Those that wait go on waiting
-    /// after an `Unanswered`; after another failure nobody will ask or withdraw, so nothing is left.
-    async fn give_back(
-        &self,
-        election: &Election,
-        entry: &Arc<Opened>,
-        stores: Members,
-        failure: StoreErrorKind,
-    ) {
-        let keep_waiting = failure == StoreErrorKind::Unanswered;
-        if !keep_waiting {
-            entry.retire();
-        }
-        let returns = stores.iter().map(|store| {
-            let (mut turn, entry) = (entry.turn(store), entry.clone());
-            let (quorum, attempt) = (self.clone(), election.attempt.clone());
-            tokio::spawn(async move {
-                turn.begin().await;
-                if keep_waiting {
-                    quorum.return_one(&attempt, &entry, store).await;
-                } else {
-                    quorum.undo(&attempt, &entry, store).await;
-                }
-            })
-        });
-        let until = Instant::now() + self.store_timeout;
-        let _ = timeout_at(until, join_all(returns.collect::<Vec<_>>())).await;
-    }
-
     /// Asks one store, and gives back what comes too late.
     async fn ask(self, election: Arc<Election>, entry: Arc<Opened>, store: usize, mut turn: Turn) {
         turn.begin().await;
@@ -200,36 +170,79 @@ impl<S: LockStore> QuorumStore<S> {
         let first = entry.touch(store);
         let asked = self.shared.stores[store].acquire(attempt);
         let answer = self.heard(store, election.until, asked).await;
-        let granted = matches!(answer, Ok(Outcome::Granted { .. }));
+        if let Some(grace) = election.grace.get() {
+            self.set_slow(store, Instant::now() > *grace);
+        }
+        let outcome = answer.as_ref().ok().copied();
         let unanswered = is_unanswered(&answer);
         if unanswered {
             entry.spend(store);
         } else if first && !leaves_something(attempt, &answer) {
             entry.untouch(store);
         }
+        // What was in time is counted, and whoever counts gives back.
         let verdict = round.cast(store, answer);
-        if unanswered {
-            self.undo(attempt, &entry, store).await;
-        } else if granted {
-            let wanted = match verdict {
-                None => true, // It is counted; who counts gives back.
-                Some(Verdict::Carried) => entry.join(store),
-                Some(Verdict::Failed) => false,
-            };
-            if !wanted {
+        match (outcome, verdict) {
+            _ if unanswered => self.undo(attempt, &entry, store).await,
+            (Some(Outcome::Granted { .. }), Some(Verdict::Carried))
+                if entry.join(election.epoch, store) =>
+            {
+                drop(turn);
+                self.prove(&election, &entry).await;
+            }
+            (Some(Outcome::Granted { .. }), Some(_)) => {
                 self.return_one(attempt, &entry, store).await;
             }
+            // It waits there no longer.
+            (Some(Outcome::Refused { .. }), Some(Verdict::Carried))
+                if attempt.patience.is_some() =>
+            {
+                self.undo(attempt, &entry, store).await;
+            }
+            _ => {}
         }
     }
 
-    /// Releases what one store has granted to an attempt that failed; its owner may go on waiting.
-    async fn return_one(&self, attempt: &Attempt, entry: &Opened, store: usize) {
-        let until = Instant::now() + self.store_timeout;
-        let released = self.shared.stores[store].release(&attempt.hold);
-        if self.heard(store, until, released).await.is_err() {
-            // Should the release come through later after all, it must not end the hold of a later attempt.
-            entry.spend(store);
-            self.undo(attempt, entry, store).await;
+    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a short
+    /// one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard of the
+    /// release before it.
+    async fn complete(self, won: Arc<Election>, entry: Arc<Opened>, stores: Members) {
+        let attempt = won.attempt.clone();
+        if attempt.patience.is_some() {
+            self.withdraw_from(&attempt, &entry, stores).await;
+        }
+        sleep(COMPLETE_AFTER).await;
+        if !entry.wants(won.epoch) {
+            return;
+        }
+        let round = Round::new(self.count());
+        round.close(|_| (Verdict::Carried, ()));
+        let election = Arc::new(Election {
+            until: self.until(Instant::now(), attempt.lease),
+            epoch: won.epoch,
+            attempt: Attempt {
+                patience: None,
+                ..attempt
+            },
+            round,
+            grace: OnceLock::new(),
+        });
+        for store in stores.iter() {
+            let turn = entry.turn(store);
+            tokio::spawn(
+                self.clone()
+                    .ask(election.clone(), entry.clone(), store, turn),
+            );
+        }
+    }
+
+    /// A store has joined late. If the hold is not a short one, asks whether it was unbroken until now, so that the store
+    /// counts long before the next renewal.
+    async fn prove(&self, election: &Election, entry: &Opened) {
+        sleep(COMPLETE_AFTER).await;
+        if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
+            // What it finds is noted.
+            let _ = self.survey(&[election.attempt.hold.clone()]).await;
         }
     }
 }

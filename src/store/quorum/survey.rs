@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::QuorumStore;
+use super::carriers::Carriers;
 use super::ledger::Opened;
-use super::majority::Carriers;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
+use super::{QuorumStore, after};
 use crate::error::StoreError;
 use crate::lock::Hold;
 use crate::store::{LockStore, Renewal, Standing};
@@ -57,7 +57,7 @@ impl<S: LockStore> QuorumStore<S> {
             };
             for ((sample, standing), renewal) in samples.iter().zip(&standings).zip(&*renewals) {
                 if let (Some(entry), Standing::Held) = (&sample.entry, standing) {
-                    entry.renewed(now + renewal.lease);
+                    entry.renewed(after(now, renewal.lease));
                 }
             }
             (Verdict::Carried, Ok(standings))
@@ -68,7 +68,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// unconfirmed for it, and it counts as gone.
     pub(super) async fn survey(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
         let samples = self.sample(holds);
-        let until = Instant::now() + self.store_timeout;
+        let until = self.deadline();
         let holds: Arc<[Hold]> = holds.into();
         let round = self.poll(until, &samples, Carriers::unbroken, move |quorum, store| {
             let holds = holds.clone();

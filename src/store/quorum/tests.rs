@@ -15,6 +15,7 @@ mod election;
 mod ending;
 mod listening;
 mod scripted;
+mod simulation;
 mod survey;
 
 use scripted::{Mood, Scripted};

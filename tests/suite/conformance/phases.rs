@@ -214,6 +214,19 @@ pub(super) async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode:
     writing.release().await.unwrap();
 }
 
+/// Its owner still reads.
+pub(super) async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
+    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let next = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
+    writing.release().await.unwrap();
+    next.keeps_waiting(env).await;
+    reading.release().await.unwrap();
+    next.promptly().await.release().await.unwrap();
+}
+
 /// Either is first.
 pub(super) async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(
     env: &Env,

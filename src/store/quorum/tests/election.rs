@@ -175,19 +175,39 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
     stores[1].set(Mood::Hanging);
     let started = Instant::now();
     granted(&quorum, &reentrant(1)).await;
-    assert!(started.elapsed() <= 2 * MS, "{:?}", started.elapsed());
+    assert!(started.elapsed() <= 6 * MS, "{:?}", started.elapsed());
+    let started = Instant::now();
     assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
     assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
     let released = quorum.release(&reentrant(1).hold).await.unwrap();
     assert_eq!(released, Standing::Held);
-    assert!(started.elapsed() <= 2 * MS, "{:?}", started.elapsed());
+    assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
 
-    // Known to be silent by now.
+    // By now they are known to be slow.
     let started = Instant::now();
-    stores[0].set(Mood::Well);
     granted(&quorum, &reentrant(2)).await;
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_up_again_is_waited_for_again() {
+    let (stores, quorum) = five();
+    let late = |time| {
+        stores[0].set(Mood::Slow(time));
+        stores[0].log().len()
+    };
+    late(100 * MS);
+    granted(&quorum, &reentrant(1)).await;
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    sleep(SECOND).await;
+    for (n, waited_for) in [(2, false), (3, true)] {
+        let before = late(3 * MS);
+        granted(&quorum, &reentrant(n)).await;
+        assert_eq!(stores[0].log().len() > before, waited_for);
+        quorum.release(&reentrant(n).hold).await.unwrap();
+        sleep(SECOND).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,4 +258,65 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
     settle().await;
     granted(&quorum, &attempt(LockMode::Write, 2)).await;
     assert_eq!(carriers(&stores, &attempt(LockMode::Write, 2)).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
+    let (stores, quorum) = five();
+    let writer = attempt(LockMode::Write, 1);
+    for store in &stores[..3] {
+        granted(store, &attempt(LockMode::Read, 9)).await;
+    }
+    stores[4].set(Mood::Slow(50 * MS));
+    granted(&stores[4].memory(), &attempt(LockMode::Read, 9)).await;
+    refused(&quorum, &writer).await;
+    sleep(SECOND).await;
+    stores[0]
+        .release(&attempt(LockMode::Read, 9).hold)
+        .await
+        .unwrap();
+    stores[1]
+        .release(&attempt(LockMode::Read, 9).hold)
+        .await
+        .unwrap();
+    granted(&quorum, &writer).await;
+    sleep(90 * MS).await;
+    // Refused in time by the one, and late by the other.
+    for store in [&stores[2], &stores[4]] {
+        granted(&store.memory(), &attempt(LockMode::Read, 5)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_just_a_majority_granted_soon_has_more() {
+    let (stores, quorum) = five();
+    for store in &stores[..2] {
+        granted(store, &reentrant(9)).await;
+    }
+    granted(&quorum, &reentrant(1)).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
+    for store in &stores[..2] {
+        store.release(&reentrant(9).hold).await.unwrap();
+    }
+    sleep(300 * MS).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
+    stores[3].forget();
+    stores[4].forget();
+    let released = quorum.release(&reentrant(1).hold).await.unwrap();
+    assert_eq!(released, Standing::Held);
+    settle().await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+    assert!(quorum.shared.ledger.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_has_ended_is_not_completed() {
+    let (stores, quorum) = five();
+    granted(&stores[0], &reentrant(9)).await;
+    granted(&quorum, &reentrant(1)).await;
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    stores[0].release(&reentrant(9).hold).await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+    assert!(quorum.shared.ledger.is_empty());
 }

@@ -1,0 +1,156 @@
+//! Several processes that want the same locks.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use futures_util::future::try_join_all;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::contender::Contender;
+use crate::load::{Load, Until};
+use crate::samples::Latencies;
+
+/// The first argument of a process that is one of a [`Crowd`].
+pub(crate) const MEMBER: &str = "--member";
+
+/// How long the members get to make their tasks before a load starts.
+const PREPARATION: Duration = Duration::from_millis(5);
+
+/// Processes of one contender, each with a client of its own. They end with their value.
+pub(crate) struct Crowd {
+    members: Vec<Member>,
+}
+
+struct Member {
+    _process: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a load came to in all processes together.
+pub(crate) struct Turnout {
+    /// The sections of each process.
+    pub(crate) shares: Vec<u64>,
+    /// From the common start to the last end.
+    pub(crate) elapsed: Duration,
+    pub(crate) waits: Latencies,
+}
+
+impl Turnout {
+    pub(crate) fn sections(&self) -> u64 {
+        self.shares.iter().sum()
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.sections() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+impl Crowd {
+    pub(crate) async fn start(contender: Contender, url: &str, processes: usize) -> Result<Self> {
+        let members = (0..processes).map(|_| Member::start(contender, url));
+        Ok(Self {
+            members: try_join_all(members).await?,
+        })
+    }
+
+    /// Has every process run `load`, from the same instant on.
+    pub(crate) async fn run(&mut self, load: &Load) -> Result<Turnout> {
+        let start = SystemTime::now().duration_since(UNIX_EPOCH)? + PREPARATION;
+        let order = format!("{} {}\n", start.as_nanos(), to_words(load));
+        let turns = self.members.iter_mut().map(|member| member.run(&order));
+        let turns = timeout(Duration::from_secs(60), try_join_all(turns)).await??;
+        let mut turnout = Turnout {
+            shares: Vec::new(),
+            elapsed: Duration::ZERO,
+            waits: Latencies::new(),
+        };
+        for (elapsed, waits) in turns {
+            turnout.shares.push(waits.len());
+            turnout.elapsed = turnout.elapsed.max(elapsed);
+            turnout.waits.merge(&waits);
+        }
+        Ok(turnout)
+    }
+}
+
+impl Member {
+    async fn start(contender: Contender, url: &str) -> Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args([MEMBER, contender.name(), url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdin = process.stdin.take().context("stdin is piped")?;
+        let stdout = process.stdout.take().context("stdout is piped")?;
+        let mut member = Self {
+            _process: process,
+            stdin,
+            lines: BufReader::new(stdout).lines(),
+        };
+        match member.hear().await?.as_str() {
+            "ready" => Ok(member),
+            line => bail!("a process says: {line}"),
+        }
+    }
+
+    async fn run(&mut self, order: &str) -> Result<(Duration, Latencies)> {
+        self.stdin.write_all(order.as_bytes()).await?;
+        let line = self.hear().await?;
+        let (elapsed, waits) = line
+            .split_once(' ')
+            .with_context(|| format!("a process says: {line}"))?;
+        Ok((
+            Duration::from_nanos(elapsed.parse()?),
+            Latencies::decode(waits)?,
+        ))
+    }
+
+    async fn hear(&mut self) -> Result<String> {
+        self.lines.next_line().await?.context("a process has ended")
+    }
+}
+
+/// The life of a member: runs what it is told, until nobody tells it any more.
+pub(crate) async fn live(contender: &str, url: &str) -> Result<()> {
+    let locks = Arc::new(Contender::by_name(contender)?.connect(url).await?);
+    let mut orders = BufReader::new(tokio::io::stdin()).lines();
+    println!("ready");
+    while let Some(order) = orders.next_line().await? {
+        let (start, load) = order.split_once(' ').context("an order has two parts")?;
+        let start = UNIX_EPOCH + Duration::from_nanos(start.parse()?);
+        let outcome = from_words(load)?.run(&locks, start).await?;
+        println!("{} {}", outcome.elapsed.as_nanos(), outcome.waits.encode());
+    }
+    std::process::exit(0)
+}
+
+fn to_words(load: &Load) -> String {
+    let key = load.key.as_deref().unwrap_or("-");
+    let until = match load.until {
+        Until::Rounds(rounds) => format!("rounds {rounds}"),
+        Until::After(time) => format!("after {}", time.as_millis()),
+    };
+    format!("{key} {} {until} {}", load.tasks, load.hold.as_micros())
+}
+
+fn from_words(words: &str) -> Result<Load> {
+    let words: Vec<_> = words.split(' ').collect();
+    let [key, tasks, kind, until, hold] = words[..] else {
+        bail!("a load has five words");
+    };
+    Ok(Load {
+        key: (key != "-").then(|| key.to_owned()),
+        tasks: tasks.parse()?,
+        until: match kind {
+            "rounds" => Until::Rounds(until.parse()?),
+            _ => Until::After(Duration::from_millis(until.parse()?)),
+        },
+        hold: Duration::from_micros(hold.parse()?),
+    })
+}

@@ -1,0 +1,165 @@
+//! What contenders are put through.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::contender::Locks;
+use crate::samples::Latencies;
+
+/// What a load came to.
+pub(crate) struct Outcome {
+    pub(crate) sections: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) waits: Latencies,
+    /// For how long the lock was held, altogether.
+    pub(crate) held: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Outcome {
+    pub(crate) fn rate(&self) -> f64 {
+        self.sections as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// When a task is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    Rounds(usize),
+    /// It enters no section after this time.
+    After(Duration),
+}
+
+/// A load: `tasks` tasks, each in one critical section after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    /// Where every task locks; `None`: each has a key of its own.
+    pub(crate) key: Option<String>,
+    pub(crate) tasks: usize,
+    pub(crate) until: Until,
+    pub(crate) hold: Duration,
+}
+
+impl Load {
+    /// Tasks that never meet.
+    pub(crate) fn apart(tasks: usize, until: Until) -> Self {
+        Self {
+            key: None,
+            tasks,
+            until,
+            hold: Duration::ZERO,
+        }
+    }
+
+    /// Tasks that all want one key.
+    pub(crate) fn on(key: &str, tasks: usize, until: Until) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            tasks,
+            until,
+            hold: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn holding(mut self, hold: Duration) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// Runs the load. All tasks are there and ready before `start` comes.
+    pub(crate) async fn run(&self, locks: &Arc<Locks>, start: SystemTime) -> Result<Outcome> {
+        let gate = Arc::new(Semaphore::new(0));
+        let mut tasks = JoinSet::new();
+        for number in 0..self.tasks {
+            let key = self
+                .key
+                .clone()
+                .unwrap_or_else(|| format!("apart:{number}"));
+            tasks.spawn(work(
+                locks.clone(),
+                gate.clone(),
+                key,
+                self.until,
+                self.hold,
+            ));
+        }
+        tokio::task::block_in_place(|| {
+            // A sleep of the runtime would be late by up to a millisecond.
+            std::thread::sleep(start.duration_since(SystemTime::now()).unwrap_or_default());
+        });
+        let began = Instant::now();
+        gate.add_permits(self.tasks);
+        let mut outcome = Outcome {
+            sections: 0,
+            elapsed: Duration::ZERO,
+            waits: Latencies::new(),
+            held: Duration::ZERO,
+            longest: Duration::ZERO,
+        };
+        while let Some(done) = tasks.join_next().await {
+            let Done {
+                ended,
+                held,
+                longest,
+                waits,
+            } = done??;
+            outcome.elapsed = outcome.elapsed.max(ended - began);
+            outcome.held += held;
+            outcome.longest = outcome.longest.max(longest);
+            outcome.sections += waits.len();
+            outcome.waits.merge(&waits);
+        }
+        Ok(outcome)
+    }
+
+    /// Runs it now.
+    pub(crate) async fn run_now(&self, locks: &Arc<Locks>) -> Result<Outcome> {
+        self.run(locks, UNIX_EPOCH).await
+    }
+}
+
+/// What one task came to.
+struct Done {
+    ended: Instant,
+    held: Duration,
+    longest: Duration,
+    waits: Latencies,
+}
+
+async fn work(
+    locks: Arc<Locks>,
+    gate: Arc<Semaphore>,
+    key: String,
+    until: Until,
+    hold: Duration,
+) -> Result<Done> {
+    let (mut held, mut longest, mut waits) = (Duration::ZERO, Duration::ZERO, Latencies::new());
+    gate.acquire().await?.forget();
+    let began = Instant::now();
+    let mut round = 0;
+    loop {
+        let goes_on = match until {
+            Until::Rounds(rounds) => round < rounds,
+            Until::After(time) => began.elapsed() < time,
+        };
+        if !goes_on {
+            return Ok(Done {
+                ended: Instant::now(),
+                held,
+                longest,
+                waits,
+            });
+        }
+        let section = locks.section(&key, hold).await?;
+        waits.record(section.entered - section.asked);
+        let stayed = section.left - section.entered;
+        held += stayed;
+        longest = longest.max(stayed);
+        round += 1;
+    }
+}

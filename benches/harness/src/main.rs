@@ -1,0 +1,87 @@
+//! Measures this crate beside its limits and its peers. See `benches/README.md`.
+
+mod contender;
+mod crowd;
+mod http;
+mod load;
+mod redisson;
+mod report;
+mod samples;
+mod sections;
+mod server;
+mod wire;
+
+use std::path::Path;
+
+use anyhow::Result;
+use report::Report;
+use tokio::runtime::Runtime;
+
+/// A run, and how thorough it is.
+pub(crate) struct Bench {
+    report: Report,
+    quick: bool,
+}
+
+impl Bench {
+    /// `thorough` repetitions, or fewer in a quick run.
+    fn repetitions(&self, thorough: usize) -> usize {
+        if self.quick {
+            thorough.div_ceil(3)
+        } else {
+            thorough
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    // A bench that needs several processes starts this program again.
+    match words[..] {
+        [crowd::MEMBER, contender, url] => Runtime::new()?.block_on(crowd::live(contender, url)),
+        [http::CLIENTS, port, connections, millis] => http::live(port, connections, millis),
+        _ => Runtime::new()?.block_on(run(arguments)),
+    }
+}
+
+async fn run(arguments: Vec<String>) -> Result<()> {
+    // `--bench` is what cargo says to every bench.
+    let (options, filters): (Vec<_>, Vec<_>) = arguments
+        .into_iter()
+        .filter(|argument| argument != "--bench")
+        .partition(|argument| argument.starts_with("--"));
+    let quick = options.iter().any(|option| option == "--quick");
+    if let Some(unknown) = options.iter().find(|option| *option != "--quick") {
+        anyhow::bail!(
+            "no such option: {unknown} (there is --quick; other words select sections by name)"
+        );
+    }
+    let mut bench = Bench {
+        report: Report::new(),
+        quick,
+    };
+    let chosen: Vec<_> = sections::NAMES
+        .into_iter()
+        .filter(|name| {
+            filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+        })
+        .collect();
+    for (index, name) in chosen.iter().enumerate() {
+        bench
+            .report
+            .note(&format!("\n{name} ({} of {})", index + 1, chosen.len()));
+        if let Err(error) = sections::run(name, &mut bench).await {
+            bench
+                .report
+                .note(&format!("  THIS SECTION FAILED: {error:#}"));
+        }
+    }
+    let table = bench.report.table();
+    println!("\n{table}");
+    if filters.is_empty() && !quick {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
+        std::fs::write(results, sections::preamble()? + &table)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What a run found, beside what was hoped for.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use crate::samples::digits;
+
+/// Collects the rows of the summary, and shows the way there.
+pub(crate) struct Report {
+    began: Instant,
+    rows: Vec<Row>,
+}
+
+/// A line of the summary.
+struct Row {
+    what: String,
+    target: Target,
+    measured: Option<f64>,
+    beside: String,
+}
+
+/// What a figure should be.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+use Target::{AtLeast, AtMost};
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Shows what is going on, on one line that the next replaces.
+    pub(crate) fn progress(&self, what: &str) {
+        let seconds = self.began.elapsed().as_secs();
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K[{seconds:>4} s] {what}");
+        } else {
+            eprintln!("[{seconds:>4} s] {what}");
+        }
+    }
+
+    /// A finding that has no target.
+    pub(crate) fn note(&self, line: &str) {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        println!("{line}");
+    }
+
+    /// A finding that has one. `beside` says it in absolute figures.
+    pub(crate) fn row(&mut self, what: &str, target: Target, measured: f64, beside: String) {
+        self.push(
+            what,
+            target,
+            Some(measured).filter(|measured| measured.is_finite()),
+            beside,
+        );
+    }
+
+    /// A finding that could not be had.
+    pub(crate) fn missing(&mut self, what: &str, target: Target, why: &str) {
+        self.push(what, target, None, why.to_owned());
+    }
+
+    fn push(&mut self, what: &str, target: Target, measured: Option<f64>, beside: String) {
+        let row = Row {
+            what: what.to_owned(),
+            target,
+            measured,
+            beside,
+        };
+        self.note(&format!(
+            "  {} {}: {} ({})",
+            row.verdict(),
+            row.what,
+            row.figure(),
+            row.beside
+        ));
+        self.rows.push(row);
+    }
+
+    /// The summary, as a table in Markdown.
+    pub(crate) fn table(&self) -> String {
+        let head = ["what", "target", "measured", "in absolute figures", "met"].map(str::to_owned);
+        let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
+        let widths: Vec<_> = (0..head.len())
+            .map(|column| {
+                rows.iter()
+                    .chain([&head])
+                    .map(|cells| cells[column].chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        let mut table = String::new();
+        let mut line = |cells: &[String]| {
+            let cells = cells
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:<width$}"));
+            let _ = writeln!(table, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        };
+        line(&head);
+        line(
+            &widths
+                .iter()
+                .map(|&width| "-".repeat(width))
+                .collect::<Vec<_>>(),
+        );
+        rows.iter().for_each(|cells| line(cells));
+        let met = self
+            .rows
+            .iter()
+            .filter(|row| row.is_met() == Some(true))
+            .count();
+        let _ = writeln!(
+            table,
+            "\n{met} of {} met, in {} s.",
+            rows.len(),
+            self.began.elapsed().as_secs()
+        );
+        table
+    }
+}
+
+impl Row {
+    fn is_met(&self) -> Option<bool> {
+        self.measured.map(|measured| match self.target {
+            AtLeast(target) => measured >= target,
+            AtMost(target) => measured <= target,
+        })
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.is_met() {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "?",
+        }
+    }
+
+    fn figure(&self) -> String {
+        self.measured.map_or("NOT MEASURED".into(), digits)
+    }
+
+    fn cells(&self) -> [String; 5] {
+        let target = match self.target {
+            AtLeast(target) => format!("≥ {target}"),
+            AtMost(target) => format!("≤ {target}"),
+        };
+        [
+            self.what.clone(),
+            target,
+            self.figure(),
+            self.beside.clone(),
+            self.verdict().into(),
+        ]
+    }
+}

@@ -1,0 +1,55 @@
+//! What is measured, in sections that can be run one by one.
+
+mod fair;
+mod handoff;
+mod held;
+mod hot;
+mod layer;
+mod memory;
+mod reads;
+mod uncontended;
+mod waiters;
+mod watchdog;
+
+use anyhow::{Result, bail};
+
+use crate::Bench;
+
+/// In the order in which they run.
+pub(crate) const NAMES: [&str; 10] = [
+    "uncontended",
+    "hot",
+    "held",
+    "fair",
+    "reads",
+    "handoff",
+    "layer",
+    "memory",
+    "watchdog",
+    "waiters",
+];
+
+pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
+    match name {
+        "uncontended" => uncontended::run(bench).await,
+        "hot" => hot::run(bench).await,
+        "held" => held::run(bench).await,
+        "fair" => fair::run(bench).await,
+        "reads" => reads::run(bench).await,
+        "handoff" => handoff::run(bench).await,
+        "layer" => layer::run(bench).await,
+        "memory" => memory::run(bench).await,
+        "watchdog" => watchdog::run(bench).await,
+        "waiters" => waiters::run(bench).await,
+        _ => bail!("no such section"),
+    }
+}
+
+/// What stands before the table in `RESULTS.md`.
+pub(crate) fn preamble() -> Result<String> {
+    let cores = std::thread::available_parallelism()?;
+    Ok(format!(
+        "# Results\n\nWritten by `cargo bench`, on a machine with {cores} cores that clients and Redis shared. Only the ratios mean something \
+         elsewhere.\n\n"
+    ))
+}

@@ -1,0 +1,129 @@
+//! One key, with work done under its lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::Bench;
+use crate::contender::Contender;
+use crate::crowd::Crowd;
+use crate::load::{Load, Until};
+use crate::report::Target::{AtLeast, AtMost};
+use crate::samples::{Rate, Time, median, ratio};
+use crate::server::Server;
+
+pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
+    let server = Server::start().await?;
+    processes(bench, &server).await?;
+    tasks(bench, &server).await
+}
+
+/// 2 ms of work in four processes, beside as many tasks on a lock in memory.
+async fn processes(bench: &mut Bench, server: &Server) -> Result<()> {
+    let time = Until::After(Duration::from_millis(if bench.quick { 500 } else { 1_500 }));
+    let work = Duration::from_millis(2);
+    let contenders = [
+        Contender::Memory,
+        Contender::Confirmed,
+        Contender::Alone,
+        Contender::Redisson,
+        Contender::Rslock,
+    ];
+    let mut rates = vec![Vec::new(); contenders.len()];
+    for repetition in 0..bench.repetitions(3) {
+        for (contender, rates) in contenders.iter().zip(&mut rates) {
+            // Locks in memory end at their process.
+            let processes = if *contender == Contender::Memory {
+                1
+            } else {
+                4
+            };
+            bench.report.progress(&format!(
+                "2 ms of work, repetition {}: {}",
+                repetition + 1,
+                contender.name()
+            ));
+            let mut crowd = Crowd::start(*contender, server.url(), processes).await?;
+            let load = Load::on("work", 32 / processes, time).holding(work);
+            rates.push(crowd.run(&load).await?.rate());
+        }
+    }
+    let in_memory = rates[0].clone();
+    for (contender, rates) in contenders.iter().zip(&rates) {
+        bench.report.note(&format!(
+            "    {:<22} {} ({:.3} of the memory store)",
+            contender.name(),
+            Rate(median(rates)),
+            ratio(rates, &in_memory)
+        ));
+    }
+    let beside = format!(
+        "{} against {}",
+        Rate(median(&rates[1])),
+        Rate(median(&in_memory))
+    );
+    bench.report.row(
+        "hot key, 2 ms of work, 4 processes / memory store",
+        AtLeast(0.97),
+        ratio(&rates[1], &in_memory),
+        beside,
+    );
+    Ok(())
+}
+
+/// 32 tasks of one process, ten sections of 1 ms each.
+async fn tasks(bench: &mut Bench, server: &Server) -> Result<()> {
+    const TASKS: usize = 32;
+    let load = Load::on("tasks", TASKS, Until::Rounds(10)).holding(Duration::from_millis(1));
+    let contenders = [
+        Contender::Confirmed,
+        Contender::Redisson,
+        Contender::Rslock,
+        Contender::Rlock,
+        Contender::AsyncRedisLock,
+    ];
+    let (mut walls, mut worsts, mut seen) = (Vec::new(), Vec::new(), String::new());
+    for repetition in 0..bench.repetitions(3) {
+        for contender in contenders {
+            if contender != Contender::Confirmed && repetition > 0 {
+                continue;
+            }
+            bench
+                .report
+                .progress(&format!("{TASKS} tasks × 10, 1 ms: {}", contender.name()));
+            let locks = Arc::new(contender.connect(server.url()).await?);
+            let outcome = load.run_now(&locks).await?;
+            bench.report.note(&format!(
+                "    {TASKS} × 10 × 1 ms: {:<18} {} (the sections alone {}), waits {}",
+                contender.name(),
+                Time(outcome.elapsed),
+                Time(outcome.held),
+                outcome.waits
+            ));
+            if contender == Contender::Confirmed {
+                let hold = outcome.held.as_secs_f64() / outcome.sections as f64;
+                walls.push(outcome.elapsed.as_secs_f64() / outcome.held.as_secs_f64());
+                worsts.push(outcome.waits.worst().as_secs_f64() / (hold * (TASKS - 1) as f64));
+                seen = format!(
+                    "{}, worst wait {}",
+                    Time(outcome.elapsed),
+                    Time(outcome.waits.worst())
+                );
+            }
+        }
+    }
+    bench.report.row(
+        "32 tasks × 10, 1 ms hold: wall / the sections alone",
+        AtMost(1.15),
+        median(&walls),
+        seen.clone(),
+    );
+    bench.report.row(
+        "32 tasks × 10, 1 ms hold: worst wait / 31 sections",
+        AtMost(1.3),
+        median(&worsts),
+        seen,
+    );
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The layer around a handler that does nothing, every request with a key of its own.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use axum::response::Response;
+use axum::routing::put;
+use tower::util::MapFutureLayer;
+use tower_distributed_lock::{Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore};
+
+use crate::Bench;
+use crate::http::Site;
+use crate::report::Target::{AtLeast, AtMost};
+use crate::samples::{Rate, Time, median, ratio};
+use crate::server::Server;
+use crate::wire;
+
+/// The part of the requests that the prototype of the layer left at 64 connections.
+const PROTOTYPE: f64 = 0.32;
+
+type Boxed = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
+    let server = Server::start().await?;
+    let redis = LockClient::new(RedisStore::connect(server.url()).await?);
+    let memory = LockClient::new(MemoryStore::new());
+    let empty = || Router::new().route("/documents/{id}", put(async || {}));
+    let sites = [
+        ("no layer", Site::serve(empty()).await?),
+        (
+            "a box",
+            Site::serve(empty().layer(MapFutureLayer::new(|future| -> Boxed { Box::pin(future) })))
+                .await?,
+        ),
+        (
+            "memory",
+            Site::serve(empty().layer(DistributedLockLayer::new(memory))).await?,
+        ),
+        (
+            "Redis",
+            Site::serve(empty().layer(DistributedLockLayer::new(redis.clone()))).await?,
+        ),
+        (
+            "Redis, Confirm::Deadline",
+            Site::serve(empty().layer(DistributedLockLayer::new(redis).confirm(Confirm::Deadline)))
+                .await?,
+        ),
+    ];
+    for connections in [1, 64] {
+        let (mut rates, mut latencies) =
+            (vec![Vec::new(); sites.len()], vec![Vec::new(); sites.len()]);
+        let mut bare = Vec::new();
+        for repetition in 0..=bench.repetitions(15) {
+            bench.report.progress(&format!(
+                "layer, {connections} connections, repetition {repetition}"
+            ));
+            let ping = wire::pings(&server, 200, Duration::ZERO).await?.median();
+            for (index, (_, site)) in sites.iter().enumerate() {
+                let (rate, latency) = site.load(connections, Duration::from_millis(120)).await?;
+                // The first is for warming up.
+                if repetition > 0 {
+                    if index == 0 {
+                        bare.push(ping.as_secs_f64());
+                    }
+                    rates[index].push(rate);
+                    latencies[index].push(latency.median().as_secs_f64());
+                }
+            }
+        }
+        let time = |seconds: f64| Time(Duration::from_secs_f64(seconds.max(0.0)));
+        for (((name, _), rates_of), latencies) in sites.iter().zip(&rates).zip(&latencies) {
+            bench.report.note(&format!(
+                "    {connections:>2} connections, {name:<24} {} ({:.2}), median {}",
+                Rate(median(rates_of)),
+                ratio(rates_of, &rates[0]),
+                time(median(latencies))
+            ));
+        }
+        let beside = |a: &[f64], b: &[f64]| format!("{} of {}", Rate(median(a)), Rate(median(b)));
+        if connections == 1 {
+            let added = latencies[3]
+                .iter()
+                .zip(&latencies[0])
+                .map(|(redis, none)| redis - none);
+            let added: Vec<_> = added.collect();
+            let beside = format!(
+                "{}; a round trip {}",
+                time(median(&added)),
+                time(median(&bare))
+            );
+            let what = "layer on Redis, added latency / two bare round trips";
+            bench
+                .report
+                .row(what, AtMost(1.1), ratio(&added, &bare) / 2.0, beside);
+        } else {
+            let what = "layer on Redis, 64 connections: part of the requests without a layer / the prototype's";
+            let part = ratio(&rates[3], &rates[0]);
+            let text = format!("{}, that is {part:.2}", beside(&rates[3], &rates[0]));
+            bench
+                .report
+                .row(what, AtLeast(0.95), part / PROTOTYPE, text);
+            let what = "layer in memory, 64 connections / a layer that boxes";
+            bench.report.row(
+                what,
+                AtLeast(0.95),
+                ratio(&rates[2], &rates[1]),
+                beside(&rates[2], &rates[1]),
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Pairs of acquire and release that never meet anybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
+
+use crate::Bench;
+use crate::contender::{Contender, Locks};
+use crate::load::{Load, Until};
+use crate::report::Target::{AtLeast, AtMost};
+use crate::samples::{Latencies, Rate, Time, median, ratio};
+use crate::server::Server;
+use crate::wire::{self, Recipe};
+
+pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
+    let server = Server::start().await?;
+    let recipe = Recipe::learn(&server).await?;
+    let commands = recipe.len();
+    bench.report.row(
+        "commands a pair, uncontended",
+        AtMost(2.0),
+        commands as f64,
+        "as MONITOR shows them".into(),
+    );
+    many(bench, &server, &recipe).await?;
+    one(bench, &server).await?;
+    allocations(bench, &server).await
+}
+
+/// Contenders with distinct keys, beside the limits.
+async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
+    let contenders = [
+        Contender::Confirmed,
+        Contender::Unconfirmed,
+        Contender::Redisson,
+        Contender::Rslock,
+        Contender::Rlock,
+        Contender::AsyncRedisLock,
+    ];
+    let mut locks = Vec::new();
+    for contender in contenders {
+        locks.push(Arc::new(contender.connect(server.url()).await?));
+    }
+    for tasks in [1, 8, 64] {
+        bench
+            .report
+            .progress(&format!("uncontended pairs of {tasks} tasks"));
+        let pairs = if tasks == 1 { 1_000 } else { 10_000 };
+        let (mut pipelined, mut blocking) = (Vec::new(), Vec::new());
+        let mut ours = vec![Vec::new(); contenders.len()];
+        for repetition in 0..=bench.repetitions(5) {
+            // The first is for warming up.
+            let (a, b) = tokio::task::block_in_place(|| {
+                anyhow::Ok((
+                    wire::pipelined(server, recipe, tasks, pairs)?,
+                    wire::blocking(server, recipe, tasks, pairs)?,
+                ))
+            })?;
+            let load = Load::apart(tasks, Until::Rounds(pairs / tasks));
+            let mut rates = Vec::new();
+            for locks in &locks {
+                rates.push(load.run_now(locks).await?.rate());
+            }
+            if repetition > 0 {
+                pipelined.push(a);
+                blocking.push(b);
+                rates
+                    .into_iter()
+                    .zip(&mut ours)
+                    .for_each(|(rate, rates)| rates.push(rate));
+            }
+        }
+        let limit = median(&pipelined);
+        let per_limit =
+            |rates: &[f64]| format!("{} ({:.2})", Rate(median(rates)), ratio(rates, &pipelined));
+        bench.report.note(&format!(
+            "  {tasks} tasks, pairs/s and ratio to one hand-pipelined socket: {} (1), blocking sockets {}",
+            Rate(limit),
+            per_limit(&blocking)
+        ));
+        for (contender, rates) in contenders.iter().zip(&ours) {
+            bench.report.note(&format!(
+                "    {:<22} {}",
+                contender.name(),
+                per_limit(rates)
+            ));
+        }
+        if tasks == 64 {
+            let beside = format!(
+                "{}; limit {}; rslock {}",
+                Rate(median(&ours[0])),
+                Rate(limit),
+                Rate(median(&ours[3]))
+            );
+            bench.report.row(
+                "uncontended pairs, 64 tasks / hand-pipelined socket",
+                AtLeast(0.9),
+                ratio(&ours[0], &pipelined),
+                beside,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What one task waits for a pair, beside two round trips.
+async fn one(bench: &mut Bench, server: &Server) -> Result<()> {
+    bench.report.progress("latency of a pair");
+    let contenders = [
+        Contender::Confirmed,
+        Contender::Rslock,
+        Contender::Rlock,
+        Contender::AsyncRedisLock,
+    ];
+    let mut locks = Vec::new();
+    for contender in contenders {
+        locks.push(Arc::new(contender.connect(server.url()).await?));
+    }
+    let (mut bare, mut blocking) = (Vec::new(), Vec::new());
+    let mut pairs = vec![Vec::new(); contenders.len()];
+    for repetition in 0..=bench.repetitions(30) {
+        let a = wire::pings(server, 100, Duration::ZERO).await?.median();
+        let b = tokio::task::block_in_place(|| wire::blocking_pings(server, 100))?.median();
+        for (locks, pairs) in locks.iter().zip(&mut pairs) {
+            let took = tokio::spawn(pair_latency(locks.clone(), 100))
+                .await??
+                .median();
+            if repetition > 0 {
+                pairs.push(took.as_secs_f64());
+            }
+        }
+        if repetition > 0 {
+            bare.push(a.as_secs_f64());
+            blocking.push(b.as_secs_f64());
+        }
+    }
+    let time = |values: &[f64]| Time(Duration::from_secs_f64(median(values)));
+    bench.report.note(&format!(
+        "  one task: PING {} (on a blocking socket {}); a pair: {}",
+        time(&bare),
+        time(&blocking),
+        contenders
+            .iter()
+            .zip(&pairs)
+            .map(|(contender, pairs)| format!("{} {}", contender.name(), time(pairs)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    ));
+    let ratio = ratio(&pairs[0], &bare) / 2.0;
+    let beside = format!(
+        "{}; a round trip {}; rslock {}",
+        time(&pairs[0]),
+        time(&bare),
+        time(&pairs[1])
+    );
+    bench.report.row(
+        "uncontended pair, one task / two bare round trips",
+        AtMost(1.1),
+        ratio,
+        beside,
+    );
+    Ok(())
+}
+
+async fn pair_latency(locks: Arc<Locks>, pairs: usize) -> Result<Latencies> {
+    let mut latencies = Latencies::new();
+    for _ in 0..pairs {
+        let asked = std::time::Instant::now();
+        locks.section("one", Duration::ZERO).await?;
+        latencies.record(asked.elapsed());
+    }
+    Ok(latencies)
+}
+
+async fn allocations(bench: &mut Bench, server: &Server) -> Result<()> {
+    bench.report.progress("allocations of a pair");
+    let counted = heap(&["pairs", server.url()]).await?;
+    let [redis, memory, handed_over] = counted[..] else {
+        bail!("the counting program says {counted:?}");
+    };
+    let beside =
+        format!("memory store {memory:.1}; a section that is handed over {handed_over:.1}");
+    bench
+        .report
+        .row("heap allocations a pair", AtMost(20.0), redis, beside);
+    Ok(())
+}
+
+/// What the program with the counting allocator says.
+async fn heap(arguments: &[&str]) -> Result<Vec<f64>> {
+    let program = std::env::current_exe()?.with_file_name("bench-heap");
+    let output = Command::new(program)
+        .args(arguments)
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    if !output.status.success() {
+        bail!(
+            "the counting program failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let words = String::from_utf8(output.stdout)?;
+    words
+        .split_whitespace()
+        .map(|word| word.parse().context("a number"))
+        .collect()
+}

@@ -1,0 +1,236 @@
+//! The limits: bare sockets that carry the very commands that this crate sends, with nothing around them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower_distributed_lock::{LockClient, RedisStore};
+
+use crate::samples::Latencies;
+use crate::server::Server;
+
+/// The commands of one critical section, as this crate sends them, with a key and a hold id to be filled in.
+#[derive(Clone)]
+pub(crate) struct Recipe {
+    commands: Vec<Vec<String>>,
+    key: String,
+    id: String,
+}
+
+impl Recipe {
+    /// Watches this crate take and release a lock.
+    pub(crate) async fn learn(server: &Server) -> Result<Self> {
+        let client = LockClient::new(RedisStore::connect(server.url()).await?);
+        let key = "recipe".to_owned();
+        // Once before it counts: the server does not know the scripts yet.
+        client.lock(key.as_str()).await?.release().await?;
+        let mut monitor = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
+        monitor.write_all(b"MONITOR\r\n").await?;
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"+OK\r\n") {
+            monitor.read_buf(&mut seen).await?;
+        }
+        client.lock(key.as_str()).await?.release().await?;
+        let last = server.ask::<String>(&["ECHO", "the end"]).await?;
+        let mut text = String::new();
+        while !text.contains(&last) {
+            seen.clear();
+            monitor.read_buf(&mut seen).await?;
+            text.push_str(std::str::from_utf8(&seen)?);
+        }
+        let commands: Vec<_> = text
+            .lines()
+            .filter(|line| !line.contains(" lua] "))
+            .map(words)
+            .collect();
+        let commands: Vec<_> = commands
+            .into_iter()
+            .filter(|words| words[0] == "EVALSHA")
+            .collect();
+        let prefix = client.id().to_string();
+        let id = commands
+            .iter()
+            .flatten()
+            .find(|word| word.starts_with(&prefix));
+        let id = id.context("no command names the hold")?.clone();
+        Ok(Self { commands, key, id })
+    }
+
+    /// How many commands a section takes.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The commands of the section number `n` in bytes.
+    fn commands(&self, n: usize) -> Vec<Vec<u8>> {
+        let key = format!("limit{n}");
+        let id = format!("{}{n}", self.id);
+        let fill = |word: &String| word.replace(&self.key, &key).replace(&self.id, &id);
+        let commands = self.commands.iter();
+        commands
+            .map(|words| encode(&words.iter().map(fill).collect::<Vec<_>>()))
+            .collect()
+    }
+}
+
+/// What MONITOR shows of a command. Nothing in ours needs quoting.
+fn words(line: &str) -> Vec<String> {
+    line.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn encode(words: &[String]) -> Vec<u8> {
+    let mut command = format!("*{}\r\n", words.len());
+    for word in words {
+        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    command.into_bytes()
+}
+
+/// One blocking socket, in the role of `tasks` tasks that never wait for each other: each answer that arrives makes the
+/// next command of its task join the next write. Returns sections per second.
+pub(crate) fn pipelined(
+    server: &Server,
+    recipe: &Recipe,
+    tasks: usize,
+    sections: usize,
+) -> Result<f64> {
+    let mut socket = connect(server)?;
+    let commands: Vec<_> = (0..tasks).map(|task| recipe.commands(task)).collect();
+    let mut turns: Vec<usize> = vec![0; tasks];
+    // Answers come in the order of the commands.
+    let mut asked: std::collections::VecDeque<_> = (0..tasks).collect();
+    let mut out: Vec<u8> = commands
+        .iter()
+        .flat_map(|commands| commands[0].clone())
+        .collect();
+    let (mut answers, mut chunk) = (Vec::new(), vec![0; 64 * 1024]);
+    let (mut done, mut open) = (0, tasks);
+    let began = Instant::now();
+    while open > 0 {
+        socket.write_all(&out)?;
+        out.clear();
+        let read = socket.read(&mut chunk)?;
+        answers.extend_from_slice(&chunk[..read]);
+        let mut eaten = 0;
+        while let Some(length) = answer(&answers[eaten..])? {
+            eaten += length;
+            let task = asked
+                .pop_front()
+                .context("an answer that nobody asked for")?;
+            turns[task] += 1;
+            if turns[task] == recipe.len() {
+                turns[task] = 0;
+                done += 1;
+                if done + open > sections {
+                    open -= 1;
+                    continue;
+                }
+            }
+            out.extend_from_slice(&commands[task][turns[task]]);
+            asked.push_back(task);
+        }
+        answers.drain(..eaten);
+        if read == 0 {
+            bail!("the server hung up");
+        }
+    }
+    Ok(done as f64 / began.elapsed().as_secs_f64())
+}
+
+/// `tasks` threads, each with a blocking socket of its own. Returns sections per second.
+pub(crate) fn blocking(
+    server: &Server,
+    recipe: &Recipe,
+    tasks: usize,
+    sections: usize,
+) -> Result<f64> {
+    let barrier = Arc::new(Barrier::new(tasks + 1));
+    let rounds = sections.div_ceil(tasks);
+    let threads: Vec<_> = (0..tasks)
+        .map(|task| {
+            let (commands, barrier) = (recipe.commands(task), barrier.clone());
+            let socket = connect(server);
+            std::thread::spawn(move || -> Result<()> {
+                barrier.wait();
+                let mut socket = socket?;
+                let mut chunk = [0; 256];
+                for _ in 0..rounds {
+                    for command in &commands {
+                        socket.write_all(command)?;
+                        let read = socket.read(&mut chunk)?;
+                        answer(&chunk[..read])?.context("half an answer")?;
+                    }
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    barrier.wait();
+    let began = Instant::now();
+    for thread in threads {
+        thread.join().ok().context("a thread panicked")??;
+    }
+    Ok((rounds * tasks) as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Round trips of a bare PING on a blocking socket.
+pub(crate) fn blocking_pings(server: &Server, pings: usize) -> Result<Latencies> {
+    let mut socket = connect(server)?;
+    let (mut latencies, mut chunk) = (Latencies::new(), [0; 64]);
+    for _ in 0..pings {
+        let asked = Instant::now();
+        socket.write_all(b"PING\r\n")?;
+        let _ = socket.read(&mut chunk)?;
+        latencies.record(asked.elapsed());
+    }
+    Ok(latencies)
+}
+
+/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do. After each, the connection
+/// rests: a busy process answers sooner than one that has to be woken.
+pub(crate) async fn pings(server: &Server, pings: usize, rest: Duration) -> Result<Latencies> {
+    let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
+    socket.set_nodelay(true)?;
+    let pinging = tokio::spawn(async move {
+        let (mut latencies, mut chunk) = (Latencies::new(), [0; 64]);
+        for _ in 0..pings {
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
+            }
+            let asked = Instant::now();
+            socket.write_all(b"PING\r\n").await?;
+            let _ = socket.read(&mut chunk).await?;
+            latencies.record(asked.elapsed());
+        }
+        Ok(latencies)
+    });
+    pinging.await?
+}
+
+fn connect(server: &Server) -> Result<TcpStream> {
+    let socket = TcpStream::connect(("127.0.0.1", server.port()))?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+    Ok(socket)
+}
+
+/// The length of the first answer, if all of it is there. Our scripts answer with numbers.
+fn answer(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
+        return Ok(None);
+    };
+    if bytes[0] != b':' {
+        bail!(
+            "the server says: {}",
+            String::from_utf8_lossy(&bytes[..end])
+        );
+    }
+    Ok(Some(end + 2))
+}

@@ -1,0 +1,56 @@
+//! What a request locks: a typed parameter, a field of the body, several keys at once.
+//!
+//! ```text
+//! cargo run --example custom_keys
+//! ```
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Path;
+use axum::http::Request;
+use axum::routing::{get, post};
+use tower::ServiceExt;
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockHandle, MemoryStore};
+use tower_distributed_lock::{LockKey, key};
+
+/// Shows what is locked.
+async fn show(lock: LockHandle) -> String {
+    format!("{} {}", lock.mode().as_str(), lock.key())
+}
+
+fn order(Path(id): Path<u64>) -> LockKey {
+    LockKey::from_parts("order", [id.to_string()])
+}
+
+/// Both are locked together, always in one order, so that nobody waits in a circle.
+fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
+    [pair.0, pair.1].map(|one| LockKey::from_parts("account", [one]))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let lock = DistributedLockLayer::new(LockClient::new(MemoryStore::new()));
+    // `1`, `01` and `+1` are one order to `Path<u64>`, and so they are to the lock.
+    let typed = lock.clone().key(key::extract::<Path<u64>, _>(order));
+    let field = key::json_field("order", "/order/id");
+    let field = lock.clone().buffer_body(4096).key(field);
+    let both = lock.key(key::extract::<Path<(String, String)>, _>(pair));
+    let app: Router = Router::new()
+        .route("/orders/{id}", get(show).put(show).route_layer(typed))
+        .route("/payments", post(show).route_layer(field))
+        .route("/from/{a}/to/{b}", post(show).route_layer(both));
+
+    for (request, sent) in [
+        ("GET /orders/1", ""),
+        ("PUT /orders/01", ""),
+        ("POST /payments", r#"{"order": {"id": 1}}"#),
+        ("POST /from/b/to/a", ""),
+    ] {
+        let (method, path) = request.split_once(' ').unwrap_or_default();
+        let built = Request::builder().method(method).uri(path);
+        let response = app.clone().oneshot(built.body(Body::from(sent))?).await?;
+        let answer = to_bytes(response.into_body(), 4096).await?;
+        println!("{request} locks {answer:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Stops without leaving a lock behind: requests have time to finish, those that still wait then are answered 503, and
+//! every hold is released.
+//!
+//! ```text
+//! cargo run --example graceful_shutdown &
+//! curl -X PUT localhost:3000/documents/1 &      # holds the lock for two seconds
+//! curl -X PUT localhost:3000/documents/1 &      # waits for it, and begins too late: 500, outcome unknown
+//! curl -X PUT localhost:3000/documents/1 &      # waits until the end: 503, come back later
+//! kill %1
+//! ```
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::put;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+
+/// How long requests may take after the server was told to stop.
+const DRAIN: Duration = Duration::from_secs(3);
+
+async fn replace() -> &'static str {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    "replaced\n"
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let locks = LockClient::new(MemoryStore::new());
+    let lock = DistributedLockLayer::new(locks.clone());
+    let app = Router::new().route("/documents/{id}", put(replace).route_layer(lock));
+
+    let (stop, mut stopped) = watch::channel(());
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    let server = axum::serve(listener, app).with_graceful_shutdown(async move {
+        let _ = stopped.changed().await;
+    });
+    let mut server = tokio::spawn(server.into_future());
+    println!("kill {} to stop", std::process::id());
+    signal(SignalKind::terminate())?.recv().await;
+
+    println!("stopping: no new connections");
+    stop.send_replace(());
+    let drained = timeout(DRAIN, &mut server).await.is_ok();
+    println!("every request is finished: {drained}");
+    // While the server still runs, so that whoever is told hears it.
+    locks.shutdown(Duration::from_secs(5)).await?;
+    println!("every lock is released");
+    if !drained {
+        server.await??;
+    }
+    Ok(())
+}

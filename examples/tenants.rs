@@ -1,0 +1,59 @@
+//! A lock per tenant, who comes from the authentication, never from what the client may choose.
+//!
+//! ```text
+//! cargo run --example tenants &
+//! curl -X POST localhost:3000/reports -H 'authorization: Bearer apple' &   # these two wait for each other
+//! curl -X POST localhost:3000/reports -H 'authorization: Bearer apple' &
+//! curl -X POST localhost:3000/reports -H 'authorization: Bearer pear'      # this one does not
+//! ```
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Extension, Request};
+use axum::http::{StatusCode, header::AUTHORIZATION, request::Parts};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::post;
+use tokio::net::TcpListener;
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockKey, LockMode, MemoryStore};
+
+#[derive(Clone)]
+struct Tenant(&'static str);
+
+async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
+    let token = request
+        .headers()
+        .get(AUTHORIZATION)
+        .map(|token| token.as_bytes());
+    let tenant = match token {
+        Some(b"Bearer apple") => Tenant("apple"),
+        Some(b"Bearer pear") => Tenant("pear"),
+        _ => return Err(StatusCode::UNAUTHORIZED),
+    };
+    request.extensions_mut().insert(tenant);
+    Ok(next.run(request).await)
+}
+
+/// The inner layer: whose reports are locked? No tenant, no key: 400.
+fn reports(parts: &Parts) -> Option<LockKey> {
+    let Tenant(name) = parts.extensions.get()?;
+    Some(LockKey::from_parts("reports", [name]))
+}
+
+async fn build(Extension(Tenant(name)): Extension<Tenant>) -> String {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    format!("the report of {name}\n")
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let locks = LockClient::new(MemoryStore::new());
+    let lock = DistributedLockLayer::new(locks)
+        .mode(LockMode::Fair)
+        .key(reports);
+    let build = post(build).route_layer(lock.key(reports));
+    let app = Router::new().route("/reports", build);
+    let app = app.layer(from_fn(authenticate));
+    Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)
+}

@@ -1,0 +1,43 @@
+//! Webhooks that are delivered many times and processed once. (`examples/server` checks their signatures, too.)
+//!
+//! ```text
+//! cargo run --example webhooks &
+//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 7}'
+//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 7}'   # idempotent-replayed: true
+//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 8}'   # 422: not the same webhook
+//! curl -i localhost:3000/webhooks -d '{"paid": 7}'                          # 400: which one is it?
+//! ```
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use tokio::net::TcpListener;
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, MemoryStore, OnCancel, key};
+
+async fn process(body: String) -> String {
+    static PROCESSED: AtomicUsize = AtomicUsize::new(0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let n = PROCESSED.fetch_add(1, Ordering::Relaxed) + 1;
+    format!("webhook {n} was processed: {body}\n")
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // `RedisStore::connect("redis://127.0.0.1").await?` for several servers, and for records that outlive them.
+    let locks = LockClient::new(MemoryStore::new());
+    let once = IdempotencyLayer::new(locks)
+        .key(key::standard_webhooks()) // or key::github(), key::shopify(), key::stripe(), key::cloud_events(), …
+        .required()
+        // Senders give up after 5 to 10 seconds: a repeat that waits longer is answered 409.
+        .wait(Duration::from_secs(4))
+        // When this process dies in the middle, a repeat runs 10 seconds later.
+        .lease(Lease::Renewed(Duration::from_secs(10)))
+        // Senders repeat for days.
+        .retention(Duration::from_secs(3 * 24 * 60 * 60))
+        // A sender that hangs up does not cut the work in half; its repeat finds the answer.
+        .on_cancel(OnCancel::RunToCompletion);
+    let app = Router::new().route("/webhooks", post(process).route_layer(once));
+    Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)
+}

@@ -1,0 +1,24 @@
+//! A live Redisson and this crate share locks: every mode, both directions, both protocols (PROTOCOL.md).
+//!
+//! Each scenario is written once, for [parties](party::Party) that may be threads of a Redisson or clients of ours, and
+//! runs for every pair of them and for names with and without braces, all at the same time.
+
+mod admin;
+mod crash;
+mod downgrade;
+mod exclusion;
+mod handover;
+mod kind;
+mod meeting;
+mod ownership;
+mod party;
+mod queue;
+mod readers;
+mod redisson;
+mod tokens;
+mod torture;
+
+pub(crate) use crash::hoarder;
+use kind::Kind;
+use meeting::{LEASE, Meeting, WATCHDOG, aux};
+use party::{Held, Party};

@@ -1,0 +1,251 @@
+//! Processes of either language that are killed while they hold or wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
+use tower_distributed_lock::{Lease, LockClient, RedisStore};
+
+use super::redisson::{Redisson, Version, now};
+use super::{Held, Kind, LEASE, Meeting, Party};
+use crate::support::{Console, Peer};
+
+/// The lease of those who are killed.
+const LEASE_OF_THE_DEAD: Duration = Duration::from_secs(2);
+
+/// For how long a free lock may go unnoticed on a machine that is busy with other tests.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// The role of a peer that takes the locks it is told to take, `<url> <kind> <name>`, and keeps them until it is killed.
+pub(crate) async fn hoarder(mut console: Console) {
+    let mut guards = Vec::new();
+    loop {
+        let line = console.hear().await;
+        let words: Vec<_> = line.split(' ').collect();
+        let [url, kind, name] = words[..] else {
+            panic!("`{line}` instead of `<url> <kind> <name>`");
+        };
+        let store = RedisStore::connect(url).await.expect("Redis is there");
+        let locks = LockClient::new(store);
+        let lock = Kind::named(kind).expect("a kind").request(&locks, name);
+        let guard = lock.lease(Lease::Renewed(LEASE_OF_THE_DEAD)).await;
+        guards.push(guard.expect("the lock is granted"));
+        console.say("held");
+    }
+}
+
+/// Somebody who is going to be killed.
+enum Victim {
+    Java(Arc<Redisson>),
+    Rust(Peer),
+}
+
+impl Victim {
+    async fn java(meeting: &Meeting, version: Version) -> Self {
+        let redisson = Redisson::start(version, meeting.redis(), LEASE_OF_THE_DEAD).await;
+        Self::Java(Arc::new(redisson))
+    }
+
+    fn rust() -> Self {
+        Self::Rust(Peer::start("hoarder"))
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        match self {
+            Self::Java(redisson) => redisson.version.kinds(),
+            Self::Rust(_) => Kind::ALL.to_vec(),
+        }
+    }
+
+    async fn lock(&mut self, meeting: &Meeting, kind: Kind, name: &str) {
+        match self {
+            Self::Java(redisson) => redisson.thread().lock(kind, name, None).await.unwrap(),
+            Self::Rust(peer) => {
+                peer.tell(format_args!("{} {kind} {name}", meeting.redis().url()));
+                assert_eq!(peer.hear().await, "held");
+            }
+        }
+    }
+
+    /// Has it queue for a lock that is held.
+    async fn wait(&mut self, meeting: &Meeting, name: &str) {
+        let queued = meeting.queue(name).await.len();
+        let kind = Kind::Fair;
+        match self {
+            Self::Java(redisson) => drop(redisson.thread().lock(kind, name, None)),
+            Self::Rust(peer) => peer.tell(format_args!("{} {kind} {name}", meeting.redis().url())),
+        }
+        meeting.until_queued(name, queued + 1).await;
+    }
+
+    fn kill9(&mut self) {
+        match self {
+            Self::Java(redisson) => redisson.kill9(),
+            Self::Rust(peer) => peer.process.kill9(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn locks_of_a_killed_java_process_are_free_within_its_lease() {
+    let meeting = Meeting::open().await;
+    let each = Version::ALL.map(async |version| {
+        let victim = Victim::java(&meeting, version).await;
+        outlive(&meeting, victim, vec![meeting.rust()]).await;
+    });
+    join_all(each).await;
+}
+
+#[tokio::test]
+async fn locks_of_a_killed_rust_process_are_free_within_its_lease() {
+    let meeting = Meeting::open().await;
+    let heirs = Version::ALL.map(|version| meeting.java(version)).to_vec();
+    outlive(&meeting, Victim::rust(), heirs).await;
+}
+
+/// The victim holds a lock of each kind, and is killed; each heir has waited for each of them, and gets it in time.
+async fn outlive(meeting: &Meeting, mut victim: Victim, heirs: Vec<Party>) {
+    let mut waits = Vec::new();
+    let mut names = Vec::new();
+    for kind in victim.kinds() {
+        for name in meeting.names() {
+            victim.lock(meeting, kind, &name).await;
+            let wanted = kind.rival();
+            let heirs = heirs.iter().filter(|heir| inherits(heir, wanted));
+            let inherit = |heir| (kind, in_turn(meeting.another(heir), wanted, &name));
+            let inheriting: Vec<_> = heirs.map(inherit).collect();
+            names.push((name.clone(), inheriting.len()));
+            waits.extend(inheriting);
+        }
+    }
+    let listeners = names.iter().map(|(name, heirs)| (name, *heirs));
+    meeting.until_waiting(listeners).await;
+    // Longer than the lease: it has renewed until now.
+    tokio::time::sleep(LEASE_OF_THE_DEAD).await;
+    let before = now();
+    victim.kill9();
+    let killed = now();
+    for (kind, wait) in waits {
+        let since = wait.await.expect("an heir gets the lock");
+        assert!(since >= before, "{kind}: granted while the holder lived");
+        let took = since.saturating_sub(killed);
+        assert!(took < LEASE_OF_THE_DEAD + SLACK, "{kind}: {took:?}");
+    }
+    meeting
+        .nothing_is_left(names.iter().map(|(name, _)| name))
+        .await;
+}
+
+/// Whether it notices that a holder died. Old fair waiters do not: they compute how long to sleep from the lease that they
+/// saw when they queued, and when that is over, and renewed, sleep until somebody tells them (PROTOCOL 1.11).
+fn inherits(heir: &Party, kind: Kind) -> bool {
+    let old = matches!(heir, Party::Java(thread) if thread.redisson.version == Version::V3_15);
+    heir.knows(kind) && !(old && kind == Kind::Fair)
+}
+
+/// Waits for the lock and passes it on; when it was granted.
+fn in_turn(party: Party, kind: Kind, name: &str) -> JoinHandle<Duration> {
+    let name = name.to_owned();
+    tokio::spawn(async move {
+        let held = party.lock(kind, &name, LEASE).await;
+        let since = held.since;
+        held.release().await;
+        since
+    })
+}
+
+/// What is left of a dead reader keeps nobody out once the living ones are gone.
+#[tokio::test]
+async fn a_dead_reader_does_not_outlive_a_living_one() {
+    let meeting = Meeting::open().await;
+    let name = meeting.name();
+    let mut victims = [Victim::java(&meeting, Version::V4_7).await, Victim::rust()];
+    let living = [meeting.rust(), meeting.java(Version::V4_7)];
+    let mut reads: Vec<Held> = Vec::new();
+    for (victim, living) in victims.iter_mut().zip(&living) {
+        victim.lock(&meeting, Kind::Read, &name).await;
+        reads.push(living.lock(Kind::Read, &name, LEASE).await);
+    }
+    for victim in &mut victims {
+        victim.kill9();
+    }
+    tokio::time::sleep(LEASE_OF_THE_DEAD + Duration::from_millis(100)).await;
+    let writer = meeting.rust();
+    for read in reads {
+        let refused = writer.try_lock(Kind::Write, &name, Duration::ZERO).await;
+        assert!(refused.is_none(), "a living reader is not respected");
+        read.release().await;
+    }
+    let granted = writer.try_lock(Kind::Write, &name, Duration::ZERO).await;
+    granted.expect("only the dead are left").release().await;
+    meeting.nothing_is_left([&name]).await;
+}
+
+/// Whoever died at the head of a fair queue, the living behind it are served within seconds, in their order.
+#[tokio::test]
+async fn a_dead_waiter_holds_up_a_fair_queue_for_seconds() {
+    // Redisson's is waited for until the holder's lease and its own patience, here its watchdog's time, are over; ours for
+    // 3 s since its last sign of life.
+    const LIMIT: Duration = LEASE_OF_THE_DEAD.saturating_mul(2);
+    let meeting = Meeting::open().await;
+    let victims = [Victim::java(&meeting, Version::V4_7).await, Victim::rust()];
+    let names = meeting.names();
+    let queues = victims
+        .into_iter()
+        .zip(&names)
+        .map(async |(mut victim, name)| {
+            let holder = meeting.rust();
+            let lease = Lease::Renewed(LEASE_OF_THE_DEAD);
+            let hold = holder.lock(Kind::Fair, name, lease).await;
+            victim.wait(&meeting, name).await;
+            let mut waits = Vec::new();
+            for (queued, waiter) in [meeting.rust(), meeting.java(Version::V4_7)]
+                .into_iter()
+                .enumerate()
+            {
+                waits.push(in_turn(waiter, Kind::Fair, name));
+                meeting.until_queued(name, queued + 2).await;
+            }
+            victim.kill9();
+            hold.release().await;
+            let released = now();
+            let mut last = released;
+            for wait in waits {
+                let since = wait.await.expect("a waiter is served");
+                assert!(since >= last, "served out of order");
+                last = since;
+            }
+            let took = last - released;
+            assert!(took < LIMIT + SLACK, "served after {took:?}");
+        });
+    join_all(queues).await;
+    meeting.nothing_is_left(&names).await;
+}
+
+/// An old waiter behind a holder that has renewed, and dies, sleeps until somebody tells it (see [`inherits`]). Those of ours
+/// who wait behind it do.
+#[tokio::test]
+async fn an_old_waiter_that_would_sleep_for_ever_is_woken_by_those_behind_it() {
+    let meeting = Meeting::open().await;
+    let name = meeting.name();
+    let mut holder = Victim::rust();
+    holder.lock(&meeting, Kind::Fair, &name).await;
+    let mut waits = Vec::new();
+    for (queued, waiter) in [meeting.java(Version::V3_15), meeting.rust()]
+        .into_iter()
+        .enumerate()
+    {
+        waits.push(in_turn(waiter, Kind::Fair, &name));
+        meeting.until_queued(&name, queued + 1).await;
+    }
+    tokio::time::sleep(LEASE_OF_THE_DEAD * 2).await;
+    holder.kill9();
+    let killed = now();
+    for wait in waits {
+        let since = wait.await.expect("a waiter is served");
+        let took = since.saturating_sub(killed);
+        assert!(took < LEASE_OF_THE_DEAD + SLACK, "served after {took:?}");
+    }
+    meeting.nothing_is_left([&name]).await;
+}

@@ -1,0 +1,59 @@
+//! A writer that reads, and goes on reading when it has stopped writing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::redisson::now;
+use super::{Kind, LEASE, Meeting, Party, WATCHDOG};
+
+#[tokio::test]
+async fn a_writer_may_read_and_go_on_reading() {
+    let meeting = Meeting::open().await;
+    let mut cases = Vec::new();
+    for (writer, other) in meeting.pairs() {
+        let other = (other.clone(), meeting.another(&other));
+        let named = |name| (writer.clone(), other.clone(), name);
+        cases.extend(meeting.names().map(named));
+    }
+    let downgrades = cases.iter().map(|(writer, (reader, rival), name)| {
+        downgrade(&meeting, meeting.another(writer), reader, rival, name)
+    });
+    join_all(downgrades).await;
+    meeting
+        .nothing_is_left(cases.iter().map(|case| &case.2))
+        .await;
+}
+
+async fn downgrade(meeting: &Meeting, writer: Party, reader: &Party, rival: &Party, name: &String) {
+    let case = format!("{} writes, {} reads", writer.language(), reader.language());
+    let write = writer.lock(Kind::Write, name, LEASE).await;
+    let read = writer.lock(Kind::Read, name, LEASE).await;
+    let refused = rival.try_lock(Kind::Read, name, Duration::ZERO).await;
+    assert!(
+        refused.is_none(),
+        "{case}: a stranger reads beside the writer"
+    );
+
+    let (waiter, lock) = (meeting.another(reader), name.clone());
+    let wait = tokio::spawn(async move { waiter.lock(Kind::Read, &lock, LEASE).await });
+    meeting.until_waiting([(name, 1)]).await;
+    write.release().await;
+    let released = now();
+    // Redisson tells nobody of a downgrade; its writer's lease bounds what the others wait.
+    let admitted = wait.await.expect("a reader gets in");
+    let took = admitted.since.saturating_sub(released);
+    assert!(took < WATCHDOG + WATCHDOG, "{case}: came in after {took:?}");
+
+    let refused = rival.try_lock(Kind::Write, name, Duration::ZERO).await;
+    assert!(
+        refused.is_none(),
+        "{case}: a stranger writes beside readers"
+    );
+    admitted.release().await;
+    let refused = rival.try_lock(Kind::Write, name, Duration::ZERO).await;
+    assert!(refused.is_none(), "{case}: the read is gone");
+    read.release().await;
+    let granted = rival.try_lock(Kind::Write, name, Duration::ZERO).await;
+    granted.expect("everybody is gone").release().await;
+}

@@ -1,0 +1,196 @@
+//! A live Redisson: the driver of `tests/interop` as a child process.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::Kind;
+use crate::support::{Process, RedisServer};
+
+mod answer;
+mod thread;
+
+use answer::Reading;
+pub(super) use answer::{Asked, now};
+pub(super) use thread::JavaThread;
+
+/// How long any answer may take: longer than any lease in these tests.
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A release of Redisson, by the protocol that it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// The current protocol.
+    V4_7,
+    /// That of old fleets.
+    V3_15,
+}
+
+impl Version {
+    pub(super) const ALL: [Self; 2] = [Self::V4_7, Self::V3_15];
+
+    pub(super) fn knows(self, kind: Kind) -> bool {
+        self == Self::V4_7 || kind != Kind::Fenced
+    }
+
+    pub(super) fn kinds(self) -> Vec<Kind> {
+        let known = |kind: &Kind| self.knows(*kind);
+        Kind::ALL.into_iter().filter(known).collect()
+    }
+
+    fn number(self) -> &'static str {
+        match self {
+            Self::V4_7 => "4.7.0",
+            Self::V3_15 => "3.15.6",
+        }
+    }
+
+    fn jar(self) -> PathBuf {
+        let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop");
+        interop
+            .join("target")
+            .join(self.number())
+            .join("driver.jar")
+    }
+}
+
+/// A Redisson client in a process of its own; killed on drop.
+///
+/// It belongs to no runtime, so that tests can share it.
+#[derive(Debug)]
+pub(super) struct Redisson {
+    pub(super) version: Version,
+    id: String,
+    process: Mutex<Process>,
+    stdin: Mutex<ChildStdin>,
+    questions: AtomicU64,
+    unanswered: Arc<Unanswered>,
+}
+
+/// Who waits for which answer; `None` when there will be no more.
+type Unanswered = Mutex<Option<HashMap<u64, oneshot::Sender<String>>>>;
+
+impl Redisson {
+    /// Starts one that renews its leases to `watchdog`, and whose fair waiters (4.7) may block a queue for as long. It has
+    /// taken its first locks, which are slow, when this returns.
+    pub(super) async fn start(version: Version, redis: &RedisServer, watchdog: Duration) -> Self {
+        let jar = version.jar();
+        let number = version.number();
+        assert!(
+            jar.exists(),
+            "{} is missing.\nThese tests need a live Redisson. `./scripts/test` builds it, and so does \
+             `mvn -B -q -f tests/interop/pom.xml package -Dredisson={number}`.",
+            jar.display()
+        );
+        let mut java = Command::new("java");
+        // Starts fast, and leaves the cores to the tests.
+        java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar"])
+            .arg(jar)
+            .arg(redis.url())
+            .arg(format!("watchdog={}", watchdog.as_millis()))
+            .arg(format!("fair-wait={}", watchdog.as_millis()));
+        let (process, stdin, stdout) = Process::spawn_piped(&mut java).unwrap_or_else(|error| {
+            panic!("cannot run `java`: {error}\nThese tests need a live Redisson: install Java 17 or later.")
+        });
+        let unanswered = Arc::new(Mutex::new(Some(HashMap::new())));
+        let ready = listen(stdout, unanswered.clone());
+        let mut redisson = Self {
+            version,
+            id: String::new(),
+            process: Mutex::new(process),
+            stdin: Mutex::new(stdin),
+            questions: AtomicU64::new(0),
+            unanswered,
+        };
+        let ready = timeout(LIMIT, ready).await.expect("Redisson connects");
+        let ready = ready.expect("Redisson starts");
+        let words: Vec<_> = ready.split(' ').collect();
+        let ["ready", version, id] = words[..] else {
+            panic!("`{ready}` instead of `ready <version> <uuid>`");
+        };
+        assert_eq!(version, number, "another Redisson than asked for");
+        redisson.id = id.to_owned();
+        redisson.warm_up().await;
+        redisson
+    }
+
+    /// SIGKILL. It is dead on return, and what it was asked is never answered.
+    pub(super) fn kill9(&self) {
+        lock(&self.process).kill9();
+    }
+
+    /// A thread of it, which is an owner of locks.
+    pub(super) fn thread(self: &Arc<Self>) -> JavaThread {
+        let number = self.questions.fetch_add(1, Ordering::Relaxed);
+        JavaThread::new(self.clone(), format!("thread-{number}"))
+    }
+
+    /// Whether anybody holds the lock (`isLocked`).
+    pub(super) fn is_held(&self, kind: Kind, name: &str) -> Asked<bool> {
+        self.ask(format_args!("held {kind} {name}"))
+    }
+
+    /// Ends whatever hold there is; whether there was one.
+    pub(super) fn force_unlock(&self, kind: Kind, name: &str) -> Asked<bool> {
+        self.ask(format_args!("forceunlock {kind} {name}"))
+    }
+
+    fn ask<T: Reading>(&self, question: impl Display) -> Asked<T> {
+        let id = self.questions.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        if let Some(unanswered) = &mut *lock(&self.unanswered) {
+            unanswered.insert(id, sender);
+        }
+        // One write: questions of different tests must not mix. A process that has ended answers by its silence.
+        let _ = lock(&self.stdin).write_all(format!("{id} {question}\n").as_bytes());
+        Asked::new(&question, answer)
+    }
+
+    async fn warm_up(&self) {
+        for kind in self.version.kinds() {
+            let name = format!("warm-up.{}.{kind}", self.id);
+            self.ask::<()>(format_args!("lock warm-up {kind} {name}"))
+                .await
+                .unwrap();
+            self.ask::<()>(format_args!("unlock warm-up {kind} {name}"))
+                .await
+                .unwrap();
+        }
+    }
+}
+
+/// Hands every line to who waits for it, on a thread of its own; the first one says that the driver is ready.
+fn listen(stdout: ChildStdout, unanswered: Arc<Unanswered>) -> oneshot::Receiver<String> {
+    let (sender, ready) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        if let Some(first) = lines.next() {
+            let _ = sender.send(first);
+        }
+        for line in lines {
+            let (id, answer) = line.split_once(' ').unwrap_or((&line, ""));
+            let id = id
+                .parse()
+                .expect("an answer begins with the id of its question");
+            let waiting = lock(&unanswered)
+                .as_mut()
+                .and_then(|waiting| waiting.remove(&id));
+            // Nobody may want to know any more.
+            drop(waiting.map(|waiting| waiting.send(answer.to_owned())));
+        }
+        *lock(&unanswered) = None;
+    });
+    ready
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
