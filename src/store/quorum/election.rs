@@ -242,7 +242,9 @@ impl<S: LockStore> QuorumStore<S> {
         sleep(COMPLETE_AFTER).await;
         if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
             // What it finds is noted.
-            let _ = self.survey(&[election.attempt.hold.clone()]).await;
+            let _ = self
+                .survey(std::slice::from_ref(&election.attempt.hold))
+                .await;
         }
     }
 }
