@@ -9,7 +9,7 @@ use tower_distributed_lock::LockMode;
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
-use super::{KEY, family, rival};
+use super::{KEY, rival};
 
 /// Whoever waits in a crowd is served at last, and nobody is forgotten.
 pub(super) async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
@@ -60,12 +60,12 @@ pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode
     busy.shutdown().await;
 }
 
-/// Every mode of the family waits, in two processes, when the lock becomes free.
+/// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
 pub(super) async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {
-        for waiting in family(mode) {
+        for waiting in [mode, rival(mode)] {
             // Only those whom the holder keeps out.
             if waiting.is_exclusive() || mode.is_exclusive() {
                 waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
