@@ -21,7 +21,6 @@ use tower_distributed_lock::{DistributedLockLayer, LockClient, LockKey, LockMode
 #[derive(Clone)]
 struct Tenant(&'static str);
 
-/// The outer layer: who is it?
 async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
     let token = request
         .headers()
@@ -53,9 +52,8 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(locks)
         .mode(LockMode::Fair)
         .key(reports);
-    let build = post(build)
-        .route_layer(lock)
-        .route_layer(from_fn(authenticate));
+    let build = post(build).route_layer(lock.key(reports));
     let app = Router::new().route("/reports", build);
+    let app = app.layer(from_fn(authenticate));
     Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock until the wait was over. Nothing is held or queued.
+    /// Somebody else held the lock until the wait was over. Nothing is held; a place in a queue is given up in the background,
+    /// within about a round trip.
     #[error("the lock is held elsewhere and the wait is over")]
     Busy {
         /// When the present holder's lease would end, if the store said so. It may be renewed or released before.

@@ -132,7 +132,7 @@ fn shared_work() -> StoreError {
 ///    stands for one mode of a key; only a `Write` hold's may also be used to `Read`.
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
 ///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted, but fails
-///    with [`StoreErrorKind::Refused`](crate::error::StoreErrorKind::Refused), for as long as a copy can be late.
+///    with [`StoreErrorKind::Refused`], for as long as a copy can be late.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order. One
 ///    that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
@@ -140,8 +140,8 @@ fn shared_work() -> StoreError {
 ///    asking, `Write` attempts are refused. Neither side can starve the other.
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
 ///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
-///    a `Reentrant` hold need not wake `Fair` waiters nor the reverse, as with Redisson: whoever mixes them on one key
-///    relies on asking again. A wake-up is a hint, and may come in vain.
+///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
+///    line, as with Redisson: whoever mixes them on one key relies on asking again. A wake-up may come in vain.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
 ///

@@ -13,7 +13,9 @@ if redis.call('DEL', KEYS[1]) == 0 then
 end
 if kind == 'exclusive' then
   redis.call(ARGV[1], KEYS[2], '0')
-  wake(KEYS[3], KEYS[4], KEYS[5], KEYS[2], ARGV[1])
+  if redis.call('EXISTS', KEYS[3]) == 1 then
+    wake(KEYS[3], KEYS[4], KEYS[5], KEYS[2], ARGV[1])
+  end
   return 1
 end
 for _, entry in ipairs(fields) do

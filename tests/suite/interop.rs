@@ -3,6 +3,7 @@
 //! Each scenario is written once, for [parties](party::Party) that may be threads of a Redisson or clients of ours, and
 //! runs for every pair of them and for names with and without braces, all at the same time.
 
+mod admin;
 mod crash;
 mod downgrade;
 mod exclusion;

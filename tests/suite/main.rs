@@ -5,6 +5,7 @@
 
 mod client;
 mod conformance;
+mod differential;
 mod golden;
 mod idempotency;
 mod interop;

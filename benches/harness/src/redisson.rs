@@ -40,7 +40,7 @@ return 1";
 pub(crate) struct Algorithm {
     commands: MultiplexedConnection,
     scripts: [Script; 2],
-    client: u64,
+    client: String,
     next: AtomicU64,
     latches: Arc<Latches>,
     sink: tokio::sync::Mutex<PubSubSink>,
@@ -62,6 +62,7 @@ pub(crate) struct Lock {
 
 impl Algorithm {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
+        static CLIENTS: AtomicU64 = AtomicU64::new(0);
         let client = redis::Client::open(url)?;
         let (sink, mut messages) = client.get_async_pubsub().await?.split();
         let latches = Arc::new(Latches::default());
@@ -76,7 +77,11 @@ impl Algorithm {
         Ok(Self {
             commands: client.get_multiplexed_async_connection().await?,
             scripts: [ACQUIRE, RELEASE].map(Script::new),
-            client: std::process::id().into(),
+            client: format!(
+                "{}-{}",
+                std::process::id(),
+                CLIENTS.fetch_add(1, Ordering::Relaxed)
+            ),
             next: AtomicU64::new(0),
             latches,
             sink: sink.into(),

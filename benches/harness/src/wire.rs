@@ -193,13 +193,17 @@ pub(crate) fn blocking_pings(server: &Server, pings: usize) -> Result<Latencies>
     Ok(latencies)
 }
 
-/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do.
-pub(crate) async fn pings(server: &Server, pings: usize) -> Result<Latencies> {
+/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do. After each, the connection
+/// rests: a busy process answers sooner than one that has to be woken.
+pub(crate) async fn pings(server: &Server, pings: usize, rest: Duration) -> Result<Latencies> {
     let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
     socket.set_nodelay(true)?;
     let pinging = tokio::spawn(async move {
         let (mut latencies, mut chunk) = (Latencies::new(), [0; 64]);
         for _ in 0..pings {
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
+            }
             let asked = Instant::now();
             socket.write_all(b"PING\r\n").await?;
             let _ = socket.read(&mut chunk).await?;

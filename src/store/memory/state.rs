@@ -154,7 +154,7 @@ impl State {
         };
         held.then(|| match hold.mode {
             LockMode::Reentrant => EVERYBODY_IN_NO_ORDER,
-            LockMode::Fair => [self.next(), None],
+            LockMode::Fair => self.tell_next(),
             LockMode::Read if self.is_free() => READERS_AND_WRITERS,
             LockMode::Read => NOBODY,
             LockMode::Write => self.let_readers_go_first(),
@@ -286,9 +286,9 @@ impl State {
             LockMode::Reentrant => NOBODY,
             LockMode::Fair => {
                 self.queue.remove(hold.id);
-                match self.sole {
-                    Some(_) => NOBODY,
-                    None => [self.next(), None],
+                match self.is_free() {
+                    true => self.tell_next(),
+                    false => NOBODY,
                 }
             }
             LockMode::Read => {
@@ -299,10 +299,12 @@ impl State {
                 NOBODY
             }
             LockMode::Write => {
-                if self.writers.remove(hold.id) && self.writers.is_empty() && self.sole.is_none() {
-                    return READERS_AND_WRITERS;
+                let writing = |sole: &Sole| sole.family == LockFamily::ReadWrite;
+                let was_last = self.writers.remove(hold.id) && self.writers.is_empty();
+                match was_last && !self.sole.as_ref().is_some_and(writing) {
+                    true => READERS_AND_WRITERS,
+                    false => NOBODY,
                 }
-                NOBODY
             }
         }
     }
@@ -310,6 +312,12 @@ impl State {
     /// Where the next in the fair queue listens.
     fn next(&self) -> Option<Channel> {
         self.queue.first().map(|(id, _)| Channel::Fair(id))
+    }
+
+    /// Who is to be woken when fairness lets somebody in: the next in the queue; if it is empty, whoever waits without a
+    /// place in it. (8)
+    fn tell_next(&self) -> Wake {
+        [Some(self.next().unwrap_or(Channel::Exclusive)), None]
     }
 }
 

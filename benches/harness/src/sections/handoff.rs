@@ -56,7 +56,10 @@ pub(super) async fn judge(
         .progress(&format!("hand-off: {}", contender.name()));
     let (latency, bare) = handoffs(contender, server, bench.repetitions(20)).await?;
     let ratio = latency.median().as_secs_f64() / bare.median().as_secs_f64();
-    let beside = format!("{latency}; a round trip {}", Time(bare.median()));
+    let beside = format!(
+        "{latency}; a round trip after as long a pause {}",
+        Time(bare.median())
+    );
     bench.report.row(what, AtMost(most), ratio, beside);
     Ok(())
 }
@@ -72,9 +75,9 @@ async fn handoffs(
     let waiter = Arc::new(contender.connect(server.url()).await?);
     let (mut latencies, mut bare) = (Latencies::new(), Latencies::new());
     for _ in 0..repetitions {
-        bare.merge(&wire::pings(server, 50).await?);
+        bare.merge(&wire::pings(server, 8, PAUSE).await?);
         for round in 0..8 {
-            let holding = tokio::spawn(stay(holder.clone(), Duration::from_millis(6)));
+            let holding = tokio::spawn(stay(holder.clone(), PAUSE + Duration::from_millis(2)));
             tokio::time::sleep(Duration::from_millis(2)).await;
             let waiting = tokio::spawn(stay(waiter.clone(), Duration::ZERO));
             let released = holding.await??.left;
@@ -87,6 +90,9 @@ async fn handoffs(
     }
     Ok((latencies, bare))
 }
+
+/// For how long everybody sleeps before a lock is released, and before a round trip that it is compared with.
+const PAUSE: Duration = Duration::from_millis(4);
 
 async fn stay(locks: Arc<Locks>, hold: Duration) -> Result<Section> {
     locks.section("handed", hold).await

@@ -58,7 +58,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             bench.report.progress(&format!(
                 "layer, {connections} connections, repetition {repetition}"
             ));
-            let ping = wire::pings(&server, 200).await?.median();
+            let ping = wire::pings(&server, 200, Duration::ZERO).await?.median();
             for (index, (_, site)) in sites.iter().enumerate() {
                 let (rate, latency) = site.load(connections, Duration::from_millis(120)).await?;
                 // The first is for warming up.

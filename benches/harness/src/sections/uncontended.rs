@@ -1,6 +1,7 @@
 //! Pairs of acquire and release that never meet anybody.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
@@ -120,7 +121,7 @@ async fn one(bench: &mut Bench, server: &Server) -> Result<()> {
     let (mut bare, mut blocking) = (Vec::new(), Vec::new());
     let mut pairs = vec![Vec::new(); contenders.len()];
     for repetition in 0..=bench.repetitions(30) {
-        let a = wire::pings(server, 100).await?.median();
+        let a = wire::pings(server, 100, Duration::ZERO).await?.median();
         let b = tokio::task::block_in_place(|| wire::blocking_pings(server, 100))?.median();
         for (locks, pairs) in locks.iter().zip(&mut pairs) {
             let took = tokio::spawn(pair_latency(locks.clone(), 100))
@@ -135,7 +136,7 @@ async fn one(bench: &mut Bench, server: &Server) -> Result<()> {
             blocking.push(b.as_secs_f64());
         }
     }
-    let time = |values: &[f64]| Time(std::time::Duration::from_secs_f64(median(values)));
+    let time = |values: &[f64]| Time(Duration::from_secs_f64(median(values)));
     bench.report.note(&format!(
         "  one task: PING {} (on a blocking socket {}); a pair: {}",
         time(&bare),
@@ -167,7 +168,7 @@ async fn pair_latency(locks: Arc<Locks>, pairs: usize) -> Result<Latencies> {
     let mut latencies = Latencies::new();
     for _ in 0..pairs {
         let asked = std::time::Instant::now();
-        locks.section("one", std::time::Duration::ZERO).await?;
+        locks.section("one", Duration::ZERO).await?;
         latencies.record(asked.elapsed());
     }
     Ok(latencies)

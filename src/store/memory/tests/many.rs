@@ -5,7 +5,7 @@ use crate::store::{AllOutcome, AnyOutcome, Fencing};
 
 /// An attempt of the `n`-th asker to get one of many keys.
 fn on(key: usize, mode: LockMode, n: u64) -> Attempt {
-    let mut attempt = attempt(mode, n);
+    let mut attempt = impatient(mode, n);
     attempt.hold.key = LockKey::new(format!("key:{key}"));
     attempt
 }

@@ -140,16 +140,22 @@ async fn a_downgrade_lets_the_waiting_readers_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_waits_for_the_others_write_and_for_its_own_read_under_it() {
+async fn a_writer_lives_as_long_as_its_own_read_and_keeps_that_life() {
     let store = MemoryStore::new();
     let short = Attempt {
         lease: SECOND,
         ..write(1)
     };
     granted(&store, &short);
-    granted(&store, &read(1));
     refused(&store, &impatient(LockMode::Read, 2), SECOND);
+    granted(&store, &read(1));
     refused(&store, &impatient(LockMode::Write, 2), LEASE);
+    assert_eq!(renew(&store, &short, SECOND), Standing::Held);
+    refused(&store, &impatient(LockMode::Read, 2), LEASE);
+    released(&store, &read(1));
+    refused(&store, &impatient(LockMode::Read, 2), LEASE);
+    assert_eq!(renew(&store, &short, SECOND), Standing::Held);
+    refused(&store, &impatient(LockMode::Read, 2), SECOND);
 }
 
 #[tokio::test(start_paused = true)]

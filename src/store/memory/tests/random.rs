@@ -9,8 +9,20 @@ struct Ledger(Vec<(Hold, Instant)>);
 impl Ledger {
     fn write_down(&mut self, attempt: &Attempt, lease: Duration) {
         self.strike_out(attempt);
-        let until = Instant::now() + lease;
-        self.0.push((attempt.hold.clone(), until));
+        self.0.push((attempt.hold.clone(), Instant::now() + lease));
+        // A writer lives at least as long as its own read.
+        let until = |mode| {
+            let mut all = self.0.iter();
+            all.find_map(|(hold, until)| {
+                (hold.mode == mode && hold.id == attempt.hold.id).then_some(*until)
+            })
+        };
+        let read = until(LockMode::Read);
+        for (hold, until) in &mut self.0 {
+            if hold.mode == LockMode::Write && hold.id == attempt.hold.id {
+                *until = read.map_or(*until, |read| read.max(*until));
+            }
+        }
     }
 
     fn strike_out(&mut self, attempt: &Attempt) {

@@ -17,7 +17,8 @@ async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
     for held in MODES {
         for wanted in MODES {
             let concerned = match held {
-                LockMode::Reentrant | LockMode::Fair => wanted == held,
+                LockMode::Reentrant => wanted == held,
+                LockMode::Fair => wanted.family() == held.family(),
                 LockMode::Read => wanted == LockMode::Write,
                 LockMode::Write => wanted.family() == held.family(),
             };

@@ -125,6 +125,12 @@ impl Reading for u64 {
     }
 }
 
+impl Reading for String {
+    fn read(text: &str) -> Self {
+        text.to_owned()
+    }
+}
+
 /// CLOCK_MONOTONIC, which all processes of the machine share.
 pub(in crate::interop) fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("there is a monotonic clock");

@@ -61,6 +61,11 @@ impl JavaThread {
         self.redisson.ask(question)
     }
 
+    /// The name of its holds in Redis. Answers even while it waits.
+    pub(in crate::interop) fn owner(&self) -> Asked<String> {
+        self.redisson.ask(format_args!("owner {}", self.name))
+    }
+
     /// How many times this thread holds the lock.
     pub(in crate::interop) fn hold_count(&self, kind: Kind, name: &str) -> Asked<u64> {
         let thread = &self.name;

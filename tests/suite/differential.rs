@@ -1,0 +1,133 @@
+//! The memory store is the specification: whatever is done to it and to a real Redis, in whatever order, has the same
+//! replies, the same holders and waiters with the same time left, wakes the same listeners, and leaves nothing.
+//!
+//! Sequences of operations are drawn from seeds. The first that comes out differently is shrunk and printed with what
+//! replays it:
+//!
+//! ```text
+//! DIFFERENTIAL=17/3,8,12    runs steps 3, 8 and 12 of seed 17; DIFFERENTIAL=17 runs all of them
+//! DIFFERENTIAL_SECONDS=600  draws more sequences than the few seconds' worth of every day
+//! ```
+//!
+//! Time is the hard part, and [`clock`] solves it: between two steps it stands still in both worlds. Where the stores may
+//! differ, and why, is one table in [`seen`].
+
+mod clock;
+mod plan;
+mod seen;
+mod shrink;
+mod world;
+mod worlds;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use plan::{Plan, Step};
+use seen::Seen;
+use worlds::Worlds;
+
+/// For how long sequences are drawn if nothing else is said.
+const SECONDS: u64 = 6;
+
+/// How often what must have happened in a run, so that the agreement of the stores means something.
+const COVERAGE: &[(&str, usize)] = &[
+    ("granted", 100),
+    ("refused", 100),
+    ("withdrawn before", 3),
+    ("another family", 3),
+    ("renewed or there", 20),
+    ("gone", 20),
+    ("all granted", 5),
+    ("all refused", 5),
+    ("any granted", 5),
+    ("any refused", 3),
+    ("recorded", 5),
+    ("forced", 3),
+    ("woken", 50),
+];
+
+/// How a sequence came out differently.
+#[derive(Debug)]
+struct Difference {
+    /// After which of the steps; `None` at the end, when everybody has left.
+    step: Option<usize>,
+    text: String,
+}
+
+#[test]
+fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_redis() {
+    let mut worlds = Worlds::new();
+    if let Ok(replay) = std::env::var("DIFFERENTIAL") {
+        let (seed, steps) = shrink::parse(&replay);
+        let difference = come_out(&mut worlds, seed, &steps, &mut BTreeMap::new());
+        return fail_on(difference, &mut worlds, seed, steps);
+    }
+    let seconds = std::env::var("DIFFERENTIAL_SECONDS").ok();
+    let seconds = seconds.map_or(SECONDS, |text| text.parse().expect("a number of seconds"));
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut covered = BTreeMap::new();
+    let mut seed = 0;
+    while Instant::now() < until || lacking(&covered).is_some() && seed < 500 {
+        let steps = Plan::draw(seed).into_numbered();
+        let difference = come_out(&mut worlds, seed, &steps, &mut covered);
+        fail_on(difference, &mut worlds, seed, steps);
+        seed += 1;
+    }
+    worlds.nobody_listens();
+    eprintln!("{seed} sequences came out alike: {covered:?}");
+    assert_eq!(lacking(&covered), None, "of {covered:?}");
+}
+
+/// What has happened too seldom.
+fn lacking(covered: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
+    let seldom = |(what, often): &&(&'static str, usize)| {
+        covered.get(what).copied().unwrap_or_default() < *often
+    };
+    COVERAGE.iter().find(seldom).map(|(what, _)| *what)
+}
+
+fn fail_on(
+    difference: Option<Difference>,
+    worlds: &mut Worlds,
+    seed: u64,
+    steps: Vec<(usize, Step)>,
+) {
+    let Some(difference) = difference else { return };
+    let (steps, difference) = shrink::shrink(steps, difference, |steps| {
+        come_out(worlds, seed, steps, &mut BTreeMap::new())
+    });
+    panic!("{}", shrink::report(seed, &steps, &difference));
+}
+
+/// Does the steps in both worlds, and says how they come out differently. What happens is counted.
+fn come_out(
+    worlds: &mut Worlds,
+    seed: u64,
+    steps: &[(usize, Step)],
+    covered: &mut BTreeMap<&'static str, usize>,
+) -> Option<Difference> {
+    let run = AssertUnwindSafe(|| {
+        worlds.begin();
+        for (number, step) in steps {
+            let Some((memory, redis)) = worlds.take(step) else {
+                *covered.entry("too slow to tell").or_default() += 1;
+                return None;
+            };
+            memory.count(covered);
+            if let Some(text) = Seen::difference(step, &memory, &redis) {
+                let step = Some(*number);
+                return Some(Difference { step, text });
+            }
+        }
+        let text = worlds.end(seed.is_multiple_of(2))?;
+        Some(Difference { step: None, text })
+    });
+    // A broken assertion inside a store is a difference too.
+    catch_unwind(run).unwrap_or_else(|_| {
+        Some(Difference {
+            step: None,
+            text: "one of the stores panicked, see above".into(),
+        })
+    })
+}

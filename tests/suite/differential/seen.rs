@@ -1,0 +1,195 @@
+//! What is seen of a store after each step, and where two of them may differ.
+//!
+//! | where | the memory store | Redis | why |
+//! |---|---|---|---|
+//! | times | exact | within a breath | time goes on while a script runs |
+//! | tokens | one counter | a counter for each key, kept as long as was asked | only that each is larger than the last of its key is promised |
+//! | waiting readers and writers | in the order of their first question | in that of their last | only a fair queue has an order |
+//! | a fair waiter on a free lock | is woken when its turn comes | also by whoever finds that those before it have lapsed | a wake-up may come in vain |
+//! | what is left of a fair queue whose waiters died | nothing | Redisson's list and sorted set, until the next question | Redisson gives them no expiry |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Standing};
+use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
+
+use super::plan::{KEYS, Step, Who, queues};
+
+/// How much later a real server may be: less than whatever expires is away from a tick.
+pub(super) const BREATH: Duration = Duration::from_millis(500);
+
+/// A duration that equals those close to it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct About(pub(super) Duration);
+
+impl PartialEq for About {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.abs_diff(other.0) < BREATH
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Reply {
+    Granted { fenced: bool },
+    Refused { retry_after: About },
+    AllGranted { fenced: Vec<bool> },
+    AllRefused { index: usize, retry_after: About },
+    AnyGranted { index: usize, fenced: bool },
+    AnyRefused { retry_after: About },
+    Standings(Vec<Standing>),
+    Released(Standing),
+    Recorded(Standing),
+    Record(Option<Bytes>),
+    Forced(bool),
+    Nothing,
+    Failed(StoreErrorKind),
+}
+
+/// Who holds a lock, by name and mode, and for how much longer; who waits for it, in the order of the queue, and who
+/// without an order.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Lock {
+    pub(super) holders: BTreeMap<(String, &'static str), (u64, About)>,
+    pub(super) queue: Vec<String>,
+    pub(super) others: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) reply: Reply,
+    pub(super) woken: BTreeSet<Who>,
+    pub(super) locks: [Lock; KEYS.len()],
+}
+
+impl Lock {
+    pub(super) fn new(inspection: Inspection) -> Self {
+        let waiters = inspection.waiters.into_iter();
+        let (queue, others): (Vec<_>, Vec<_>) = waiters.partition(|id| queues(id));
+        let holders = inspection.holders.into_iter().map(|holder| {
+            let name = (holder.id, holder.mode.as_str());
+            (name, (holder.count, About(holder.remaining)))
+        });
+        Self {
+            holders: holders.collect(),
+            queue,
+            others: others.into_iter().collect(),
+        }
+    }
+}
+
+impl Seen {
+    /// How what was seen of the two stores differs.
+    pub(super) fn difference(step: &Step, memory: &Self, redis: &Self) -> Option<String> {
+        if memory.reply != redis.reply {
+            return Some(told("the replies differ", &memory.reply, &redis.reply));
+        }
+        for (key, name) in KEYS.iter().enumerate() {
+            if memory.locks[key] != redis.locks[key] {
+                let what = format!("`{name}` differs");
+                return Some(told(&what, &memory.locks[key], &redis.locks[key]));
+            }
+        }
+        let excused = |who: &&Who| memory.woken.contains(who) || memory.may_be_nudged(step, **who);
+        let too_few = !memory.woken.is_subset(&redis.woken);
+        if too_few || !redis.woken.iter().all(|who| excused(&who)) {
+            return Some(told("others are woken", &memory.woken, &redis.woken));
+        }
+        None
+    }
+
+    /// Whether whoever did the step may have found that those before `who` in a fair queue have lapsed.
+    fn may_be_nudged(&self, step: &Step, who: Who) -> bool {
+        let fair = |other: &Who| other.key == who.key && other.mode() == LockMode::Fair;
+        let lock = &self.locks[who.key];
+        let finds = match step {
+            Step::Release(other) | Step::ReleaseRecording(other, _) => fair(other),
+            step => step.asks().iter().any(|ask| fair(&ask.who)),
+        };
+        let is_next = match lock.queue.first() {
+            Some(first) => who.mode() == LockMode::Fair && who.hold().id.to_string() == *first,
+            None => who.mode() == LockMode::Reentrant,
+        };
+        finds && is_next && lock.holders.is_empty()
+    }
+
+    /// Counts what has happened.
+    pub(super) fn count(&self, covered: &mut BTreeMap<&'static str, usize>) {
+        let happened = match &self.reply {
+            Reply::Granted { .. } => "granted",
+            Reply::Refused { .. } => "refused",
+            Reply::AllGranted { .. } => "all granted",
+            Reply::AllRefused { .. } => "all refused",
+            Reply::AnyGranted { .. } => "any granted",
+            Reply::AnyRefused { .. } => "any refused",
+            Reply::Released(Standing::Gone) => "gone",
+            Reply::Released(Standing::Held) => "released",
+            Reply::Recorded(Standing::Held) => "recorded",
+            Reply::Standings(standings) if standings.contains(&Standing::Held) => {
+                "renewed or there"
+            }
+            Reply::Standings(_) => "gone",
+            Reply::Forced(true) => "forced",
+            Reply::Failed(StoreErrorKind::Conflict) => "another family",
+            Reply::Failed(StoreErrorKind::Refused) => "withdrawn before",
+            _ => "nothing",
+        };
+        *covered.entry(happened).or_default() += 1;
+        *covered.entry("woken").or_default() += self.woken.len();
+    }
+}
+
+fn told(what: &str, memory: &impl std::fmt::Debug, redis: &impl std::fmt::Debug) -> String {
+    format!("{what}\n  in memory {memory:?}\n  in Redis  {redis:?}")
+}
+
+impl<T> From<Result<T, StoreError>> for Reply
+where
+    Self: From<T>,
+{
+    fn from(result: Result<T, StoreError>) -> Self {
+        result.map_or_else(|error| Self::Failed(error.kind()), Self::from)
+    }
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Granted { token } => Self::Granted {
+                fenced: token.is_some(),
+            },
+            Outcome::Refused { retry_after } => Self::Refused {
+                retry_after: About(retry_after),
+            },
+        }
+    }
+}
+
+impl From<AllOutcome> for Reply {
+    fn from(outcome: AllOutcome) -> Self {
+        match outcome {
+            AllOutcome::Granted(tokens) => Self::AllGranted {
+                fenced: tokens.iter().map(Option::is_some).collect(),
+            },
+            AllOutcome::Refused { index, retry_after } => Self::AllRefused {
+                index,
+                retry_after: About(retry_after),
+            },
+        }
+    }
+}
+
+impl From<AnyOutcome> for Reply {
+    fn from(outcome: AnyOutcome) -> Self {
+        match outcome {
+            AnyOutcome::Granted { index, token } => Self::AnyGranted {
+                index,
+                fenced: token.is_some(),
+            },
+            AnyOutcome::Refused { retry_after } => Self::AnyRefused {
+                retry_after: About(retry_after),
+            },
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A store, and what is done to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Record, Renewal};
+use tower_distributed_lock::{FencingToken, Inspect, LockKey, Wakeups};
+
+use super::plan::{Ask, KEYS, Step, Who, half_past};
+use super::seen::{Lock, Reply, Seen};
+
+/// A store with those who listen to it.
+pub(super) struct World<S> {
+    pub(super) store: S,
+    pub(super) listening: BTreeMap<Who, Wakeups>,
+    /// The largest token of each key, issued or reserved.
+    tokens: [u64; KEYS.len()],
+}
+
+impl<S: Inspect> World<S> {
+    pub(super) fn new(store: S) -> Self {
+        Self {
+            store,
+            listening: BTreeMap::new(),
+            tokens: [0; KEYS.len()],
+        }
+    }
+
+    pub(super) async fn take(&mut self, step: &Step) -> Reply {
+        let store = &self.store;
+        let key = |key: usize| LockKey::new(KEYS[key]);
+        match step {
+            Step::Acquire(ask) => {
+                let outcome = store.acquire(&ask.attempt()).await;
+                if let Ok(Outcome::Granted { token }) = outcome {
+                    self.risen(*ask, token);
+                }
+                outcome.into()
+            }
+            Step::AcquireAll(asks) => {
+                let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
+                let outcome = store.acquire_all(&attempts).await;
+                if let Ok(AllOutcome::Granted(tokens)) = &outcome {
+                    let granted = asks.iter().zip(tokens);
+                    granted.for_each(|(ask, token)| self.risen(*ask, *token));
+                }
+                outcome.into()
+            }
+            Step::AcquireAny(asks) => {
+                let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
+                let outcome = store.acquire_any(&attempts).await;
+                if let Ok(AnyOutcome::Granted { index, token }) = outcome {
+                    self.risen(asks[index], token);
+                }
+                outcome.into()
+            }
+            Step::Renew(several) => {
+                let renewal = |who: &Who| Renewal {
+                    hold: who.hold(),
+                    lease: who.lease(),
+                };
+                let renewals: Vec<_> = several.iter().map(renewal).collect();
+                store.renew(&renewals).await.map(Reply::Standings).into()
+            }
+            Step::Check(several) => {
+                let holds: Vec<_> = several.iter().map(|who| who.hold()).collect();
+                store.check(&holds).await.map(Reply::Standings).into()
+            }
+            Step::Release(who) => store.release(&who.hold()).await.map(Reply::Released).into(),
+            Step::ReleaseRecording(who, ticks) => {
+                let record = Record {
+                    value: Bytes::from(format!("{who:?} {ticks}\0")),
+                    retention: half_past(*ticks),
+                };
+                let released = store.release_recording(&who.hold(), &record).await;
+                released.map(Reply::Recorded).into()
+            }
+            Step::Record(of) => store.record(&key(*of)).await.map(Reply::Record).into(),
+            Step::Withdraw(who, unanswered) => {
+                let withdrawn = store.withdraw(&who.attempt(), *unanswered).await;
+                withdrawn.map(|()| Reply::Nothing).into()
+            }
+            Step::Listen(who) => {
+                let wakeups = store.subscribe(&who.attempt()).await;
+                let wakeups = wakeups.map(|wakeups| self.listening.insert(*who, wakeups));
+                wakeups.map(|_| Reply::Nothing).into()
+            }
+            Step::StopListening(who) => {
+                self.listening.remove(who);
+                Reply::Nothing
+            }
+            Step::ForceUnlock(of) => store
+                .force_unlock(&key(*of))
+                .await
+                .map(Reply::Forced)
+                .into(),
+            Step::Ticks(_) => Reply::Nothing,
+        }
+    }
+
+    fn risen(&mut self, ask: Ask, token: Option<FencingToken>) {
+        if let (Some(token), Some(reserve)) = (token, ask.fenced) {
+            let last = &mut self.tokens[ask.who.key];
+            assert!(token.value() > *last, "{ask:?}: token {token} after {last}");
+            *last = token.value() + u64::from(reserve);
+        }
+    }
+
+    /// Who was woken since the last look.
+    fn woken(&mut self) -> BTreeSet<Who> {
+        let mut woken = BTreeSet::new();
+        for (who, wakeups) in &mut self.listening {
+            if wakeups.wait().now_or_never().is_some() {
+                woken.insert(*who);
+            }
+        }
+        woken
+    }
+
+    pub(super) async fn look(&mut self, reply: Reply) -> Seen {
+        Seen {
+            reply,
+            woken: self.woken(),
+            locks: self.locks().await,
+        }
+    }
+
+    async fn locks(&self) -> [Lock; KEYS.len()] {
+        let mut locks: [Lock; KEYS.len()] = Default::default();
+        for (lock, key) in locks.iter_mut().zip(KEYS) {
+            let inspection = self.store.inspect(&LockKey::new(key)).await;
+            let inspection = inspection.expect("only locks are there");
+            *lock = Lock::new(inspection);
+        }
+        locks
+    }
+
+    /// Everybody stops listening, and takes back whatever they have.
+    pub(super) async fn everybody_leaves(&mut self, asked: &BTreeSet<Who>) {
+        self.listening.clear();
+        for who in asked {
+            let withdrawn = self.store.withdraw(&who.attempt(), false).await;
+            withdrawn.expect("it is taken back");
+        }
+    }
+}

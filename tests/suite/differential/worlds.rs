@@ -1,0 +1,174 @@
+//! The two worlds in which every step is done.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tower_distributed_lock::store::Attempt;
+use tower_distributed_lock::{
+    Hold, HoldId, LockKey, LockMode, LockStore, MemoryStore, RedisStore, Wakeups,
+};
+use uuid::Uuid;
+
+use super::clock::Clock;
+use super::plan::{LONG, SENTINEL, Step, TICK, Who};
+use super::seen::{BREATH, Seen};
+use super::world::World;
+use crate::support::{RedisServer, eventually};
+
+/// The memory store and a Redis server, each with a runtime of its own: one whose time is paused, and a real one.
+pub(super) struct Worlds {
+    paused: Runtime,
+    memory: World<MemoryStore>,
+    real: Runtime,
+    redis: World<RedisStore>,
+    server: RedisServer,
+    clock: Clock,
+    /// Wakes when every message before its own has been delivered.
+    sentinel: Wakeups,
+    /// Whoever has asked for anything in this sequence.
+    asked: BTreeSet<Who>,
+}
+
+impl Worlds {
+    pub(super) fn new() -> Self {
+        let paused = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        let real = Builder::new_current_thread().enable_all().build();
+        let real = real.expect("a runtime");
+        let (server, store, clock, sentinel) = real.block_on(async {
+            let server = RedisServer::start().await;
+            let store = RedisStore::connect(server.url()).await.expect("a store");
+            let clock = Clock::new(server.connection().await);
+            let sentinel = store.subscribe(&sentinel()).await.expect("it listens");
+            (server, store, clock, sentinel)
+        });
+        Self {
+            paused: paused.expect("a runtime"),
+            memory: World::new(MemoryStore::new()),
+            real,
+            redis: World::new(store),
+            server,
+            clock,
+            sentinel,
+            asked: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a sequence with nothing.
+    pub(super) fn begin(&mut self) {
+        self.asked.clear();
+        self.memory = World::new(MemoryStore::new());
+        self.redis = World::new(self.redis.store.clone());
+        self.real.block_on(self.clock.begin());
+    }
+
+    /// Does a step in both worlds, and looks around in them. `None` if the machine was so busy that time did not stand
+    /// still meanwhile: then nothing can be said.
+    pub(super) fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
+        self.asked.extend(step.asks().iter().map(|ask| ask.who));
+        let time = match step {
+            Step::Ticks(ticks) => TICK * *ticks,
+            _ => Duration::ZERO,
+        };
+        let memory = self.paused.block_on(async {
+            tokio::time::advance(time).await;
+            let reply = self.memory.take(step).await;
+            self.memory.look(reply).await
+        });
+        let redis = self.real.block_on(async {
+            self.clock.pass(time).await;
+            let reply = self.redis.take(step).await;
+            self.clock.deliver(&mut self.sentinel).await;
+            let seen = self.redis.look(reply).await;
+            (self.clock.since().await < BREATH).then_some(seen)
+        });
+        Some((memory, redis?))
+    }
+
+    /// Everybody leaves, or dies where they are; says what is left that should not be.
+    pub(super) fn end(&mut self, everybody_leaves: bool) -> Option<String> {
+        self.memory.listening.clear();
+        self.redis.listening.clear();
+        self.take(&Step::Ticks(0))?;
+        let kept = match everybody_leaves {
+            true => self.kept_by_nobody(),
+            false => self.lasting(),
+        };
+        kept.or_else(|| self.kept_for_ever(everybody_leaves))
+    }
+
+    /// Everybody leaves. Only records and withdrawals are remembered then.
+    fn kept_by_nobody(&mut self) -> Option<String> {
+        let asked = &self.asked;
+        self.paused.block_on(self.memory.everybody_leaves(asked));
+        self.real.block_on(self.redis.everybody_leaves(asked));
+        let left = self.left();
+        if self.real.block_on(self.clock.since()) >= BREATH {
+            return None;
+        }
+        let remembered = |(key, expires): &(String, bool)| {
+            let kinds = ["tower_lock_void:", "tower_lock_record:"];
+            *expires && kinds.iter().any(|kind| key.starts_with(kind))
+        };
+        let alike = left.iter().all(remembered) && left.is_empty() == self.is_memory_empty();
+        (!alike).then(|| format!("everybody has left, and this is left in Redis: {left:?}"))
+    }
+
+    /// Only Redisson's fair queue has no expiry.
+    fn lasting(&mut self) -> Option<String> {
+        let mut left = self.left();
+        left.retain(|(key, expires)| !expires && !is_redissons(key));
+        (!left.is_empty()).then(|| format!("nothing ends this in Redis: {left:?}"))
+    }
+
+    /// When everything has had its time, nothing is left.
+    fn kept_for_ever(&mut self, everybody_left: bool) -> Option<String> {
+        self.take(&Step::Ticks(LONG));
+        let mut left = self.left();
+        left.retain(|(key, _)| everybody_left || !is_redissons(key));
+        let empty = left.is_empty() && self.is_memory_empty();
+        (!empty).then(|| format!("time is over, and this is left in Redis: {left:?}"))
+    }
+
+    /// The server carries no subscription but its sentinel's.
+    pub(super) fn nobody_listens(&mut self) {
+        let (server, limit) = (&self.server, Duration::from_secs(10));
+        self.redis.listening.clear();
+        self.real
+            .block_on(eventually("only the sentinel listens", limit, async || {
+                server.pubsub_channels().await.len() == 1
+            }));
+    }
+
+    /// What is left in Redis but the counters of tokens, each with whether it expires.
+    fn left(&mut self) -> Vec<(String, bool)> {
+        let mut keys = self.real.block_on(self.clock.keys());
+        keys.retain(|(key, _)| !key.starts_with("redisson_lock_token:"));
+        keys
+    }
+
+    fn is_memory_empty(&mut self) -> bool {
+        self.paused.block_on(async { self.memory.store.is_empty() })
+    }
+}
+
+/// Whether it belongs to the fair queue, whose keys Redisson gives no expiry.
+fn is_redissons(key: &str) -> bool {
+    key.starts_with("redisson_lock_queue:") || key.starts_with("redisson_lock_timeout:")
+}
+
+fn sentinel() -> Attempt {
+    Attempt {
+        hold: Hold {
+            key: LockKey::new(SENTINEL),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), 0),
+        },
+        lease: Duration::from_secs(1),
+        patience: None,
+        fencing: None,
+    }
+}
