@@ -6,7 +6,7 @@
 //! assertion that nothing is left: no key in use in a client, nothing in the store.
 //!
 //! The stores: `memory` on paused time; `distant`, the same with random delays on the way to it and back;
-//! `redis`, a server for each test, in real time and on several threads.
+//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several threads.
 
 mod env;
 mod observed;
@@ -69,11 +69,27 @@ macro_rules! conformance {
                     crate::conformance::env::on_redis(conformance!(@mode $mode), crate::conformance::$file::$case);
                 })+
             }
+            conformance!(@quorum $file $case [$($mode)+] []);
             mod distant {
                 $(#[test] fn $mode() {
                     crate::conformance::env::on_distant(conformance!(@mode $mode), crate::conformance::$file::$case);
                 })+
             }
+        }
+    };
+    // A quorum has neither fencing tokens nor a fair queue.
+    (@quorum fencing $case:ident $modes:tt $kept:tt) => {};
+    (@quorum $file:ident $case:ident [fair $($rest:ident)*] $kept:tt) => {
+        conformance!(@quorum $file $case [$($rest)*] $kept);
+    };
+    (@quorum $file:ident $case:ident [$mode:ident $($rest:ident)*] [$($kept:ident)*]) => {
+        conformance!(@quorum $file $case [$($rest)*] [$($kept)* $mode]);
+    };
+    (@quorum $file:ident $case:ident [] [$($mode:ident)*]) => {
+        mod quorum {
+            $(#[test] fn $mode() {
+                crate::conformance::env::on_quorum(conformance!(@mode $mode), crate::conformance::$file::$case);
+            })*
         }
     };
     (@mode reentrant) => { tower_distributed_lock::LockMode::Reentrant };

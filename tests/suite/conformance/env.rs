@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
 use tower_distributed_lock::{
-    LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore, RedisStore,
+    LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore, QuorumStore,
+    RedisStore,
 };
 
-use super::KEY;
 use super::observed::{Distance, Ledger, Observed};
+use super::{KEY, family};
 use crate::support::RedisServer;
 
 /// One store, and the clients that a case makes of it: each is what another process would be.
@@ -24,26 +25,37 @@ pub(super) struct Env {
 enum Backing {
     Memory(MemoryStore),
     Redis(Box<RedisServer>),
+    /// Three of them, of which a lock needs two.
+    Quorum([MemoryStore; 3]),
 }
+
+const NEARBY: Distance = Distance::UpTo(Duration::from_millis(2));
 
 /// Runs `case` on the memory store. Time stands still while anybody works, and leaps while everybody waits.
 pub(super) fn on_memory(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
-    on_paused_time(Distance::None, mode, case);
+    let store = Backing::Memory(MemoryStore::new());
+    on_paused_time(Env::new(store, Distance::None), mode, case);
 }
 
 /// The same, with the store far enough away for questions to cross.
 pub(super) fn on_distant(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
-    on_paused_time(Distance::UpTo(Duration::from_millis(2)), mode, case);
+    let store = Backing::Memory(MemoryStore::new());
+    on_paused_time(Env::new(store, NEARBY), mode, case);
 }
 
-fn on_paused_time(distance: Distance, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+/// Runs `case` on a quorum of memory stores, each at its own random distance.
+pub(super) fn on_quorum(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    let stores = Backing::Quorum(std::array::from_fn(|_| MemoryStore::new()));
+    on_paused_time(Env::new(stores, NEARBY), mode, case);
+}
+
+fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let store = MemoryStore::new();
-    runtime.block_on(run(Env::new(Backing::Memory(store), distance), mode, case));
+    runtime.block_on(run(env, mode, case));
 }
 
 /// Runs `case` on a Redis server of its own, in real time and on several threads.
@@ -85,9 +97,17 @@ impl Env {
         settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
     ) -> LockClient {
         let builder = match &self.backing {
-            Backing::Memory(store) => self.observe(store.clone()),
+            Backing::Memory(store) => self.observe(store.clone(), self.distance),
+            Backing::Quorum(stores) => {
+                let nobody = Arc::default();
+                let members = stores
+                    .clone()
+                    .map(|store| Observed::new(store, &nobody, self.distance));
+                self.observe(QuorumStore::new(members).unwrap(), Distance::None)
+            }
             Backing::Redis(server) => {
-                self.observe(RedisStore::connect(server.url()).await.unwrap())
+                let store = RedisStore::connect(server.url()).await.unwrap();
+                self.observe(store, self.distance)
             }
         };
         let client = settings(builder).build();
@@ -100,8 +120,8 @@ impl Env {
         self.clients.lock().unwrap().clear();
     }
 
-    fn observe(&self, store: impl LockStore) -> LockClientBuilder {
-        LockClient::builder(Observed::new(store, &self.ledger, self.distance))
+    fn observe(&self, store: impl LockStore, distance: Distance) -> LockClientBuilder {
+        LockClient::builder(Observed::new(store, &self.ledger, distance))
     }
 
     /// What the clients have asked so far.
@@ -112,7 +132,7 @@ impl Env {
     /// A lease to be renewed or to lapse while the test looks on.
     pub(super) fn short_lease(&self) -> Duration {
         match self.backing {
-            Backing::Memory(_) => Duration::from_secs(5),
+            Backing::Memory(_) | Backing::Quorum(_) => Duration::from_secs(5),
             Backing::Redis(_) => Duration::from_millis(800),
         }
     }
@@ -121,7 +141,7 @@ impl Env {
     /// asserting that something does *not* happen, and as the length of a piece of work.
     pub(super) fn moment(&self) -> Duration {
         match self.backing {
-            Backing::Memory(_) => Duration::from_millis(20),
+            Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(20),
             Backing::Redis(_) => Duration::from_millis(40),
         }
     }
@@ -130,7 +150,7 @@ impl Env {
     /// shows.
     pub(super) fn prompt(&self) -> Duration {
         match self.backing {
-            Backing::Memory(_) => Duration::from_millis(200),
+            Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(200),
             Backing::Redis(_) => Duration::from_millis(700),
         }
     }
@@ -140,6 +160,11 @@ impl Env {
         for hold in self.ledger.granted(&LockKey::new(KEY)) {
             match &self.backing {
                 Backing::Memory(store) => store.release(&hold).await.map(drop).unwrap(),
+                Backing::Quorum(stores) => {
+                    for store in stores {
+                        store.release(&hold).await.unwrap();
+                    }
+                }
                 // As it vanishes in an eviction or a flush: nobody is told.
                 Backing::Redis(server) => {
                     let mut redis = server.connection().await;
@@ -147,6 +172,14 @@ impl Env {
                     gone.exec_async(&mut redis).await.unwrap();
                 }
             }
+        }
+    }
+
+    /// Both modes of a family, as far as the store has them.
+    pub(super) fn family(&self, mode: LockMode) -> [LockMode; 2] {
+        match (&self.backing, family(mode)) {
+            (Backing::Quorum(_), [LockMode::Reentrant, _]) => [LockMode::Reentrant; 2],
+            (_, family) => family,
         }
     }
 
@@ -165,8 +198,13 @@ impl Env {
 
     /// Waits for a fact that nobody signals.
     pub(super) async fn until(&self, what: &str, mut probe: impl AsyncFnMut() -> bool) {
-        // Shorter than a dead waiter's place and than every lease: what only lapses has been left behind.
-        let over = Instant::now() + Duration::from_millis(2500);
+        let limit = match self.backing {
+            // Whoever was granted by a majority is still remembered as waiting where it was refused.
+            Backing::Quorum(_) => WAITER_LIVENESS + self.prompt(),
+            // Shorter than a dead waiter's place and than every lease: what only lapses has been left behind.
+            _ => Duration::from_millis(2500),
+        };
+        let over = Instant::now() + limit;
         while !probe().await {
             assert!(Instant::now() < over, "not in time: {what}");
             tokio::time::sleep(self.pause()).await;
@@ -175,7 +213,7 @@ impl Env {
 
     fn pause(&self) -> Duration {
         match self.backing {
-            Backing::Memory(_) => Duration::from_millis(1),
+            Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(1),
             Backing::Redis(_) => Duration::from_millis(10),
         }
     }
@@ -185,6 +223,7 @@ impl Env {
         self.until("nothing is left in the store", async || {
             match &self.backing {
                 Backing::Memory(store) => store.is_empty(),
+                Backing::Quorum(stores) => stores.iter().all(MemoryStore::is_empty),
                 Backing::Redis(server) => {
                     // Redisson keeps the counter of the fencing tokens for ever.
                     let mut keys = server.dump().await;

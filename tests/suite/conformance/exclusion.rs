@@ -7,7 +7,7 @@ use tower_distributed_lock::{Lease, LockClient, LockMode, Owner};
 
 use super::env::Env;
 use super::site::Site;
-use super::{KEY, family, rival};
+use super::{KEY, rival};
 
 /// How long a piece of work takes.
 const WORK: Duration = Duration::from_millis(2);
@@ -29,7 +29,7 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
     for locks in clients {
         for task in 0..tasks {
             let (locks, site) = (locks.clone(), site.clone());
-            let mode = family(mode)[task % 2];
+            let mode = env.family(mode)[task % 2];
             working.spawn(async move {
                 for _ in 0..ROUNDS {
                     let guard = locks.lock(KEY).mode(mode).await.unwrap();
@@ -40,7 +40,10 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
         }
     }
     working.join_all().await;
-    let writers = family(mode).into_iter().filter(|mode| mode.is_exclusive());
+    let writers = env
+        .family(mode)
+        .into_iter()
+        .filter(|mode| mode.is_exclusive());
     assert_eq!(
         site.count(),
         writers.count() * clients.len() * tasks / 2 * ROUNDS

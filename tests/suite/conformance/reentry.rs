@@ -6,7 +6,7 @@ use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
-use super::{KEY, family, rival};
+use super::{KEY, rival};
 
 pub(super) async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
     let locks = env.client().await;
@@ -52,7 +52,7 @@ pub(super) async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env,
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
 
     // An owner may also ask for both exclusive modes at once; what a read and a write come to is told elsewhere.
-    let twin = match family(mode) {
+    let twin = match env.family(mode) {
         [one, other] if one.is_exclusive() => {
             asking.clone().mode(if mode == one { other } else { one })
         }

@@ -9,7 +9,7 @@ use tower_distributed_lock::{LockError, LockMode, Owner};
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
-use super::{KEY, family, rival};
+use super::{KEY, rival};
 
 pub(super) async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
@@ -23,7 +23,7 @@ pub(super) async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMod
     for locks in [env.client().await, env.client().await] {
         for (n, keys) in ORDERS.into_iter().enumerate() {
             let (locks, sites) = (locks.clone(), sites.clone());
-            let mode = family(mode)[n % 2];
+            let mode = env.family(mode)[n % 2];
             working.spawn(async move {
                 for _ in 0..5 {
                     let guard = locks.lock_all(keys).mode(mode).await.unwrap();
@@ -91,7 +91,7 @@ pub(super) async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode
     );
     guard.release().await.unwrap();
 
-    let [one, other] = family(mode);
+    let [one, other] = env.family(mode);
     let both = locks.lock_all([(KEY, one), (KEY, other), (KEY, one)]);
     let guard = both.wait(Duration::ZERO).await.unwrap();
     assert!(guard.mode().is_exclusive());
