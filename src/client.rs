@@ -51,6 +51,7 @@ struct Inner {
     store: Arc<dyn DynStore>,
     local: Arc<Local>,
     closed: watch::Sender<bool>,
+    token_retention: Option<Duration>,
 }
 
 impl LockClient {
@@ -64,6 +65,7 @@ impl LockClient {
         LockClientBuilder {
             store: Arc::new(store),
             pace: Pace::default(),
+            token_retention: None,
         }
     }
 
@@ -232,6 +234,7 @@ struct Wait {
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
     pace: Pace,
+    token_retention: Option<Duration>,
 }
 
 impl LockClientBuilder {
@@ -254,6 +257,15 @@ impl LockClientBuilder {
         self
     }
 
+    /// Has the store forget a key's counter of fencing tokens this long after its last use (default: never, as Redisson
+    /// does, so that a counter stays for every key that was ever fenced).
+    ///
+    /// Tokens rise all the same: they follow the server's clock where there is no counter.
+    pub fn token_retention(mut self, retention: Duration) -> Self {
+        self.token_retention = Some(retention);
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> LockClient {
         LockClient {
@@ -263,6 +275,7 @@ impl LockClientBuilder {
                 local: Local::new(self.store.clone(), self.pace),
                 store: self.store,
                 closed: watch::Sender::new(false),
+                token_retention: self.token_retention,
             }),
         }
     }

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::lock::Lease;
+use crate::lock::{Hold, Lease};
 use crate::store::{DynStore, Record, Renewal, Standing};
 
 mod driven;
@@ -29,6 +29,12 @@ const BATCH: usize = 100;
 
 /// The pause after a renewal failed, before the next try.
 const RENEWAL_RETRY: Duration = Duration::from_millis(100);
+
+/// The pause after a release or a check failed, before the next try; it doubles.
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+
+/// How long an owner check is tried.
+const CHECK_BUDGET: Duration = Duration::from_secs(1);
 
 /// The longest pause between two tries to release.
 const RELEASE_BACKOFF: Duration = Duration::from_secs(1);
@@ -357,10 +363,31 @@ impl Shared {
         }
     }
 
+    /// Asks which holds there are; a question that changes nothing is asked again when it fails.
+    async fn ask_whether(&self, holds: Vec<Hold>) -> Result<Vec<Standing>, StoreError> {
+        let over = Instant::now() + CHECK_BUDGET;
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            let error = match self.store.clone().check(holds.clone()).await {
+                Ok(standings) => return Ok(standings),
+                Err(error) => error,
+            };
+            let is_final = matches!(
+                error.kind(),
+                StoreErrorKind::Refused | StoreErrorKind::Conflict
+            );
+            if is_final || Instant::now() + backoff >= over {
+                return Err(error);
+            }
+            tokio::time::sleep(backoff).await;
+            backoff *= 2;
+        }
+    }
+
     async fn answer(self: Arc<Self>, checks: Vec<Check>) {
         for batch in in_batches(checks) {
             let holds = batch.iter().map(|check| check.live.hold.clone()).collect();
-            let answers = self.store.clone().check(holds).await;
+            let answers = self.ask_whether(holds).await;
             for (index, check) in batch.into_iter().enumerate() {
                 let answer = answers.as_ref().map(|standings| standings[index]);
                 // Whoever asked may have gone.
@@ -448,7 +475,7 @@ async fn release(
 ) -> Result<(), LockError> {
     let mut until_asked = Some(until_asked);
     let over = Instant::now() + live.lease.duration();
-    let mut backoff = Duration::from_millis(20);
+    let mut backoff = FIRST_BACKOFF;
     let mut unanswered = None;
     loop {
         let (store, hold) = (store.clone(), live.hold.clone());

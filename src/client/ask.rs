@@ -125,7 +125,7 @@ impl LockClient {
             lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
             patience: None,
             fencing: terms.fenced.then(|| Fencing {
-                retention: None,
+                retention: self.inner.token_retention,
                 reserve: self.inner.local.pace().handovers,
             }),
         }

@@ -23,6 +23,7 @@ pub(crate) enum Contender {
     Alone,
     Fair,
     Read,
+    ReadUnconfirmed,
     /// This crate on the memory store.
     Memory,
     /// Redisson's algorithm in Rust.
@@ -33,12 +34,13 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Confirmed,
         Self::Unconfirmed,
         Self::Alone,
         Self::Fair,
         Self::Read,
+        Self::ReadUnconfirmed,
         Self::Memory,
         Self::Redisson,
         Self::Rslock,
@@ -53,6 +55,7 @@ impl Contender {
             Self::Alone => "ours, no hand-over",
             Self::Fair => "ours, fair",
             Self::Read => "ours, read",
+            Self::ReadUnconfirmed => "ours, read, unconfirmed",
             Self::Memory => "ours, in memory",
             Self::Redisson => "Redisson's algorithm",
             Self::Rslock => "rslock",
@@ -79,6 +82,11 @@ impl Contender {
             Self::Alone => Locks::ours(ours().await?.handovers(0).build(), LockMode::Reentrant),
             Self::Fair => Locks::ours(ours().await?.build(), LockMode::Fair),
             Self::Read => Locks::ours(ours().await?.build(), LockMode::Read),
+            Self::ReadUnconfirmed => Locks::Ours {
+                client: ours().await?.build(),
+                mode: LockMode::Read,
+                confirmed: false,
+            },
             Self::Memory => Locks::ours(LockClient::new(MemoryStore::new()), LockMode::Reentrant),
             Self::Redisson => Locks::Redisson(Algorithm::connect(url).await?),
             Self::Rslock => Locks::Rslock(LockManager::new(vec![url])),

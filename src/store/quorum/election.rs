@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::entry::Turn;
+use super::entry::{Epoch, Turn};
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Outcome};
 
 /// How long the slower stores may take at least after a majority has granted.
 const MIN_GRACE: Duration = Duration::from_millis(5);
 
-/// How long after a late grant it is made to count.
-const PROVE_AFTER: Duration = Duration::from_millis(100);
+/// How old a hold is before work is done to have more stores carry it and count.
+const COMPLETE_AFTER: Duration = Duration::from_millis(100);
 
 /// How long an entry is kept for an attempt that may be made again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One call of `acquire`.
 struct Election {
     attempt: Attempt,
+    epoch: Epoch,
     round: Round<Outcome>,
     until: Instant,
     /// Once a majority has granted: how long a store may take that keeps up with it.
@@ -35,7 +35,7 @@ struct Election {
 
 /// What an election comes to.
 enum Decision {
-    Won,
+    Won(Tally),
     Refused(Tally),
     Failed(Tally, StoreError),
 }
@@ -45,9 +45,11 @@ impl<S: LockStore> QuorumStore<S> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
         let entry = Arc::new(self.shared.ledger.open(&attempt.hold));
-        let asked = entry.begin(self.all(), after(started, attempt.lease.max(PATIENCE)));
+        let needed = after(started, attempt.lease.max(PATIENCE));
+        let (epoch, asked) = entry.begin(self.all(), needed);
         let election = Arc::new(Election {
             attempt: attempt.clone(),
+            epoch,
             round: Round::new(self.count()),
             until: self.until(started, attempt.lease),
             grace: OnceLock::new(),
@@ -64,21 +66,34 @@ impl<S: LockStore> QuorumStore<S> {
             let tally = Tally::of(self.majority(), asked, votes);
             if tally.is_won() && Instant::now() <= must_end {
                 entry.won(tally.granted);
-                return (Verdict::Carried, Decision::Won);
+                return (Verdict::Carried, Decision::Won(tally));
             }
             (Verdict::Failed, self.failed(attempt, tally, votes))
         });
         match result {
-            Decision::Won => Ok(Outcome::Granted { token: None }),
-            Decision::Refused(tally) => Ok(self.refuse(attempt, &entry, started, tally).await),
+            Decision::Won(tally) => {
+                if tally.refused.len() > 0 {
+                    let completed = self.clone().complete(election, entry, tally.refused);
+                    tokio::spawn(completed);
+                }
+                Ok(Outcome::Granted { token: None })
+            }
+            Decision::Refused(tally) => {
+                if attempt.patience.is_none() {
+                    entry.retire(epoch);
+                }
+                Ok(self.refuse(attempt, &entry, started, tally).await)
+            }
             Decision::Failed(tally, error) => {
                 entry.fail();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // Whoever asked will withdraw.
                     self.give_back(attempt, &entry, tally.granted).await;
                 } else {
-                    self.forget(attempt, &entry, tally.granted.or(tally.refused))
-                        .await;
+                    // Nobody will.
+                    entry.retire(epoch);
+                    let left = tally.granted.or(tally.refused);
+                    self.withdraw_from(attempt, &entry, left).await;
                 }
                 Err(error)
             }
@@ -158,38 +173,78 @@ impl<S: LockStore> QuorumStore<S> {
         if let Some(grace) = election.grace.get() {
             self.set_slow(store, Instant::now() > *grace);
         }
-        let granted = matches!(answer, Ok(Outcome::Granted { .. }));
+        let outcome = answer.as_ref().ok().copied();
         let unanswered = is_unanswered(&answer);
         if unanswered {
             entry.spend(store);
         } else if first && !leaves_something(attempt, &answer) {
             entry.untouch(store);
         }
+        // What was in time is counted, and whoever counts gives back.
         let verdict = round.cast(store, answer);
-        if unanswered {
-            self.undo(attempt, &entry, store).await;
-        } else if granted {
-            let wanted = match verdict {
-                None => true, // It is counted; who counts gives back.
-                Some(Verdict::Carried) => entry.join(store),
-                Some(Verdict::Failed) => false,
-            };
-            if !wanted {
-                self.return_one(attempt, &entry, store).await;
-            } else if verdict.is_some() {
+        match (outcome, verdict) {
+            _ if unanswered => self.undo(attempt, &entry, store).await,
+            (Some(Outcome::Granted { .. }), Some(Verdict::Carried))
+                if entry.join(election.epoch, store) =>
+            {
                 drop(turn);
-                self.prove(&attempt.hold, &entry).await;
+                self.prove(&election, &entry).await;
             }
+            (Some(Outcome::Granted { .. }), Some(_)) => {
+                self.return_one(attempt, &entry, store).await;
+            }
+            // It waits there no longer.
+            (Some(Outcome::Refused { .. }), Some(Verdict::Carried))
+                if attempt.patience.is_some() =>
+            {
+                self.undo(attempt, &entry, store).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a short
+    /// one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard of the
+    /// release before it.
+    async fn complete(self, won: Arc<Election>, entry: Arc<Opened>, stores: Members) {
+        let attempt = won.attempt.clone();
+        if attempt.patience.is_some() {
+            self.withdraw_from(&attempt, &entry, stores).await;
+        }
+        sleep(COMPLETE_AFTER).await;
+        if !entry.wants(won.epoch) {
+            return;
+        }
+        let round = Round::new(self.count());
+        round.close(|_| (Verdict::Carried, ()));
+        let election = Arc::new(Election {
+            until: self.until(Instant::now(), attempt.lease),
+            epoch: won.epoch,
+            attempt: Attempt {
+                patience: None,
+                ..attempt
+            },
+            round,
+            grace: OnceLock::new(),
+        });
+        for store in stores.iter() {
+            let turn = entry.turn(store);
+            tokio::spawn(
+                self.clone()
+                    .ask(election.clone(), entry.clone(), store, turn),
+            );
         }
     }
 
     /// A store has joined late. If the hold is not a short one, asks whether it was unbroken until now, so that the store
     /// counts long before the next renewal.
-    async fn prove(&self, hold: &Hold, entry: &Opened) {
-        sleep(PROVE_AFTER).await;
-        if entry.is_joined() {
+    async fn prove(&self, election: &Election, entry: &Opened) {
+        sleep(COMPLETE_AFTER).await;
+        if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
             // What it finds is noted.
-            let _ = self.survey(std::slice::from_ref(hold)).await;
+            let _ = self
+                .survey(std::slice::from_ref(&election.attempt.hold))
+                .await;
         }
     }
 }

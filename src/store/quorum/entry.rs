@@ -25,6 +25,9 @@ struct State {
     touched: Members,
     /// Stores that may still meet a stray copy of an operation on this hold: not asked again.
     spent: Members,
+    /// How many attempts there were. A nested read bears the name of the one before, so what is left of an earlier attempt
+    /// must not speak for a later one.
+    epoch: Epoch,
     /// Being released or withdrawn: grants that are still to come are not wanted.
     ending: bool,
     ended: Ended,
@@ -34,6 +37,9 @@ struct State {
     /// Until when the entry is needed, even if nobody uses it just now.
     needed: Option<Instant>,
 }
+
+/// Tells the attempts of one name apart.
+pub(super) type Epoch = u64;
 
 /// What became of a release, store by store; kept because it may take several tries to hear it from a majority.
 #[derive(Clone, Copy, Default)]
@@ -53,6 +59,12 @@ pub(super) struct Waiting {
     pub(super) quiet_until: Option<Instant>,
     /// How many times in a row the vote was split.
     splits: u32,
+}
+
+impl State {
+    fn wants(&self, epoch: Epoch) -> bool {
+        self.epoch == epoch && !self.ending
+    }
 }
 
 /// A place in the line of operations on one hold in one store. They take effect in the order in which they were lined up:
@@ -105,13 +117,14 @@ impl Entry {
     }
 
     /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.
-    pub(super) fn begin(&self, stores: Members, needed: Instant) -> Members {
+    pub(super) fn begin(&self, stores: Members, needed: Instant) -> (Epoch, Members) {
         let mut state = self.state();
+        state.epoch += 1;
         state.ending = false;
         state.ended = Ended::default();
         state.doubt = None;
         state.needed = Some(needed);
-        stores.without(state.spent)
+        (state.epoch, stores.without(state.spent))
     }
 
     /// An attempt is about to be sent. Says whether it may be the first to leave something there.
@@ -150,18 +163,18 @@ impl Entry {
     }
 
     /// One more store has granted; false if its grant is not wanted any more.
-    pub(super) fn join(&self, store: usize) -> bool {
+    pub(super) fn join(&self, epoch: Epoch, store: usize) -> bool {
         let mut state = self.state();
-        if !state.ending {
+        let wanted = state.wants(epoch);
+        if wanted {
             state.carriers.late.insert(store);
         }
-        !state.ending
+        wanted
     }
 
-    /// Whether a store has joined the hold that does not count yet.
-    pub(super) fn is_joined(&self) -> bool {
-        let state = self.state();
-        !state.ending && state.carriers.late.len() > 0
+    /// Whether the attempt has become a hold that is still wanted.
+    pub(super) fn wants(&self, epoch: Epoch) -> bool {
+        self.state().wants(epoch)
     }
 
     /// The attempt is refused although these stores granted. Returns when to ask again at the earliest, if the vote was
@@ -217,24 +230,38 @@ impl Entry {
         *self.state().doubt.get_or_insert(now)
     }
 
-    /// From now on nothing of the hold is wanted.
-    pub(super) fn end(&self) {
-        self.state().ending = true;
+    /// From now on nothing of the hold is wanted. Says of which attempt.
+    pub(super) fn end(&self) -> Epoch {
+        let mut state = self.state();
+        state.ending = true;
+        state.epoch
     }
 
     /// What the store has said to an earlier release, if that is settled.
-    pub(super) fn ended(&self, store: usize) -> Option<Standing> {
-        let ended = self.state().ended;
-        if ended.held.contains(store) {
+    pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<Standing> {
+        let state = self.state();
+        let Ended { held, gone, .. } = state.ended;
+        if state.epoch != epoch {
+            None
+        } else if held.contains(store) {
             Some(Standing::Held)
         } else {
-            ended.gone.contains(store).then_some(Standing::Gone)
+            gone.contains(store).then_some(Standing::Gone)
         }
     }
 
     /// Notes what the store said to a release.
-    pub(super) fn note_release(&self, store: usize, answer: &Result<Standing, StoreError>) {
-        let ended = &mut self.state().ended;
+    pub(super) fn note_release(
+        &self,
+        epoch: Epoch,
+        store: usize,
+        answer: &Result<Standing, StoreError>,
+    ) {
+        let mut state = self.state();
+        if state.epoch != epoch {
+            return;
+        }
+        let ended = &mut state.ended;
         match answer {
             Ok(Standing::Held) => ended.held.insert(store),
             // An earlier release may have been the one that ended it.
@@ -252,9 +279,12 @@ impl Entry {
         state.carriers.unbroken(majority, held, gone)
     }
 
-    /// The entry is needed only by those who use it.
-    pub(super) fn retire(&self) {
-        self.state().needed = None;
+    /// After this attempt, the entry is needed only by those who use it.
+    pub(super) fn retire(&self, epoch: Epoch) {
+        let mut state = self.state();
+        if state.epoch == epoch {
+            state.needed = None;
+        }
     }
 
     pub(super) fn is_needed(&self, now: Instant) -> bool {

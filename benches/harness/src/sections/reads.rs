@@ -22,32 +22,40 @@ const SHARE_WINDOW: Duration = Duration::from_millis(5);
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;
-    let locks = Arc::new(Contender::Read.connect(server.url()).await?);
-    let time = Until::After(Duration::from_millis(500));
-    let (mut shared, mut apart) = (Vec::new(), Vec::new());
-    for repetition in 0..bench.repetitions(5) {
+    let apart = Arc::new(Contender::Read.connect(server.url()).await?);
+    let time = Until::After(Duration::from_millis(400));
+    for contender in [Contender::Read, Contender::ReadUnconfirmed] {
+        let locks = Arc::new(contender.connect(server.url()).await?);
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for repetition in 0..bench.repetitions(5) {
+            bench.report.progress(&format!(
+                "{READERS} readers, repetition {}: {}",
+                repetition + 1,
+                contender.name()
+            ));
+            together.push(
+                Load::on("read", READERS, time)
+                    .run_now(&locks)
+                    .await?
+                    .rate(),
+            );
+            alone.push(Load::apart(READERS, time).run_now(&apart).await?.rate());
+        }
+        let beside = format!(
+            "{} against {} on keys of their own",
+            Rate(median(&together)),
+            Rate(median(&alone))
+        );
+        let ending = if contender == Contender::Read {
+            ""
+        } else {
+            ", unconfirmed"
+        };
+        let what = format!("hot reads, 64 tasks{ending} / a pair for each");
         bench
             .report
-            .progress(&format!("{READERS} readers, repetition {}", repetition + 1));
-        shared.push(
-            Load::on("read", READERS, time)
-                .run_now(&locks)
-                .await?
-                .rate(),
-        );
-        apart.push(Load::apart(READERS, time).run_now(&locks).await?.rate());
+            .row(&what, AtLeast(20.0), ratio(&together, &alone), beside);
     }
-    let beside = format!(
-        "{} against {} on keys of their own",
-        Rate(median(&shared)),
-        Rate(median(&apart))
-    );
-    bench.report.row(
-        "hot reads, 64 tasks / a pair for each",
-        AtLeast(20.0),
-        ratio(&shared, &apart),
-        beside,
-    );
     writer(bench, &server).await
 }
 
