@@ -15,6 +15,7 @@ use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
 use crate::lock::{HoldId, LockMode};
 use crate::store::{DynStore, LockStore};
+use crate::telemetry;
 
 mod ask;
 mod many;
@@ -165,9 +166,12 @@ impl LockClient {
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
         let admission = match self.inner.local.enter(key, terms)? {
             Entrance::Admitted(admission) => admission,
-            Entrance::Queued(queued) => timeout_at(wait.until, queued)
-                .await
-                .unwrap_or(Err(LockError::Busy { retry_after: None }))?,
+            Entrance::Queued(queued) => {
+                timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
+                    let retry_after = self.inner.local.remaining(key, terms.mode);
+                    Err(LockError::Busy { retry_after })
+                })?
+            }
         };
         match admission {
             Admission::Share(share) => Ok(share),
@@ -268,6 +272,7 @@ impl LockClientBuilder {
 
     /// Makes the client.
     pub fn build(self) -> LockClient {
+        telemetry::describe();
         LockClient {
             inner: Arc::new(Inner {
                 id: Uuid::new_v4(),

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{Hold, Lease};
 use crate::store::{DynStore, Record, Renewal, Standing};
+use crate::telemetry;
 
 mod driven;
 mod live;
@@ -144,6 +145,9 @@ impl Keeper {
         until_asked: impl Send,
     ) -> Result<(), LockError> {
         let result = release(store, &live, record, until_asked).await;
+        if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
+            telemetry::lost(&live, "the store did not carry it at its release");
+        }
         live.finish(match result {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
@@ -171,7 +175,8 @@ impl Keeper {
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
                 _ => {
-                    self.handle.shared.lose(live);
+                    let shared = &self.handle.shared;
+                    shared.lose(live, "the store does not carry it any more");
                     Err(LockError::Lost)
                 }
             },
@@ -196,7 +201,7 @@ impl Keeper {
         let shared = &self.handle.shared;
         let all: Vec<_> = shared.state().calendar.values().cloned().collect();
         for live in all {
-            shared.lose(&live);
+            shared.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
                 let _ = release(store, &live, None, ()).await;
@@ -267,7 +272,7 @@ impl Shared {
         }
     }
 
-    fn lose(&self, live: &Arc<LiveHold>) {
+    fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         {
             let mut state = self.state();
             if let Some(place) = live.move_to(None) {
@@ -275,6 +280,7 @@ impl Shared {
             }
         }
         if live.lose() {
+            telemetry::lost(live, reason);
             (self.on_lost)(live);
         }
     }
@@ -306,8 +312,7 @@ impl Shared {
         if !lost.is_empty() {
             drop(state);
             for live in &lost {
-                tracing::warn!("a lock was lost: its lease is over and was not renewed");
-                self.lose(live);
+                self.lose(live, "its lease was over before it was renewed");
             }
             state = self.state();
         }
@@ -337,6 +342,9 @@ impl Shared {
             Ok(standings) => standings,
             Err(error) => {
                 tracing::warn!(%error, holds = batch.len(), "could not renew");
+                for (live, _) in &batch {
+                    telemetry::not_renewed(live, "failed");
+                }
                 let mut state = self.state();
                 for (live, lease) in &batch {
                     state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
@@ -344,6 +352,13 @@ impl Shared {
                 return;
             }
         };
+        // Outside the mutex: recorders are foreign code.
+        for ((live, _), standing) in batch.iter().zip(&standings) {
+            match standing {
+                Standing::Held => telemetry::renewed(live),
+                Standing::Gone => telemetry::not_renewed(live, "lost"),
+            }
+        }
         let mut lost = Vec::new();
         {
             let mut state = self.state();
@@ -358,8 +373,7 @@ impl Shared {
             }
         }
         for live in lost {
-            tracing::warn!("a lock was lost: the store does not carry it any more");
-            self.lose(live);
+            self.lose(live, "the store does not carry it any more");
         }
     }
 
@@ -421,8 +435,9 @@ impl State {
         while let Some((&place, live)) = self.calendar.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and makes larger batches.
-            let early = if place.0 < deadline {
+            // A renewal a little early is as good, and makes larger batches. It begins none: a renewal that failed, and is to
+            // be tried again in a moment, would be tried without a pause.
+            let early = if place.0 < deadline && !renewals.is_empty() {
                 live.lease.duration() / 30
             } else {
                 Duration::ZERO
