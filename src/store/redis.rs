@@ -46,6 +46,11 @@ const BATCH: usize = 100;
 /// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
 /// finds out when it is back.
 ///
+/// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
+/// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
+///
+/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred.
+///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
 /// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters, as

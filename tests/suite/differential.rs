@@ -16,6 +16,7 @@ mod clock;
 mod plan;
 mod seen;
 mod shrink;
+mod step;
 mod world;
 mod worlds;
 
@@ -23,8 +24,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use plan::{Plan, Step};
+use plan::Plan;
 use seen::Seen;
+use step::Step;
 use worlds::Worlds;
 
 /// For how long sequences are drawn if nothing else is said.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::Wakeups;
 
-use super::plan::SENTINEL;
+use super::step::SENTINEL;
 
 /// The clock of a Redis server.
 pub(super) struct Clock {

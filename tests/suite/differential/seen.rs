@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Standing};
 use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
-use super::plan::{KEYS, Step, Who, queues};
+use super::step::{KEYS, Step, Who, queues};
 
 /// How much later a real server may be: less than whatever expires is away from a tick.
 pub(super) const BREATH: Duration = Duration::from_millis(500);

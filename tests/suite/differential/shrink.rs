@@ -1,7 +1,8 @@
 //! From a long sequence that fails to a short one that can be read.
 
 use super::Difference;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
+use super::step::Step;
 
 type Steps = Vec<(usize, Step)>;
 

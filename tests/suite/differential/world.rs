@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Record, Renewal};
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, Wakeups};
 
-use super::plan::{Ask, KEYS, Step, Who, half_past};
 use super::seen::{Lock, Reply, Seen};
+use super::step::{Ask, KEYS, Step, Who, half_past};
 
 /// A store with those who listen to it.
 pub(super) struct World<S> {

@@ -11,8 +11,8 @@ use tower_distributed_lock::{
 use uuid::Uuid;
 
 use super::clock::Clock;
-use super::plan::{LONG, SENTINEL, Step, TICK, Who};
 use super::seen::{BREATH, Seen};
+use super::step::{LONG, SENTINEL, Step, TICK, Who};
 use super::world::World;
 use crate::support::{RedisServer, eventually};
 

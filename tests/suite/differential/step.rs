@@ -1,0 +1,131 @@
+//! What is done to the stores, by whom.
+
+use std::time::Duration;
+
+use tower_distributed_lock::store::{Attempt, Fencing};
+use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
+use uuid::Uuid;
+
+/// Time passes in whole ticks, and whatever expires does so well between two of them: leases and retentions last a number
+/// of ticks and a half, and the store's own constants (3 and 120 seconds) are 800 ms away from any tick.
+pub(super) const TICK: Duration = Duration::from_millis(2200);
+
+/// Longer than any sequence takes.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Longer than anything is remembered: a fair queue remembers the patience of all who are in it.
+pub(super) const LONG: u32 = 40_000;
+
+/// The names that are locked; the first two by exclusive locks, the others by read-write locks, mostly.
+pub(super) const KEYS: [&str; 4] = ["account", "order{42}x", "document", "page{é}"];
+
+/// A name that nobody locks.
+pub(super) const SENTINEL: &str = "sentinel";
+
+/// How many ask at the same time. By their numbers the first two are `Reentrant`, the next three `Fair`, the others read
+/// and write.
+pub(super) const ACTORS: u64 = 8;
+
+/// Whose hold of which key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Who {
+    pub(super) key: usize,
+    pub(super) actor: u64,
+    /// Of those who read and write.
+    pub(super) writes: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) who: Who,
+    pub(super) patient: bool,
+    /// How many tokens are reserved beside the one that is asked for.
+    pub(super) fenced: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Acquire(Ask),
+    AcquireAll(Vec<Ask>),
+    AcquireAny(Vec<Ask>),
+    Renew(Vec<Who>),
+    Check(Vec<Who>),
+    Release(Who),
+    /// With so many ticks and a half of retention.
+    ReleaseRecording(Who, u32),
+    Record(usize),
+    Withdraw(Who, bool),
+    Listen(Who),
+    StopListening(Who),
+    ForceUnlock(usize),
+    Ticks(u32),
+}
+
+impl Step {
+    /// Who asks for what.
+    pub(super) fn asks(&self) -> &[Ask] {
+        match self {
+            Self::Acquire(ask) => std::slice::from_ref(ask),
+            Self::AcquireAll(asks) | Self::AcquireAny(asks) => asks,
+            _ => &[],
+        }
+    }
+}
+
+impl Who {
+    pub(super) fn mode(self) -> LockMode {
+        match (self.actor % ACTORS, self.writes) {
+            (0..2, _) => LockMode::Reentrant,
+            (2..5, _) => LockMode::Fair,
+            (_, false) => LockMode::Read,
+            (_, true) => LockMode::Write,
+        }
+    }
+
+    pub(super) fn hold(self) -> Hold {
+        Hold {
+            key: LockKey::new(KEYS[self.key]),
+            mode: self.mode(),
+            id: HoldId::new(Uuid::from_u128(7), self.actor),
+        }
+    }
+
+    /// The same for every attempt of one actor: a lease that is shortened later would leave the lives of a lock and of
+    /// its readers apart in Redis, until the longest promise is over.
+    pub(super) fn lease(self) -> Duration {
+        half_past([1, 4, 9, 60][(self.actor / 2 % 4) as usize])
+    }
+
+    pub(super) fn attempt(self) -> Attempt {
+        Attempt {
+            hold: self.hold(),
+            lease: self.lease(),
+            patience: Some(PATIENCE),
+            fencing: None,
+        }
+    }
+}
+
+impl Ask {
+    pub(super) fn attempt(self) -> Attempt {
+        let attempt = self.who.attempt();
+        Attempt {
+            patience: attempt.patience.filter(|_| self.patient),
+            fencing: self.fenced.map(|reserve| Fencing {
+                reserve,
+                retention: (reserve > 0).then_some(half_past(10)),
+            }),
+            ..attempt
+        }
+    }
+}
+
+/// Whether whoever waits under this name has a place in a queue.
+pub(super) fn queues(id: &str) -> bool {
+    let actor = id.rsplit(':').next().and_then(|n| n.parse::<u64>().ok());
+    (2..5).contains(&(actor.expect("an id ends in a number") % ACTORS))
+}
+
+pub(super) fn half_past(ticks: u32) -> Duration {
+    TICK * ticks + TICK / 2
+}
