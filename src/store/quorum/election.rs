@@ -3,13 +3,14 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::entry::{Epoch, Turn};
+use super::entry::Epoch;
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
+use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Attempt, LockStore, Outcome};
@@ -17,20 +18,34 @@ use crate::store::{Attempt, LockStore, Outcome};
 /// How long the slower stores may take at least after a majority has granted.
 const MIN_GRACE: Duration = Duration::from_millis(5);
 
-/// How old a hold is before work is done to have more stores carry it and count.
-const COMPLETE_AFTER: Duration = Duration::from_millis(100);
-
 /// How long an entry is kept for an attempt that may be made again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One call of `acquire`.
-struct Election {
-    attempt: Attempt,
-    epoch: Epoch,
+pub(super) struct Election {
+    pub(super) attempt: Attempt,
+    pub(super) epoch: Epoch,
     round: Round<Outcome>,
     until: Instant,
     /// Once a majority has granted: how long a store may take that keeps up with it.
     grace: OnceLock<Instant>,
+}
+
+impl Election {
+    pub(super) fn new(
+        attempt: Attempt,
+        epoch: Epoch,
+        round: Round<Outcome>,
+        until: Instant,
+    ) -> Self {
+        Self {
+            attempt,
+            epoch,
+            round,
+            until,
+            grace: OnceLock::new(),
+        }
+    }
 }
 
 /// What an election comes to.
@@ -47,13 +62,9 @@ impl<S: LockStore> QuorumStore<S> {
         let entry = Arc::new(self.shared.ledger.open(&attempt.hold));
         let needed = after(started, attempt.lease.max(PATIENCE));
         let (epoch, asked) = entry.begin(self.all(), needed);
-        let election = Arc::new(Election {
-            attempt: attempt.clone(),
-            epoch,
-            round: Round::new(self.count()),
-            until: self.until(started, attempt.lease),
-            grace: OnceLock::new(),
-        });
+        let until = self.until(started, attempt.lease);
+        let round = Round::new(self.count());
+        let election = Arc::new(Election::new(attempt.clone(), epoch, round, until));
         for store in asked.iter() {
             let turn = entry.turn(store);
             tokio::spawn(
@@ -62,7 +73,7 @@ impl<S: LockStore> QuorumStore<S> {
             );
         }
         self.await_votes(&election, asked, started, must_end).await;
-        let result = election.round.close(|votes| {
+        let decision = election.round.close(|votes| {
             let tally = Tally::of(self.majority(), asked, votes);
             if tally.is_won() && Instant::now() <= must_end {
                 entry.won(tally.granted);
@@ -70,11 +81,23 @@ impl<S: LockStore> QuorumStore<S> {
             }
             (Verdict::Failed, self.failed(attempt, tally, votes))
         });
-        match result {
+        self.conclude(election, entry, started, decision).await
+    }
+
+    /// Tidies up after a decision, and says it.
+    async fn conclude(
+        &self,
+        election: Arc<Election>,
+        entry: Arc<Opened>,
+        started: Instant,
+        decision: Decision,
+    ) -> Result<Outcome, StoreError> {
+        let (attempt, epoch) = (&election.attempt, election.epoch);
+        match decision {
             Decision::Won(tally) => {
                 if tally.refused.len() > 0 {
-                    let completed = self.clone().complete(election, entry, tally.refused);
-                    tokio::spawn(completed);
+                    let quorum = self.clone();
+                    tokio::spawn(quorum.complete(election, entry, tally.refused));
                 }
                 Ok(Outcome::Granted { token: None })
             }
@@ -161,7 +184,13 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Asks one store, and gives back what comes too late.
-    async fn ask(self, election: Arc<Election>, entry: Arc<Opened>, store: usize, mut turn: Turn) {
+    pub(super) async fn ask(
+        self,
+        election: Arc<Election>,
+        entry: Arc<Opened>,
+        store: usize,
+        mut turn: Turn,
+    ) {
         turn.begin().await;
         let Election { attempt, round, .. } = &*election;
         if Instant::now() >= election.until || round.verdict() == Some(Verdict::Failed) {
@@ -200,51 +229,6 @@ impl<S: LockStore> QuorumStore<S> {
                 self.undo(attempt, &entry, store).await;
             }
             _ => {}
-        }
-    }
-
-    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a short
-    /// one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard of the
-    /// release before it.
-    async fn complete(self, won: Arc<Election>, entry: Arc<Opened>, stores: Members) {
-        let attempt = won.attempt.clone();
-        if attempt.patience.is_some() {
-            self.withdraw_from(&attempt, &entry, stores).await;
-        }
-        sleep(COMPLETE_AFTER).await;
-        if !entry.wants(won.epoch) {
-            return;
-        }
-        let round = Round::new(self.count());
-        round.close(|_| (Verdict::Carried, ()));
-        let election = Arc::new(Election {
-            until: self.until(Instant::now(), attempt.lease),
-            epoch: won.epoch,
-            attempt: Attempt {
-                patience: None,
-                ..attempt
-            },
-            round,
-            grace: OnceLock::new(),
-        });
-        for store in stores.iter() {
-            let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .ask(election.clone(), entry.clone(), store, turn),
-            );
-        }
-    }
-
-    /// A store has joined late. If the hold is not a short one, asks whether it was unbroken until now, so that the store
-    /// counts long before the next renewal.
-    async fn prove(&self, election: &Election, entry: &Opened) {
-        sleep(COMPLETE_AFTER).await;
-        if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
-            // What it finds is noted.
-            let _ = self
-                .survey(std::slice::from_ref(&election.attempt.hold))
-                .await;
         }
     }
 }

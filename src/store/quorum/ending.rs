@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::entry::{Entry, Epoch, Turn};
+use super::entry::{Entry, Epoch};
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
+use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::carriers::Carriers;
 use super::members::Members;
+use super::turn::{Lines, Turn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Standing;
 
@@ -18,8 +18,7 @@ pub(super) struct Entry {
 
 #[derive(Default)]
 struct State {
-    /// The end of each store's line of operations.
-    lines: Box<[Option<oneshot::Receiver<()>>]>,
+    lines: Lines,
     carriers: Carriers,
     /// Stores in which the attempt may have left something.
     touched: Members,
@@ -67,28 +66,11 @@ impl State {
     }
 }
 
-/// A place in the line of operations on one hold in one store. They take effect in the order in which they were lined up:
-/// a release never overtakes the acquire that it follows. Dropped, it lets the next one begin.
-pub(super) struct Turn {
-    before: Option<oneshot::Receiver<()>>,
-    _after: oneshot::Sender<()>,
-}
-
-impl Turn {
-    /// Waits until everything before it is done.
-    pub(super) async fn begin(&mut self) {
-        if let Some(before) = self.before.take() {
-            // Done is done, however it ended.
-            let _ = before.await;
-        }
-    }
-}
-
 impl Entry {
     /// A hold that nothing was asked about yet.
     pub(super) fn new(stores: usize) -> Self {
         let state = State {
-            lines: std::iter::repeat_with(|| None).take(stores).collect(),
+            lines: Lines::new(stores),
             ..State::default()
         };
         Self {
@@ -109,11 +91,7 @@ impl Entry {
 
     /// Lines up for an operation in one store. The order of the calls is the order of the operations.
     pub(super) fn turn(&self, store: usize) -> Turn {
-        let (after, done) = oneshot::channel();
-        Turn {
-            before: self.state().lines[store].replace(done),
-            _after: after,
-        }
+        self.state().lines.join(store)
     }
 
     /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.

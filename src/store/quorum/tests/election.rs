@@ -280,7 +280,7 @@ async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
         .await
         .unwrap();
     granted(&quorum, &writer).await;
-    sleep(90 * MS).await;
+    sleep(200 * MS).await;
     // Refused in time by the one, and late by the other.
     for store in [&stores[2], &stores[4]] {
         granted(&store.memory(), &attempt(LockMode::Read, 5)).await;
