@@ -13,7 +13,8 @@ pub enum LockError {
     /// within about a round trip.
     #[error("the lock is held elsewhere and the wait is over")]
     Busy {
-        /// When the present holder's lease would end, if the store said so. It may be renewed or released before.
+        /// When the present holder's lease would end, as far as this process or the store knows. It may be renewed or released
+        /// before.
         retry_after: Option<Duration>,
     },
     /// Too many callers wait for this key already. Nothing is held or queued.
