@@ -25,15 +25,25 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Vec<Share>, LockError> {
-        if keys.len() > 1
-            && let Some(shares) = self.take_all_at_once(&keys, terms, wait).await?
-        {
+        let several = keys.len() > 1;
+        if several && let Some(shares) = self.take_all_at_once(&keys, terms, wait).await? {
             return Ok(shares);
         }
         let mut shares = Vec::with_capacity(keys.len());
         for (key, mode) in keys {
             let terms = terms.in_mode(mode);
-            shares.push(self.take(&key, &terms, wait).await?);
+            match self.take(&key, &terms, wait).await {
+                Ok(share) => shares.push(share),
+                // Somebody was in the way, and the store answered until the wait was over.
+                Err(LockError::Unavailable(error))
+                    if several
+                        && error.kind() == StoreErrorKind::Unanswered
+                        && Instant::now() >= wait.until =>
+                {
+                    return Err(LockError::Busy { retry_after: None });
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(shares)
     }
