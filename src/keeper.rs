@@ -309,10 +309,17 @@ impl Shared {
             state.task = None;
             return None;
         }
-        let alarm = state.calendar.first_key_value().map_or_else(
-            || Instant::now() + Duration::from_secs(3600),
-            |(place, _)| place.0,
-        );
+        let now = Instant::now();
+        let first = state
+            .calendar
+            .first_key_value()
+            .map_or_else(|| now + Duration::from_secs(3600), |(place, _)| place.0);
+        // An alarm is not put off when the hold that it was for has gone: the next hold would have to put it forward
+        // again, and wake the task for that, which costs more than waking once for nothing.
+        let alarm = match state.alarm {
+            Some(alarm) if alarm > now => alarm.min(first),
+            _ => first,
+        };
         state.alarm = Some(alarm);
         Some(alarm)
     }
