@@ -428,9 +428,14 @@ impl State {
     }
 }
 
+/// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
+/// granted together are not renewed together ever after.
 fn first_look(live: &LiveHold) -> Instant {
     match live.lease {
-        Lease::Renewed(lease) => (Instant::now() + lease / 3).min(live.deadline()),
+        Lease::Renewed(lease) => {
+            let third = (lease / 3).mul_f64(0.25 + 0.75 * fastrand::f64());
+            (Instant::now() + third).min(live.deadline())
+        }
         Lease::Fixed(_) => live.deadline(),
     }
 }
