@@ -81,8 +81,10 @@ type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
 struct Check {
     live: Arc<LiveHold>,
-    answer: oneshot::Sender<Result<Standing, StoreError>>,
+    answer: Asker,
 }
+
+type Asker = oneshot::Sender<Result<Standing, StoreError>>;
 
 impl Keeper {
     pub(crate) fn new(store: Arc<dyn DynStore>, on_lost: OnLost) -> Self {
@@ -365,13 +367,15 @@ impl Shared {
     }
 
     async fn answer(self: Arc<Self>, checks: Vec<Check>) {
-        for batch in in_batches(checks) {
-            let holds = batch.iter().map(|check| check.live.hold.clone()).collect();
+        for batch in in_batches(by_hold(checks)) {
+            let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
             let answers = self.store.clone().check(holds).await;
-            for (index, check) in batch.into_iter().enumerate() {
+            for (index, (_, askers)) in batch.into_iter().enumerate() {
                 let answer = answers.as_ref().map(|standings| standings[index]);
-                // Whoever asked may have gone.
-                let _ = check.answer.send(answer.map_err(Clone::clone));
+                for asker in askers {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(answer.map_err(Clone::clone));
+                }
             }
         }
         self.state().checking = false;
@@ -438,6 +442,20 @@ fn first_look(live: &LiveHold) -> Instant {
         }
         Lease::Fixed(_) => live.deadline(),
     }
+}
+
+/// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
+/// had it.
+fn by_hold(mut checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
+    checks.sort_unstable_by_key(|check| Arc::as_ptr(&check.live).addr());
+    let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
+    for Check { live, answer } in checks {
+        match holds.last_mut() {
+            Some((last, askers)) if Arc::ptr_eq(last, &live) => askers.push(answer),
+            _ => holds.push((live, vec![answer])),
+        }
+    }
+    holds
 }
 
 fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
