@@ -15,6 +15,7 @@ use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
 use crate::lock::{HoldId, LockMode};
 use crate::store::{DynStore, LockStore};
+use crate::telemetry;
 
 mod ask;
 mod many;
@@ -51,6 +52,7 @@ struct Inner {
     store: Arc<dyn DynStore>,
     local: Arc<Local>,
     closed: watch::Sender<bool>,
+    token_retention: Option<Duration>,
 }
 
 impl LockClient {
@@ -64,6 +66,7 @@ impl LockClient {
         LockClientBuilder {
             store: Arc::new(store),
             pace: Pace::default(),
+            token_retention: None,
         }
     }
 
@@ -163,9 +166,12 @@ impl LockClient {
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
         let admission = match self.inner.local.enter(key, terms)? {
             Entrance::Admitted(admission) => admission,
-            Entrance::Queued(queued) => timeout_at(wait.until, queued)
-                .await
-                .unwrap_or(Err(LockError::Busy { retry_after: None }))?,
+            Entrance::Queued(queued) => {
+                timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
+                    let retry_after = self.inner.local.remaining(key, terms.mode);
+                    Err(LockError::Busy { retry_after })
+                })?
+            }
         };
         match admission {
             Admission::Share(share) => Ok(share),
@@ -232,6 +238,7 @@ struct Wait {
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
     pace: Pace,
+    token_retention: Option<Duration>,
 }
 
 impl LockClientBuilder {
@@ -254,8 +261,18 @@ impl LockClientBuilder {
         self
     }
 
+    /// Has the store forget a key's counter of fencing tokens this long after its last use (default: never, as Redisson
+    /// does, so that a counter stays for every key that was ever fenced).
+    ///
+    /// Tokens rise all the same: they follow the server's clock where there is no counter.
+    pub fn token_retention(mut self, retention: Duration) -> Self {
+        self.token_retention = Some(retention);
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> LockClient {
+        telemetry::describe();
         LockClient {
             inner: Arc::new(Inner {
                 id: Uuid::new_v4(),
@@ -263,6 +280,7 @@ impl LockClientBuilder {
                 local: Local::new(self.store.clone(), self.pace),
                 store: self.store,
                 closed: watch::Sender::new(false),
+                token_retention: self.token_retention,
             }),
         }
     }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{Either, join_all, select_all};
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::error::LockError;
 use crate::keeper::LiveHold;
@@ -12,6 +13,7 @@ use crate::key::LockKey;
 use crate::local::Share;
 use crate::lock::{FencingToken, LockMode};
 use crate::store::Record;
+use crate::telemetry::{Holding, Waiting};
 
 /// A lock that is held: one key, or several at once.
 ///
@@ -22,6 +24,8 @@ use crate::store::Record;
 pub struct LockGuard {
     first: Share,
     rest: Vec<Share>,
+    /// `None` if nobody observes it.
+    holding: Option<Box<Holding>>,
 }
 
 impl LockGuard {
@@ -29,6 +33,7 @@ impl LockGuard {
         Self {
             first: share,
             rest: Vec::new(),
+            holding: None,
         }
     }
 
@@ -41,10 +46,24 @@ impl LockGuard {
         Some(Self {
             first,
             rest: shares,
+            holding: None,
         })
     }
 
-    fn shares(&self) -> impl Iterator<Item = &Share> {
+    /// The same, at the end of the wait for it.
+    pub(crate) fn observed(mut self, waiting: Waiting) -> Self {
+        let holding = waiting.granted(self.shares().map(Share::live));
+        self.holding = holding.map(Box::new);
+        self
+    }
+
+    /// For the work that is done under the lock.
+    pub(crate) fn span(&self) -> Span {
+        let holding = self.holding.as_deref();
+        holding.map_or_else(Span::none, Holding::span)
+    }
+
+    fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
@@ -123,21 +142,11 @@ impl LockGuard {
     ///
     /// Once polled, the lock is on its way to be released; dropping the future leaves the rest to the background.
     pub async fn release(self) -> Result<(), LockError> {
-        if self.rest.is_empty() {
-            return self.first.release().await;
-        }
-        let releases = std::iter::once(self.first)
-            .chain(self.rest)
-            .map(Share::release);
-        let mut result = Ok(());
-        for released in join_all(releases).await {
-            match released {
-                Err(LockError::Lost) => result = Err(LockError::Lost),
-                Err(error) if result.is_ok() => result = Err(error),
-                _ => {}
-            }
-        }
-        result
+        let released = match self.rest.is_empty() {
+            true => Either::Left(self.first.release()),
+            false => Either::Right(release_all(self.first, self.rest)),
+        };
+        Holding::over(self.holding, released).await
     }
 }
 
@@ -145,7 +154,8 @@ impl LockGuard {
     /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
         debug_assert!(self.rest.is_empty(), "a record belongs to one key");
-        self.first.release_recording(record).await
+        let released = self.first.release_recording(record);
+        Holding::over(self.holding, released).await
     }
 }
 
@@ -235,6 +245,19 @@ impl fmt::Debug for LockHandle {
             .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
     }
+}
+
+async fn release_all(first: Share, rest: Vec<Share>) -> Result<(), LockError> {
+    let releases = std::iter::once(first).chain(rest).map(Share::release);
+    let mut result = Ok(());
+    for released in join_all(releases).await {
+        match released {
+            Err(LockError::Lost) => result = Err(LockError::Lost),
+            Err(error) if result.is_ok() => result = Err(error),
+            _ => {}
+        }
+    }
+    result
 }
 
 fn deadline(share: &Share) -> Instant {

@@ -100,8 +100,8 @@ use policy::Policy;
 ///
 /// # Panics
 ///
-/// A setter panics on a value that makes no sense by itself, and [`Layer::layer`] (so `Router::layer`, too) when the store
-/// keeps no records or the settings contradict each other. The text says what to change.
+/// [`Layer::layer`] (so `Router::layer`, too) panics when the store keeps no records, and on settings that make no sense or
+/// contradict each other. The text says what to change.
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
 pub struct IdempotencyLayer<K = IdempotencyKey> {

@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::lock::Lease;
+use crate::lock::{Hold, Lease};
 use crate::store::{DynStore, Record, Renewal, Standing};
+use crate::telemetry;
 
 mod driven;
 mod live;
@@ -29,6 +30,12 @@ const BATCH: usize = 100;
 
 /// The pause after a renewal failed, before the next try.
 const RENEWAL_RETRY: Duration = Duration::from_millis(100);
+
+/// The pause after a release or a check failed, before the next try; it doubles.
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+
+/// How long an owner check is tried.
+const CHECK_BUDGET: Duration = Duration::from_secs(1);
 
 /// The longest pause between two tries to release.
 const RELEASE_BACKOFF: Duration = Duration::from_secs(1);
@@ -140,6 +147,9 @@ impl Keeper {
         until_asked: impl Send,
     ) -> Result<(), LockError> {
         let result = release(store, &live, record, until_asked).await;
+        if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
+            telemetry::lost(&live, "the store did not carry it at its release");
+        }
         live.finish(match result {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
@@ -167,7 +177,8 @@ impl Keeper {
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
                 _ => {
-                    self.handle.shared.lose(live);
+                    let shared = &self.handle.shared;
+                    shared.lose(live, "the store does not carry it any more");
                     Err(LockError::Lost)
                 }
             },
@@ -192,7 +203,7 @@ impl Keeper {
         let shared = &self.handle.shared;
         let all: Vec<_> = shared.state().calendar.values().cloned().collect();
         for live in all {
-            shared.lose(&live);
+            shared.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
                 let _ = release(store, &live, None, ()).await;
@@ -263,7 +274,7 @@ impl Shared {
         }
     }
 
-    fn lose(&self, live: &Arc<LiveHold>) {
+    fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         {
             let mut state = self.state();
             if let Some(place) = live.move_to(None) {
@@ -271,6 +282,7 @@ impl Shared {
             }
         }
         if live.lose() {
+            telemetry::lost(live, reason);
             (self.on_lost)(live);
         }
     }
@@ -302,8 +314,7 @@ impl Shared {
         if !lost.is_empty() {
             drop(state);
             for live in &lost {
-                tracing::warn!("a lock was lost: its lease is over and was not renewed");
-                self.lose(live);
+                self.lose(live, "its lease was over before it was renewed");
             }
             state = self.state();
         }
@@ -340,6 +351,9 @@ impl Shared {
             Ok(standings) => standings,
             Err(error) => {
                 tracing::warn!(%error, holds = batch.len(), "could not renew");
+                for (live, _) in &batch {
+                    telemetry::not_renewed(live, "failed");
+                }
                 let mut state = self.state();
                 for (live, lease) in &batch {
                     state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
@@ -347,6 +361,13 @@ impl Shared {
                 return;
             }
         };
+        // Outside the mutex: recorders are foreign code.
+        for ((live, _), standing) in batch.iter().zip(&standings) {
+            match standing {
+                Standing::Held => telemetry::renewed(live),
+                Standing::Gone => telemetry::not_renewed(live, "lost"),
+            }
+        }
         let mut lost = Vec::new();
         {
             let mut state = self.state();
@@ -361,15 +382,35 @@ impl Shared {
             }
         }
         for live in lost {
-            tracing::warn!("a lock was lost: the store does not carry it any more");
-            self.lose(live);
+            self.lose(live, "the store does not carry it any more");
+        }
+    }
+
+    /// Asks which holds there are; a question that changes nothing is asked again when it fails.
+    async fn ask_whether(&self, holds: Vec<Hold>) -> Result<Vec<Standing>, StoreError> {
+        let over = Instant::now() + CHECK_BUDGET;
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            let error = match self.store.clone().check(holds.clone()).await {
+                Ok(standings) => return Ok(standings),
+                Err(error) => error,
+            };
+            let is_final = matches!(
+                error.kind(),
+                StoreErrorKind::Refused | StoreErrorKind::Conflict
+            );
+            if is_final || Instant::now() + backoff >= over {
+                return Err(error);
+            }
+            tokio::time::sleep(backoff).await;
+            backoff *= 2;
         }
     }
 
     async fn answer(self: Arc<Self>, checks: Vec<Check>) {
         for batch in in_batches(by_hold(checks)) {
             let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
-            let answers = self.store.clone().check(holds).await;
+            let answers = self.ask_whether(holds).await;
             for (index, (_, askers)) in batch.into_iter().enumerate() {
                 let answer = answers.as_ref().map(|standings| standings[index]);
                 for asker in askers {
@@ -405,8 +446,9 @@ impl State {
         while let Some((&place, live)) = self.calendar.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and makes larger batches.
-            let early = if place.0 < deadline {
+            // A renewal a little early is as good, and makes larger batches. It begins none: a renewal that failed, and is to
+            // be tried again in a moment, would be tried without a pause.
+            let early = if place.0 < deadline && !renewals.is_empty() {
                 live.lease.duration() / 30
             } else {
                 Duration::ZERO
@@ -478,7 +520,7 @@ async fn release(
 ) -> Result<(), LockError> {
     let mut until_asked = Some(until_asked);
     let over = Instant::now() + live.lease.duration();
-    let mut backoff = Duration::from_millis(20);
+    let mut backoff = FIRST_BACKOFF;
     let mut unanswered = None;
     loop {
         let (store, hold) = (store.clone(), live.hold.clone());

@@ -91,10 +91,10 @@ use key::{DefaultKey, KeyExtractor};
 use policy::Policy;
 
 /// The shortest lease that can be held, which is [`LockRequest`](crate::LockRequest)'s limit too.
-const SHORTEST: Duration = Duration::from_millis(10);
+pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Longer than anything that is meant; short enough to be added to a clock.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Puts a distributed lock around each request.
 ///
@@ -298,7 +298,8 @@ impl<K, I> DistributedLockLayer<K, I> {
     /// Reads the request's body, at most `limit` bytes, before the lock is asked for.
     ///
     /// Then a slow upload does not hold the lock, and a client that hangs up while its request waits is noticed at once. A
-    /// longer body is answered 413. Trailers of the request are dropped.
+    /// longer body is answered 413. Trailers of the request are dropped. Keys may be taken from the body then: see
+    /// [`key::json_field`] and [`key::body`].
     ///
     /// The body type of the requests must be one that can be made of [`Bytes`], as axum's can.
     ///

@@ -43,6 +43,7 @@
 //! | `axum` | yes | the `extract` module, and keys from the matched route |
 //! | `redis` | yes | `RedisStore` |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
+//! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 
 pub mod admin;
 pub mod client;
@@ -59,6 +60,7 @@ pub mod lock;
 #[path = "key.rs"]
 mod name;
 pub mod store;
+pub mod telemetry;
 
 /// Names of what is protected, and the places of a request where a layer finds them.
 pub mod key {

@@ -22,6 +22,7 @@ use crate::keeper::{Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
 use crate::store::DynStore;
+use crate::telemetry::Route;
 
 mod active;
 mod entry;
@@ -67,6 +68,8 @@ pub(crate) struct Terms {
     pub(crate) fenced: bool,
     /// How many may wait in this process for the same key and side; 0: this caller does not wait.
     pub(crate) max_waiters: usize,
+    /// Where its measurements belong.
+    pub(crate) route: Route,
 }
 
 impl Terms {
@@ -196,6 +199,12 @@ impl Local {
         self.deliver(key, delivery);
     }
 
+    /// For how long the key will be held yet, unless it is renewed or released, as far as this process knows.
+    pub(crate) fn remaining(&self, key: &LockKey, mode: LockMode) -> Option<Duration> {
+        let shard = lock(self.shard(key));
+        shard.get(key)?.remaining(mode, Instant::now())
+    }
+
     /// How many keys somebody in this process holds or waits for.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
@@ -203,8 +212,7 @@ impl Local {
 
     /// Changes the key's state machine; it exists only while somebody holds or waits.
     fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
-        let mut shard = lock(&self.shards[index]);
+        let mut shard = lock(self.shard(key));
         // One look into the map for all of it: hashing a name costs more than cloning it.
         let mut slot = match shard.entry(key.clone()) {
             Slot::Occupied(slot) => slot,
@@ -215,6 +223,10 @@ impl Local {
             slot.remove();
         }
         result
+    }
+
+    fn shard(&self, key: &LockKey) -> &Mutex<HashMap<LockKey, Entry>> {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
     /// Hands out what a state machine decided, outside its mutex. What a waiter is no longer there to take comes back by

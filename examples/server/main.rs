@@ -13,6 +13,7 @@
 //! | `GET /accounts/{id}` | the account, to read | `{"id", "balance", "mode"}`; accounts begin with 1000 |
 //! | `POST /transfers` `{"from", "to", "amount"}` | both accounts, to write | `{"from": {"id", "balance"}, "to": {"id", "balance"}, "balances": {<id>: <balance>, …}}`; 400 malformed or one account, 422 insufficient funds |
 //! | `POST /webhooks/orders` `{"order"}` | its `webhook-id`, then the order | `{"order", "processed"}`: how often webhooks for the order were processed; 401 unless signed |
+//! | `GET /metrics` | nothing | waits, holds and losses by route and mode, for Prometheus |
 //!
 //! `?hold_ms=…` makes a handler take time between its read and its write.
 //!
@@ -41,6 +42,7 @@ use tracing_subscriber::EnvFilter;
 mod accounts;
 mod documents;
 mod hold;
+mod metrics;
 mod signature;
 mod store;
 mod webhooks;
@@ -63,6 +65,7 @@ async fn main() -> anyhow::Result<()> {
     let wait = Duration::from_millis(setting("LOCK_WAIT_MS", 10_000)?);
     let secret = env::var("WEBHOOK_SECRET").ok();
     let secret = secret.as_deref().map(Secret::parse).transpose();
+    let metrics = metrics::routes()?;
     let (locks, store, place) = connect().await?;
 
     let lock = DistributedLockLayer::new(locks.clone())
@@ -77,6 +80,7 @@ async fn main() -> anyhow::Result<()> {
             once,
             secret.context("WEBHOOK_SECRET")?,
         ))
+        .merge(metrics)
         .route("/healthz", get(|| async { "ok" }))
         .with_state(store);
 

@@ -62,6 +62,7 @@ impl LockClient {
                 Ok(Outcome::Refused { retry_after }) => {
                     failures = 0;
                     refused = Some(retry_after);
+                    pending.refused(retry_after);
                     if wait.patience.is_zero() {
                         return Err(over(refused));
                     }
@@ -125,7 +126,7 @@ impl LockClient {
             lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
             patience: None,
             fencing: terms.fenced.then(|| Fencing {
-                retention: None,
+                retention: self.inner.token_retention,
                 reserve: self.inner.local.pace().handovers,
             }),
         }
@@ -215,6 +216,12 @@ impl Pending {
         self.turn
             .as_ref()
             .is_some_and(|turn| turn.nested().is_some())
+    }
+
+    fn refused(&self, retry_after: Duration) {
+        if let Some(turn) = &self.turn {
+            turn.refused(retry_after);
+        }
     }
 
     async fn ask(&mut self) -> Result<Outcome, StoreError> {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::{LockClient, Wait};
 use crate::error::LockError;
@@ -12,6 +13,7 @@ use crate::guard::LockGuard;
 use crate::key::LockKey;
 use crate::local::Terms;
 use crate::lock::{Lease, LockMode, Owner};
+use crate::telemetry::{Route, Waiting};
 
 /// The shortest lease that leaves room for clock drift and a renewal.
 const MIN_LEASE: Duration = Duration::from_millis(10);
@@ -92,6 +94,7 @@ impl LockRequest {
                 max_hold: None,
                 fenced: false,
                 max_waiters: 1024,
+                route: Route::default(),
             },
             wait: Duration::from_secs(30),
         }
@@ -144,6 +147,12 @@ impl LockRequest {
         self
     }
 
+    /// Where its measurements belong.
+    pub(crate) fn route(mut self, route: Route) -> Self {
+        self.terms.route = route;
+        self
+    }
+
     /// Takes the lock.
     ///
     /// # Errors
@@ -161,9 +170,11 @@ impl LockRequest {
     /// back in the background, at once when the store has answered.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.check()?;
+        let now = Instant::now();
+        let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
         let wait = Wait {
             patience: self.wait,
-            until: Instant::now()
+            until: now
                 + if self.wait.is_zero() {
                     ONE_TRY
                 } else {
@@ -175,7 +186,7 @@ impl LockRequest {
             false => self.terms,
         };
         let client = &self.client;
-        client
+        let taken = client
             .unless_closed(async {
                 match self.targets {
                     Targets::One(key) => {
@@ -193,7 +204,37 @@ impl LockRequest {
                     }
                 }
             })
-            .await
+            .instrument(waiting.span())
+            .await;
+        match taken {
+            Ok(guard) => Ok(guard.observed(waiting)),
+            Err(error) => {
+                waiting.refused(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<&LockKey> {
+        match &self.targets {
+            Targets::One(key) => vec![key],
+            Targets::All(targets) => targets.iter().map(|target| &target.key).collect(),
+            Targets::Any(keys) => keys.iter().collect(),
+        }
+    }
+
+    /// The mode, for labels and logs.
+    fn mode_name(&self) -> &'static str {
+        let default = self.terms.mode;
+        let Targets::All(targets) = &self.targets else {
+            return default.as_str();
+        };
+        let mut modes = targets.iter().map(|target| target.mode.unwrap_or(default));
+        let first = modes.next().unwrap_or(default);
+        match modes.all(|mode| mode == first) {
+            true => first.as_str(),
+            false => "mixed",
+        }
     }
 
     fn check(&self) -> Result<(), LockError> {

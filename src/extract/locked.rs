@@ -11,6 +11,7 @@ use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::layer::Rejection;
 use crate::lock::Owner;
+use crate::telemetry::Route;
 
 /// Extracts, and then locks what the extracted value names.
 ///
@@ -83,11 +84,11 @@ where
     type Rejection = LockedRejection<T::Rejection>;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let owner = owner(parts);
+        let asker = (owner(parts), Route::of(parts));
         let extracted = T::from_request_parts(parts, state)
             .await
             .map_err(LockedRejection::Extractor)?;
-        lock(extracted, &owner, state).await
+        lock(extracted, asker, state).await
     }
 }
 
@@ -101,17 +102,17 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
         let (mut parts, body) = request.into_parts();
-        let owner = owner(&mut parts);
+        let asker = (owner(&mut parts), Route::of(&parts));
         let extracted = T::from_request(Request::from_parts(parts, body), state)
             .await
             .map_err(LockedRejection::Extractor)?;
-        lock(extracted, &owner, state).await
+        lock(extracted, asker, state).await
     }
 }
 
 async fn lock<S, T, R>(
     extracted: T,
-    owner: &Owner,
+    (owner, route): (Owner, Route),
     state: &S,
 ) -> Result<Locked<T>, LockedRejection<R>>
 where
@@ -119,7 +120,7 @@ where
     LockClient: FromRef<S>,
 {
     let request = extracted.lock(&LockClient::from_ref(state));
-    match request.owner(owner).acquire().await {
+    match request.owner(&owner).route(route).acquire().await {
         Ok(guard) => Ok(Locked(extracted, guard)),
         Err(error) => Err(LockedRejection::Lock(error.into())),
     }

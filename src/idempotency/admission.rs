@@ -18,6 +18,7 @@ use crate::layer::key::{KeyError, KeyExtractor, Keys, RequestBody};
 use crate::layer::{ModePolicy, Refusal, Rejection, RejectionKind, by_method, read};
 use crate::lock::LockMode;
 use crate::name::LockKey;
+use crate::telemetry::Route;
 
 /// How long the store may take to look a record up.
 const LOOK_UP: Duration = Duration::from_secs(2);
@@ -71,7 +72,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         }
         claimed.0.push(name.clone());
         let fingerprint = Fingerprint::of(parts, &body);
-        let guard = self.claim(&name).await?;
+        let guard = self.claim(&name, Route::of(parts)).await?;
         match self.recorded(&name).await? {
             None => Ok(Admission::Run(body.into(), Claim { guard, fingerprint })),
             Some(recorded) if recorded.fingerprint == fingerprint => {
@@ -103,14 +104,15 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         }
     }
 
-    async fn claim(&self, name: &LockKey) -> Result<LockGuard, Rejection> {
+    async fn claim(&self, name: &LockKey, route: Route) -> Result<LockGuard, Rejection> {
         let policy = &self.policy;
         let mut request = self
             .client
             .lock(name)
             .wait(policy.wait)
             .lease(policy.lease)
-            .max_waiters(policy.max_waiters);
+            .max_waiters(policy.max_waiters)
+            .route(route);
         if let Some(max_hold) = policy.max_hold {
             request = request.max_hold(max_hold);
         }

@@ -9,6 +9,7 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
+use tracing::Instrument;
 
 use super::IdempotencyLayer;
 use super::admission::{Admission, Claim};
@@ -101,7 +102,8 @@ where
     let witness = layer.policy.responder.witness(&parts);
     let request = Request::from_parts(parts, body);
     let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
-    let running = run(layer.clone(), inner, request, claim, witness.clone());
+    let span = claim.guard.span();
+    let running = run(layer.clone(), inner, request, claim, witness.clone()).instrument(span);
     if !detached {
         return running.await;
     }

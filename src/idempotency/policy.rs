@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{StatusCode, response};
 
 use crate::client::LockClient;
-use crate::layer::{Confirm, OnCancel, Rejection, Responder};
+use crate::layer::{Confirm, LONGEST, OnCancel, Rejection, Responder, SHORTEST};
 use crate::lock::{Lease, LockMode};
 
 type Tenant = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -63,9 +63,19 @@ impl Policy {
                 "`Confirm::Deadline` does not wait for the record to be stored: choose `Store` or `Strict`",
             );
         }
-        if self.retention.as_millis() == 0 {
+        let times = SHORTEST..=LONGEST;
+        if !times.contains(&self.lease.duration()) {
+            return Err("the claim cannot be held: choose a `lease` from 10 ms to a year");
+        }
+        if self.max_hold.is_some_and(|hold| !times.contains(&hold)) {
+            return Err("the claim cannot be kept: choose a `max_hold` from 10 ms to a year");
+        }
+        if self.wait > LONGEST {
+            return Err("the `wait` must be finite: choose a year at most");
+        }
+        if !(self.lease.duration()..=LONGEST).contains(&self.retention) {
             return Err(
-                "a record that is not retained answers no repeat: choose a longer `retention`",
+                "a record must outlive the claim: choose a `retention` from the lease to a year",
             );
         }
         client.supports(LockMode::Reentrant, false)

@@ -1,6 +1,6 @@
 use http::request::Parts;
 
-use crate::layer::key::{Keys, original_path};
+use crate::layer::key::{Keys, original_path, template};
 use crate::lock::LockMode;
 use crate::name::LockKey;
 
@@ -16,11 +16,5 @@ pub(super) fn name(parts: &Parts, tenant: Option<&str>, keys: Keys) -> LockKey {
 
 /// The template that axum has matched; else the path.
 fn route(parts: &Parts) -> String {
-    #[cfg(feature = "axum")]
-    if let Some(template) = parts.extensions.get::<axum::extract::MatchedPath>()
-        && !template.as_str().contains("__private__axum")
-    {
-        return template.as_str().to_owned();
-    }
-    original_path(parts)
+    template(parts).map_or_else(|| original_path(parts), str::to_owned)
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::Place;
 use crate::lock::{FencingToken, Hold, Lease};
+use crate::telemetry::Route;
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
@@ -18,6 +19,8 @@ pub(crate) struct LiveHold {
     pub(crate) lease: Lease,
     /// The token of the grant itself; a hold that is passed on inside the process hands out the following ones.
     pub(crate) token: Option<FencingToken>,
+    /// The route of the request that it was granted to.
+    pub(crate) route: Route,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -27,6 +30,8 @@ struct State {
     phase: Phase,
     /// Until when the store keeps the hold for certain, by this process's clock.
     deadline: Instant,
+    /// When the question was sent that the store last confirmed it to.
+    confirmed: Instant,
     /// When renewal ends; `None`: when the last share is dropped.
     limit: Option<Instant>,
     /// Where it stands in the keeper's calendar. Changed only under the keeper's lock.
@@ -54,14 +59,20 @@ impl LiveHold {
             hold,
             lease,
             token,
+            route: Route::default(),
             state: Mutex::new(State {
                 phase: Phase::Held,
                 deadline: valid_until(sent, granted),
+                confirmed: sent,
                 limit: None,
                 place: None,
             }),
             changed: Notify::new(),
         }
+    }
+
+    pub(crate) fn on(self, route: Route) -> Self {
+        Self { route, ..self }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -117,7 +128,14 @@ impl LiveHold {
         let mut state = self.state();
         if state.phase == Phase::Held && Instant::now() < state.deadline {
             state.deadline = state.deadline.max(valid_until(sent, lease));
+            state.confirmed = sent;
         }
+    }
+
+    /// How long ago it was to be renewed.
+    pub(crate) fn overdue(&self) -> Duration {
+        let since = self.state().confirmed.elapsed();
+        since.saturating_sub(self.lease.duration() / 3)
     }
 
     /// How long the next renewal may promise: the lease, but not past the limit. `None`: the limit is reached.

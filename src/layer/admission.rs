@@ -11,6 +11,7 @@ use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::lock::{LockMode, Owner};
 use crate::name::LockKey;
+use crate::telemetry::Route;
 
 /// What a request is to lock.
 pub(super) struct Plan {
@@ -35,10 +36,10 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
             OnMissing::Skip => return Ok(None),
             OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
         };
-        Ok(Some(self.ask_for(keys.targets(mode))))
+        Ok(Some(self.ask_for(keys.targets(mode), Route::of(parts))))
     }
 
-    fn ask_for(&self, targets: Vec<(LockKey, LockMode)>) -> Plan {
+    fn ask_for(&self, targets: Vec<(LockKey, LockMode)>, route: Route) -> Plan {
         let policy = &self.policy;
         let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
         let reads_only = !targets.iter().any(exclusive);
@@ -50,7 +51,8 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
         request = request
             .wait(policy.wait)
             .lease(policy.lease)
-            .max_waiters(policy.max_waiters);
+            .max_waiters(policy.max_waiters)
+            .route(route);
         if let Some(max_hold) = policy.max_hold {
             request = request.max_hold(max_hold);
         }

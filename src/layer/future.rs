@@ -102,7 +102,8 @@ where
     parts.extensions.insert(guard.handle());
     let request = Request::from_parts(parts, body);
     let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
-    let running = run(layer.clone(), inner, request, guard, witness.clone());
+    let span = guard.span();
+    let running = run(layer.clone(), inner, request, guard, witness.clone()).instrument(span);
     if !detached {
         return running.await;
     }

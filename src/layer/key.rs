@@ -52,6 +52,7 @@ mod keys;
 #[cfg(feature = "axum")]
 mod param;
 mod path;
+mod route;
 
 pub(crate) use body::RequestBody;
 pub use body::{JsonFields, body, json_field, json_fields};
@@ -66,6 +67,7 @@ pub use keys::{IntoKeys, Keys};
 pub use param::{Param, param};
 pub(crate) use path::original_path;
 pub use path::{Path, path};
+pub(crate) use route::template;
 
 /// More raw input than this (bytes) names nothing sensible.
 const MAX_INPUT: usize = 4096;

@@ -3,6 +3,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -102,6 +103,27 @@ impl Entry {
         Ok(Entered::Queued(ticket, receiver))
     }
 
+    /// For how long the lock that callers of this mode wait for will be held yet: by this process, or else as the front of
+    /// their lane has heard of the store.
+    pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
+        let here = self.active.iter().map(|active| active.remaining(now)).max();
+        here.or_else(|| {
+            let lane = match mode {
+                LockMode::Reentrant | LockMode::Fair => &self.exclusive,
+                LockMode::Write => &self.write,
+                LockMode::Read => &self.read,
+            };
+            lane.held_until?.checked_duration_since(now)
+        })
+    }
+
+    /// The front of a lane has heard for how long somebody else will hold the lock yet.
+    pub(super) fn refused(&mut self, asker: &Asker, until: Option<Instant>) {
+        if asker.nested.is_none() {
+            self.lane(asker.mode).held_until = until;
+        }
+    }
+
     /// Finds the caller its place, and takes it.
     fn place(&mut self, terms: &Terms, at: At) -> Result<Place, LockError> {
         let mut nested = None;
@@ -128,8 +150,7 @@ impl Entry {
                 {
                     return Ok(Place::Joined(joined));
                 }
-                let present = self.active.first();
-                let remaining = present.map(|active| active.remaining(at.now));
+                let remaining = self.remaining(terms.mode, at.now);
                 let lane = self.lane(terms.mode);
                 if !lane.is_idle() {
                     terms.wait_behind(lane.queue.len(), remaining)?;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::entry::Delivery;
 use super::{Admission, Asker, Terms};
@@ -13,6 +14,8 @@ use crate::error::LockError;
 pub(super) struct Lane {
     pub(super) voice: Voice,
     pub(super) queue: VecDeque<Waiter>,
+    /// When the lease that the front waits for ends, as the store last said.
+    pub(super) held_until: Option<Instant>,
 }
 
 /// What the front of a lane does.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -95,10 +96,17 @@ impl Turn {
         self.asker.nested
     }
 
+    /// Somebody else holds the lock, for so long yet: those who wait behind this turn may want to know.
+    pub(crate) fn refused(&self, retry_after: Duration) {
+        let until = Instant::now().checked_add(retry_after);
+        self.local
+            .with(&self.key, |entry| entry.refused(&self.asker, until));
+    }
+
     /// The store granted `live`: renews it and shares it.
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
-        let live = Arc::new(live);
+        let live = Arc::new(live.on(terms.route.clone()));
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
             entry.granted(live.clone(), terms, &self.asker, self.local.at())
         });

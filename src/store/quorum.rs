@@ -46,12 +46,12 @@ use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
 
 mod carriers;
+mod completion;
 mod election;
 mod ending;
 mod entry;
 mod ledger;
 mod listening;
-
 mod members;
 mod refusal;
 mod round;
@@ -59,6 +59,7 @@ mod survey;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use ledger::Ledger;
 use members::Members;

@@ -2,6 +2,7 @@
 
 mod cancelled;
 pub(crate) mod faults;
+mod fenced;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

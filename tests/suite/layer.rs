@@ -18,6 +18,7 @@ mod cancel;
 mod confirmed;
 mod contract;
 mod grpc;
+mod hyper;
 mod keys;
 mod modes;
 mod nested;
@@ -25,6 +26,7 @@ mod places;
 mod policies;
 mod sockets;
 pub(crate) mod store;
+mod telemetry;
 
 use store::TestStore;
 

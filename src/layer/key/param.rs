@@ -1,10 +1,11 @@
 use std::future::{Future, ready};
 
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::extract::{FromRequestParts, RawPathParams};
 use futures_util::FutureExt;
 use http::request::Parts;
 
+use super::route::template;
 use super::{KeyError, KeyExtractor, Keys, compose};
 
 /// A decoded parameter of the matched axum route, as text, as the name of a `resource`.
@@ -50,15 +51,13 @@ impl Param {
 
 /// The template and every parameter; `None` if no route was matched that deserves the name.
 pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> {
-    let template = parts.extensions.get::<MatchedPath>()?.clone();
-    if template.as_str().contains("__private__axum") {
-        return None;
-    }
-    let keys = params(parts).and_then(|params| {
-        let values = params.iter().flatten().map(|(_, value)| value);
-        compose(template.as_str(), values)
-    });
-    Some(keys)
+    template(parts)?;
+    let params = match params(parts) {
+        Ok(params) => params,
+        Err(error) => return Some(Err(error)),
+    };
+    let values = params.iter().flatten().map(|(_, value)| value);
+    Some(compose(template(parts)?, values))
 }
 
 /// `None` outside of any route.

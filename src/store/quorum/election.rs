@@ -3,39 +3,54 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::entry::Turn;
+use super::entry::Epoch;
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
+use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Outcome};
 
 /// How long the slower stores may take at least after a majority has granted.
 const MIN_GRACE: Duration = Duration::from_millis(5);
 
-/// How long after a late grant it is made to count.
-const PROVE_AFTER: Duration = Duration::from_millis(100);
-
 /// How long an entry is kept for an attempt that may be made again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One call of `acquire`.
-struct Election {
-    attempt: Attempt,
+pub(super) struct Election {
+    pub(super) attempt: Attempt,
+    pub(super) epoch: Epoch,
     round: Round<Outcome>,
     until: Instant,
     /// Once a majority has granted: how long a store may take that keeps up with it.
     grace: OnceLock<Instant>,
 }
 
+impl Election {
+    pub(super) fn new(
+        attempt: Attempt,
+        epoch: Epoch,
+        round: Round<Outcome>,
+        until: Instant,
+    ) -> Self {
+        Self {
+            attempt,
+            epoch,
+            round,
+            until,
+            grace: OnceLock::new(),
+        }
+    }
+}
+
 /// What an election comes to.
 enum Decision {
-    Won,
+    Won(Tally),
     Refused(Tally),
     Failed(Tally, StoreError),
 }
@@ -45,13 +60,11 @@ impl<S: LockStore> QuorumStore<S> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
         let entry = Arc::new(self.shared.ledger.open(&attempt.hold));
-        let asked = entry.begin(self.all(), after(started, attempt.lease.max(PATIENCE)));
-        let election = Arc::new(Election {
-            attempt: attempt.clone(),
-            round: Round::new(self.count()),
-            until: self.until(started, attempt.lease),
-            grace: OnceLock::new(),
-        });
+        let needed = after(started, attempt.lease.max(PATIENCE));
+        let (epoch, asked) = entry.begin(self.all(), needed);
+        let until = self.until(started, attempt.lease);
+        let round = Round::new(self.count());
+        let election = Arc::new(Election::new(attempt.clone(), epoch, round, until));
         for store in asked.iter() {
             let turn = entry.turn(store);
             tokio::spawn(
@@ -60,25 +73,50 @@ impl<S: LockStore> QuorumStore<S> {
             );
         }
         self.await_votes(&election, asked, started, must_end).await;
-        let result = election.round.close(|votes| {
+        let decision = election.round.close(|votes| {
             let tally = Tally::of(self.majority(), asked, votes);
             if tally.is_won() && Instant::now() <= must_end {
                 entry.won(tally.granted);
-                return (Verdict::Carried, Decision::Won);
+                return (Verdict::Carried, Decision::Won(tally));
             }
             (Verdict::Failed, self.failed(attempt, tally, votes))
         });
-        match result {
-            Decision::Won => Ok(Outcome::Granted { token: None }),
-            Decision::Refused(tally) => Ok(self.refuse(attempt, &entry, started, tally).await),
+        self.conclude(election, entry, started, decision).await
+    }
+
+    /// Tidies up after a decision, and says it.
+    async fn conclude(
+        &self,
+        election: Arc<Election>,
+        entry: Arc<Opened>,
+        started: Instant,
+        decision: Decision,
+    ) -> Result<Outcome, StoreError> {
+        let (attempt, epoch) = (&election.attempt, election.epoch);
+        match decision {
+            Decision::Won(tally) => {
+                if tally.refused.len() > 0 {
+                    let quorum = self.clone();
+                    tokio::spawn(quorum.complete(election, entry, tally.refused));
+                }
+                Ok(Outcome::Granted { token: None })
+            }
+            Decision::Refused(tally) => {
+                if attempt.patience.is_none() {
+                    entry.retire(epoch);
+                }
+                Ok(self.refuse(attempt, &entry, started, tally).await)
+            }
             Decision::Failed(tally, error) => {
                 entry.fail();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // Whoever asked will withdraw.
                     self.give_back(attempt, &entry, tally.granted).await;
                 } else {
-                    self.forget(attempt, &entry, tally.granted.or(tally.refused))
-                        .await;
+                    // Nobody will.
+                    entry.retire(epoch);
+                    let left = tally.granted.or(tally.refused);
+                    self.withdraw_from(attempt, &entry, left).await;
                 }
                 Err(error)
             }
@@ -146,7 +184,13 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Asks one store, and gives back what comes too late.
-    async fn ask(self, election: Arc<Election>, entry: Arc<Opened>, store: usize, mut turn: Turn) {
+    pub(super) async fn ask(
+        self,
+        election: Arc<Election>,
+        entry: Arc<Opened>,
+        store: usize,
+        mut turn: Turn,
+    ) {
         turn.begin().await;
         let Election { attempt, round, .. } = &*election;
         if Instant::now() >= election.until || round.verdict() == Some(Verdict::Failed) {
@@ -158,38 +202,33 @@ impl<S: LockStore> QuorumStore<S> {
         if let Some(grace) = election.grace.get() {
             self.set_slow(store, Instant::now() > *grace);
         }
-        let granted = matches!(answer, Ok(Outcome::Granted { .. }));
+        let outcome = answer.as_ref().ok().copied();
         let unanswered = is_unanswered(&answer);
         if unanswered {
             entry.spend(store);
         } else if first && !leaves_something(attempt, &answer) {
             entry.untouch(store);
         }
+        // What was in time is counted, and whoever counts gives back.
         let verdict = round.cast(store, answer);
-        if unanswered {
-            self.undo(attempt, &entry, store).await;
-        } else if granted {
-            let wanted = match verdict {
-                None => true, // It is counted; who counts gives back.
-                Some(Verdict::Carried) => entry.join(store),
-                Some(Verdict::Failed) => false,
-            };
-            if !wanted {
-                self.return_one(attempt, &entry, store).await;
-            } else if verdict.is_some() {
+        match (outcome, verdict) {
+            _ if unanswered => self.undo(attempt, &entry, store).await,
+            (Some(Outcome::Granted { .. }), Some(Verdict::Carried))
+                if entry.join(election.epoch, store) =>
+            {
                 drop(turn);
-                self.prove(&attempt.hold, &entry).await;
+                self.prove(&election, &entry).await;
             }
-        }
-    }
-
-    /// A store has joined late. If the hold is not a short one, asks whether it was unbroken until now, so that the store
-    /// counts long before the next renewal.
-    async fn prove(&self, hold: &Hold, entry: &Opened) {
-        sleep(PROVE_AFTER).await;
-        if entry.is_joined() {
-            // What it finds is noted.
-            let _ = self.survey(std::slice::from_ref(hold)).await;
+            (Some(Outcome::Granted { .. }), Some(_)) => {
+                self.return_one(attempt, &entry, store).await;
+            }
+            // It waits there no longer.
+            (Some(Outcome::Refused { .. }), Some(Verdict::Carried))
+                if attempt.patience.is_some() =>
+            {
+                self.undo(attempt, &entry, store).await;
+            }
+            _ => {}
         }
     }
 }

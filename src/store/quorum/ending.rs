@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::entry::{Entry, Turn};
+use super::entry::{Entry, Epoch};
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
+use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
@@ -24,6 +25,7 @@ const UNDO_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::f
 /// One call of `release`.
 struct Release {
     hold: Hold,
+    epoch: Epoch,
     round: Round<Standing>,
     until: Instant,
 }
@@ -40,9 +42,9 @@ impl<S: LockStore> QuorumStore<S> {
     /// Releases everywhere. A try that no majority answered may be repeated: what the stores said is remembered.
     pub(super) async fn end(&self, hold: &Hold) -> Result<Standing, StoreError> {
         let entry = Arc::new(self.shared.ledger.reopen(hold));
-        entry.end();
         let release = Arc::new(Release {
             hold: hold.clone(),
+            epoch: entry.end(),
             round: Round::new(self.count()),
             until: self.deadline(),
         });
@@ -66,7 +68,7 @@ impl<S: LockStore> QuorumStore<S> {
             }
         });
         if standing.is_ok() {
-            entry.retire();
+            entry.retire(release.epoch);
         }
         for store in failed.iter() {
             let turn = entry.turn(store);
@@ -98,13 +100,18 @@ impl<S: LockStore> QuorumStore<S> {
         mut turn: Turn,
     ) {
         turn.begin().await;
-        let Release { hold, round, until } = &*release;
-        let answer = match entry.ended(store) {
+        let Release {
+            hold,
+            epoch,
+            round,
+            until,
+        } = &*release;
+        let answer = match entry.ended(*epoch, store) {
             Some(standing) => Ok(standing),
             None => {
                 let released = self.shared.stores[store].release(hold);
                 let answer = self.heard(store, *until, released).await;
-                entry.note_release(store, &answer);
+                entry.note_release(*epoch, store, &answer);
                 answer
             }
         };
@@ -122,7 +129,7 @@ impl<S: LockStore> QuorumStore<S> {
         unanswered: bool,
     ) -> Result<(), StoreError> {
         let entry = Arc::new(self.shared.ledger.reopen(&attempt.hold));
-        entry.end();
+        let epoch = entry.end();
         let withdrawal = Arc::new(Withdrawal {
             attempt: attempt.clone(),
             unanswered,
@@ -147,7 +154,7 @@ impl<S: LockStore> QuorumStore<S> {
             false => (Verdict::Failed, Err(no_majority(majority, votes, true))),
         });
         if result.is_ok() {
-            entry.retire();
+            entry.retire(epoch);
         }
         result
     }

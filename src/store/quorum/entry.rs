@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::carriers::Carriers;
 use super::members::Members;
+use super::turn::{Lines, Turn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Standing;
 
@@ -18,13 +18,15 @@ pub(super) struct Entry {
 
 #[derive(Default)]
 struct State {
-    /// The end of each store's line of operations.
-    lines: Box<[Option<oneshot::Receiver<()>>]>,
+    lines: Lines,
     carriers: Carriers,
     /// Stores in which the attempt may have left something.
     touched: Members,
     /// Stores that may still meet a stray copy of an operation on this hold: not asked again.
     spent: Members,
+    /// How many attempts there were. A nested read bears the name of the one before, so what is left of an earlier attempt
+    /// must not speak for a later one.
+    epoch: Epoch,
     /// Being released or withdrawn: grants that are still to come are not wanted.
     ending: bool,
     ended: Ended,
@@ -34,6 +36,9 @@ struct State {
     /// Until when the entry is needed, even if nobody uses it just now.
     needed: Option<Instant>,
 }
+
+/// Tells the attempts of one name apart.
+pub(super) type Epoch = u64;
 
 /// What became of a release, store by store; kept because it may take several tries to hear it from a majority.
 #[derive(Clone, Copy, Default)]
@@ -55,20 +60,9 @@ pub(super) struct Waiting {
     splits: u32,
 }
 
-/// A place in the line of operations on one hold in one store. They take effect in the order in which they were lined up:
-/// a release never overtakes the acquire that it follows. Dropped, it lets the next one begin.
-pub(super) struct Turn {
-    before: Option<oneshot::Receiver<()>>,
-    _after: oneshot::Sender<()>,
-}
-
-impl Turn {
-    /// Waits until everything before it is done.
-    pub(super) async fn begin(&mut self) {
-        if let Some(before) = self.before.take() {
-            // Done is done, however it ended.
-            let _ = before.await;
-        }
+impl State {
+    fn wants(&self, epoch: Epoch) -> bool {
+        self.epoch == epoch && !self.ending
     }
 }
 
@@ -76,7 +70,7 @@ impl Entry {
     /// A hold that nothing was asked about yet.
     pub(super) fn new(stores: usize) -> Self {
         let state = State {
-            lines: std::iter::repeat_with(|| None).take(stores).collect(),
+            lines: Lines::new(stores),
             ..State::default()
         };
         Self {
@@ -97,21 +91,18 @@ impl Entry {
 
     /// Lines up for an operation in one store. The order of the calls is the order of the operations.
     pub(super) fn turn(&self, store: usize) -> Turn {
-        let (after, done) = oneshot::channel();
-        Turn {
-            before: self.state().lines[store].replace(done),
-            _after: after,
-        }
+        self.state().lines.join(store)
     }
 
     /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.
-    pub(super) fn begin(&self, stores: Members, needed: Instant) -> Members {
+    pub(super) fn begin(&self, stores: Members, needed: Instant) -> (Epoch, Members) {
         let mut state = self.state();
+        state.epoch += 1;
         state.ending = false;
         state.ended = Ended::default();
         state.doubt = None;
         state.needed = Some(needed);
-        stores.without(state.spent)
+        (state.epoch, stores.without(state.spent))
     }
 
     /// An attempt is about to be sent. Says whether it may be the first to leave something there.
@@ -150,18 +141,18 @@ impl Entry {
     }
 
     /// One more store has granted; false if its grant is not wanted any more.
-    pub(super) fn join(&self, store: usize) -> bool {
+    pub(super) fn join(&self, epoch: Epoch, store: usize) -> bool {
         let mut state = self.state();
-        if !state.ending {
+        let wanted = state.wants(epoch);
+        if wanted {
             state.carriers.late.insert(store);
         }
-        !state.ending
+        wanted
     }
 
-    /// Whether a store has joined the hold that does not count yet.
-    pub(super) fn is_joined(&self) -> bool {
-        let state = self.state();
-        !state.ending && state.carriers.late.len() > 0
+    /// Whether the attempt has become a hold that is still wanted.
+    pub(super) fn wants(&self, epoch: Epoch) -> bool {
+        self.state().wants(epoch)
     }
 
     /// The attempt is refused although these stores granted. Returns when to ask again at the earliest, if the vote was
@@ -217,24 +208,38 @@ impl Entry {
         *self.state().doubt.get_or_insert(now)
     }
 
-    /// From now on nothing of the hold is wanted.
-    pub(super) fn end(&self) {
-        self.state().ending = true;
+    /// From now on nothing of the hold is wanted. Says of which attempt.
+    pub(super) fn end(&self) -> Epoch {
+        let mut state = self.state();
+        state.ending = true;
+        state.epoch
     }
 
     /// What the store has said to an earlier release, if that is settled.
-    pub(super) fn ended(&self, store: usize) -> Option<Standing> {
-        let ended = self.state().ended;
-        if ended.held.contains(store) {
+    pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<Standing> {
+        let state = self.state();
+        let Ended { held, gone, .. } = state.ended;
+        if state.epoch != epoch {
+            None
+        } else if held.contains(store) {
             Some(Standing::Held)
         } else {
-            ended.gone.contains(store).then_some(Standing::Gone)
+            gone.contains(store).then_some(Standing::Gone)
         }
     }
 
     /// Notes what the store said to a release.
-    pub(super) fn note_release(&self, store: usize, answer: &Result<Standing, StoreError>) {
-        let ended = &mut self.state().ended;
+    pub(super) fn note_release(
+        &self,
+        epoch: Epoch,
+        store: usize,
+        answer: &Result<Standing, StoreError>,
+    ) {
+        let mut state = self.state();
+        if state.epoch != epoch {
+            return;
+        }
+        let ended = &mut state.ended;
         match answer {
             Ok(Standing::Held) => ended.held.insert(store),
             // An earlier release may have been the one that ended it.
@@ -252,9 +257,12 @@ impl Entry {
         state.carriers.unbroken(majority, held, gone)
     }
 
-    /// The entry is needed only by those who use it.
-    pub(super) fn retire(&self) {
-        self.state().needed = None;
+    /// After this attempt, the entry is needed only by those who use it.
+    pub(super) fn retire(&self, epoch: Epoch) {
+        let mut state = self.state();
+        if state.epoch == epoch {
+            state.needed = None;
+        }
     }
 
     pub(super) fn is_needed(&self, now: Instant) -> bool {

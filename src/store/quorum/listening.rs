@@ -106,12 +106,13 @@ impl<S: LockStore> QuorumStore<S> {
         let mut start = Start::new(&self, ready);
         let mut woken = Woken::new(self.majority());
         loop {
+            // Not left to the timer, which is late by up to a millisecond.
+            if woken.is_due() {
+                woken.ring(&signal);
+            }
             let news = tokio::select! {
                 news = news.recv() => news,
-                () = at(woken.due) => {
-                    woken.ring(&signal);
-                    continue;
-                }
+                () = at(woken.due) => continue,
             };
             match news {
                 None => return,
@@ -227,6 +228,10 @@ impl Woken {
                 .filter(|_| !self.enough)
                 .map_or(at, |due| due.min(at)),
         );
+    }
+
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
     }
 
     fn ring(&mut self, signal: &watch::Sender<()>) {

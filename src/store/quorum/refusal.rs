@@ -33,9 +33,6 @@ impl<S: LockStore> QuorumStore<S> {
             let bound = bound.saturating_mul(1 << splits.min(16)).min(PAUSE);
             bound.mul_f64(fastrand::f64())
         });
-        if attempt.patience.is_none() {
-            entry.retire();
-        }
         self.give_back(attempt, entry, tally.granted).await;
         let hint = tally.retry_after();
         Outcome::Refused {
@@ -56,9 +53,13 @@ impl<S: LockStore> QuorumStore<S> {
         .await;
     }
 
-    /// Takes back whatever the attempt has left in `stores`: nobody will make it again, or withdraw it.
-    pub(super) async fn forget(&self, attempt: &Attempt, entry: &Arc<Opened>, stores: Members) {
-        entry.retire();
+    /// Takes back whatever the attempt has left in `stores`.
+    pub(super) async fn withdraw_from(
+        &self,
+        attempt: &Attempt,
+        entry: &Arc<Opened>,
+        stores: Members,
+    ) {
         self.in_turn(
             attempt,
             entry,

@@ -9,7 +9,7 @@ use tower_distributed_lock::LockMode;
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
-use super::{KEY, family, rival};
+use super::{KEY, rival};
 
 /// Whoever waits in a crowd is served at last, and nobody is forgotten.
 pub(super) async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
@@ -60,12 +60,12 @@ pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode
     busy.shutdown().await;
 }
 
-/// Every mode of the family waits, in two processes, when the lock becomes free.
+/// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
 pub(super) async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {
-        for waiting in family(mode) {
+        for waiting in [mode, rival(mode)] {
             // Only those whom the holder keeps out.
             if waiting.is_exclusive() || mode.is_exclusive() {
                 waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
@@ -77,10 +77,11 @@ pub(super) async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode
     for waiter in waiters {
         served.spawn(async move { drop(waiter.granted().await) });
     }
-    // The end of a `Reentrant` hold wakes no `Fair` waiter: the first of them finds out by itself, within a second.
+    // The end of a `Reentrant` hold, the first one's or a waiter's, wakes no `Fair` waiter: the first of them finds out by
+    // itself, within a second.
     let unwoken = match mode {
-        LockMode::Reentrant => Duration::from_secs(1),
-        _ => Duration::ZERO,
+        LockMode::Reentrant | LockMode::Fair => Duration::from_secs(3),
+        LockMode::Read | LockMode::Write => Duration::ZERO,
     };
     let all = timeout(env.prompt() * 2 + unwoken, served.join_all()).await;
     all.expect("each release wakes the next");

@@ -58,7 +58,7 @@ fn storm(mode: LockMode) {
             }
         }
         let grants: usize = blowing.join_all().await.into_iter().sum();
-        assert!(grants > 100, "only {grants} grants: nothing was torn at");
+        assert!(grants > 30, "only {grants} grants: nothing was torn at");
         let calm = async {
             while !store.is_empty() || clients.iter().any(|locks| locks.keys_in_use() > 0) {
                 sleep(Duration::from_millis(1)).await;

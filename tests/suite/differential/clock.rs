@@ -47,6 +47,14 @@ impl Clock {
         self.moved = Some(moved.expect("time passes"));
     }
 
+    /// How long it is since time last passed, by the server's own clock.
+    pub(super) async fn since(&mut self) -> Duration {
+        let time = redis::cmd("TIME").query_async(&mut self.connection).await;
+        let (seconds, micros): (u64, u64) = time.expect("the time");
+        let now = seconds * 1000 + micros / 1000;
+        Duration::from_millis(now - self.moved.unwrap_or(now))
+    }
+
     /// Waits until all messages have been delivered that the server has sent so far: one that is sent after them, to
     /// `sentinel` on the same connection, comes last.
     pub(super) async fn deliver(&mut self, sentinel: &mut Wakeups) {

@@ -17,8 +17,8 @@ use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
 use super::plan::{KEYS, Step, Who, queues};
 
-/// How much later a real server may be. A quarter of a tick must not pass while a step is done.
-const BREATH: Duration = Duration::from_millis(500);
+/// How much later a real server may be: less than whatever expires is away from a tick.
+pub(super) const BREATH: Duration = Duration::from_millis(500);
 
 /// A duration that equals those close to it.
 #[derive(Debug, Clone, Copy)]

@@ -210,8 +210,34 @@ async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "does not wait for the record")]
-async fn a_confirmation_that_asks_nobody_is_refused_when_the_layer_is_built() {
-    let (_store, _locks, layer) = remembering();
-    let _ = answering(|| async {}).layer(layer.confirm(Confirm::Deadline));
+async fn impossible_settings_are_refused_when_the_layer_is_built() {
+    const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+    const NONE: Duration = Duration::ZERO;
+    type Change = fn(IdempotencyLayer) -> IdempotencyLayer;
+    let cases: [(Change, &str); 8] = [
+        (
+            |layer| layer.confirm(Confirm::Deadline),
+            "record to be stored",
+        ),
+        (
+            |layer| layer.lease(Lease::Renewed(NONE)),
+            "`lease` from 10 ms",
+        ),
+        (|layer| layer.lease(Lease::Fixed(FAR)), "`lease` from 10 ms"),
+        (|layer| layer.max_hold(NONE), "`max_hold` from 10 ms"),
+        (|layer| layer.wait(FAR), "`wait` must be finite"),
+        (|layer| layer.retention(NONE), "outlive the claim"),
+        (
+            |layer| layer.retention(Duration::from_secs(29)),
+            "outlive the claim",
+        ),
+        (|layer| layer.retention(FAR), "outlive the claim"),
+    ];
+    for (change, expected) in cases {
+        let (_store, _locks, layer) = remembering();
+        let build = || answering(|| async {}).layer(change(layer));
+        let refused = std::panic::catch_unwind(AssertUnwindSafe(build)).expect_err(expected);
+        let text = refused.downcast_ref::<String>().expect("a text");
+        assert!(text.contains(expected), "{text}");
+    }
 }

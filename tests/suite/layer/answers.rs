@@ -45,6 +45,57 @@ async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_in_the_queue_of_the_process_ends_with_the_time_that_the_lease_has_left() {
+    let (_store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(std::future::pending::<()>))
+        .layer(
+            layer
+                .wait(Duration::from_secs(1))
+                .lease(Lease::Fixed(Duration::from_secs(8))),
+        );
+    let (_, queued) = tokio::join!(put(&app, "/orders/1"), async {
+        settle().await;
+        put(&app, "/orders/1").await
+    });
+    assert_eq!(queued.status(), 423);
+    assert_eq!(queued.headers()["retry-after"], "7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_told() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
+        let (store, locks, layer) = locking();
+        let layer = layer.key(key::path()).mode(mode);
+        let name = key::LockKey::from_parts("path", ["/orders/1"]);
+        let exclusive = if mode == LockMode::Reentrant {
+            mode
+        } else {
+            LockMode::Write
+        };
+        let others = tower_distributed_lock::LockClient::new(store.clone());
+        let lease = Lease::Fixed(Duration::from_secs(8));
+        let elsewhere = others
+            .lock(key::derived(name, mode.family()))
+            .mode(exclusive);
+        let elsewhere = elsewhere.lease(lease).await.unwrap();
+
+        let patient = orders().layer(layer.clone().wait(Duration::from_secs(5)));
+        let hasty = orders().layer(layer.wait(Duration::from_secs(1)));
+        let (asking, queued) = tokio::join!(put(&patient, "/orders/1"), async {
+            settle().await;
+            put(&hasty, "/orders/1").await
+        });
+        assert_eq!(queued.headers()["retry-after"], "7", "{mode:?}");
+        // As it was told the last time it asked, at most a second before.
+        let told = &asking.headers()["retry-after"];
+        assert!(told == "3" || told == "4", "{mode:?} {told:?}");
+        assert_eq!(locks.keys_in_use(), 0);
+        elsewhere.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_waits_for_its_whole_budget_and_not_longer() {
     let (_store, _locks, layer) = locking();
     let app = Router::new()

@@ -21,14 +21,16 @@ use super::locking;
 use super::store::TestStore;
 use crate::support::eventually;
 
+mod unseen;
+
 /// What is noticed at once takes milliseconds; what is not takes the wait.
-const AT_ONCE: Duration = Duration::from_secs(10);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(600);
 
 /// Long enough for anything that is going to happen at once to have happened.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-fn patient() -> (TestStore, LockClient, DistributedLockLayer<key::Path>) {
+pub(super) fn patient() -> (TestStore, LockClient, DistributedLockLayer<key::Path>) {
     let (store, locks, layer) = locking();
     let layer = layer.key(key::path()).mode(LockMode::Reentrant).wait(WAIT);
     (store, locks, layer)
@@ -47,44 +49,44 @@ async fn serve(app: Router) -> SocketAddr {
 }
 
 /// Somebody else who holds the lock, so that a request waits.
-async fn elsewhere(store: &TestStore) -> LockGuard {
+pub(super) async fn elsewhere(store: &TestStore) -> LockGuard {
     let others = LockClient::new(store.clone());
     others.lock("path:/orders/1").await.unwrap()
 }
 
-async fn is_asked(locks: &LockClient) {
+pub(super) async fn is_asked(locks: &LockClient) {
     eventually("the lock is asked for", AT_ONCE, async || {
         locks.keys_in_use() == 1
     })
     .await;
 }
 
-async fn is_given_up(locks: &LockClient) {
+pub(super) async fn is_given_up(locks: &LockClient) {
     eventually("the lock is given up", AT_ONCE, async || {
         locks.keys_in_use() == 0
     })
     .await;
 }
 
-async fn http1(address: SocketAddr, head: &str) -> TcpStream {
+pub(super) async fn http1(address: SocketAddr, head: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     stream
 }
 
-async fn http2(address: SocketAddr) -> SendRequest<Bytes> {
+pub(super) async fn http2(address: SocketAddr) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
     client.ready().await.unwrap()
 }
 
-fn put_order(address: SocketAddr) -> Request<()> {
+pub(super) fn put_order(address: SocketAddr) -> Request<()> {
     let uri = format!("http://{address}/orders/1");
     Request::put(uri).body(()).unwrap()
 }
 
-const PUT: &str = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\n\r\n";
+pub(super) const PUT: &str = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\n\r\n";
 
 #[tokio::test]
 async fn http1_closed_while_the_handler_runs_or_the_request_waits() {

@@ -130,3 +130,30 @@ async fn a_wait_that_is_over_is_423_with_retry_after() {
     };
     tokio::join!(long, late);
 }
+
+#[tokio::test]
+async fn prometheus_sees_routes_and_modes_and_no_documents() {
+    let server = DemoServer::start(&[("LOCK_WAIT_MS", "100")]).await;
+    let long = put(server.url(), "secret", HOLD, "x");
+    let late = async {
+        eventually("the lock is held", HOLD, async || {
+            get(server.url(), "secret", NO_TIME).await.status == StatusCode::LOCKED
+        })
+        .await;
+    };
+    let (kept, ()) = tokio::join!(long, late);
+    assert_eq!(kept.status, StatusCode::OK);
+
+    let shown = reqwest::get(format!("{}/metrics", server.url())).await;
+    let shown = shown.expect("an answer");
+    assert_eq!(shown.headers()["content-type"], "text/plain; version=0.0.4");
+    let shown = shown.text().await.expect("text");
+    for series in [
+        r#"distributed_lock_hold_duration_seconds_count{route="/documents/{id}",mode="write"} 1"#,
+        r#"distributed_lock_contended_total{route="/documents/{id}",mode="read"} 1"#,
+        r#"distributed_lock_waiters{route="/documents/{id}",mode="read"} 0"#,
+    ] {
+        assert!(shown.contains(series), "{series} in {shown}");
+    }
+    assert!(!shown.contains("secret"), "{shown}");
+}

@@ -259,3 +259,64 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
     granted(&quorum, &attempt(LockMode::Write, 2)).await;
     assert_eq!(carriers(&stores, &attempt(LockMode::Write, 2)).await, 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
+    let (stores, quorum) = five();
+    let writer = attempt(LockMode::Write, 1);
+    for store in &stores[..3] {
+        granted(store, &attempt(LockMode::Read, 9)).await;
+    }
+    stores[4].set(Mood::Slow(50 * MS));
+    granted(&stores[4].memory(), &attempt(LockMode::Read, 9)).await;
+    refused(&quorum, &writer).await;
+    sleep(SECOND).await;
+    stores[0]
+        .release(&attempt(LockMode::Read, 9).hold)
+        .await
+        .unwrap();
+    stores[1]
+        .release(&attempt(LockMode::Read, 9).hold)
+        .await
+        .unwrap();
+    granted(&quorum, &writer).await;
+    sleep(200 * MS).await;
+    // Refused in time by the one, and late by the other.
+    for store in [&stores[2], &stores[4]] {
+        granted(&store.memory(), &attempt(LockMode::Read, 5)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_just_a_majority_granted_soon_has_more() {
+    let (stores, quorum) = five();
+    for store in &stores[..2] {
+        granted(store, &reentrant(9)).await;
+    }
+    granted(&quorum, &reentrant(1)).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
+    for store in &stores[..2] {
+        store.release(&reentrant(9).hold).await.unwrap();
+    }
+    sleep(300 * MS).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
+    stores[3].forget();
+    stores[4].forget();
+    let released = quorum.release(&reentrant(1).hold).await.unwrap();
+    assert_eq!(released, Standing::Held);
+    settle().await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+    assert!(quorum.shared.ledger.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_has_ended_is_not_completed() {
+    let (stores, quorum) = five();
+    granted(&stores[0], &reentrant(9)).await;
+    granted(&quorum, &reentrant(1)).await;
+    quorum.release(&reentrant(1).hold).await.unwrap();
+    stores[0].release(&reentrant(9).hold).await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+    assert!(quorum.shared.ledger.is_empty());
+}

@@ -138,3 +138,19 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     sleep(60 * SECOND).await;
     assert!(quorum.shared.ledger.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_used_again_is_released_again() {
+    let (stores, quorum) = five();
+    granted(&quorum, &attempt(LockMode::Write, 1)).await;
+    let read = attempt(LockMode::Read, 1);
+    for _ in 0..4 {
+        set(&stores[..2], Mood::Slow(3 * MS));
+        granted(&quorum, &read).await;
+        let released = quorum.release(&read.hold).await.unwrap();
+        assert_eq!(released, Standing::Held);
+    }
+    sleep(SECOND).await;
+    assert_eq!(carriers(&stores, &read).await, 0);
+    assert_eq!(carriers(&stores, &attempt(LockMode::Write, 1)).await, 5);
+}

@@ -1,0 +1,16 @@
+use http::request::Parts;
+
+/// The template of the axum route that a request has matched; `None` outside of any.
+#[cfg(feature = "axum")]
+pub(crate) fn template(parts: &Parts) -> Option<&str> {
+    let matched = parts.extensions.get::<axum::extract::MatchedPath>()?;
+    let template = matched.as_str();
+    // Nested services and fallbacks match names of axum's own making.
+    (!template.contains("__private__axum")).then_some(template)
+}
+
+/// There are no routes without axum.
+#[cfg(not(feature = "axum"))]
+pub(crate) fn template(_: &Parts) -> Option<&str> {
+    None
+}

@@ -1,0 +1,97 @@
+//! What can be seen of locks from outside: `tracing` spans and events, and metrics.
+//!
+//! # Spans and events
+//!
+//! | name | level | from … to | fields |
+//! |---|---|---|---|
+//! | span `lock_wait` | debug | the first poll of a request for locks … grant or refusal | `key`, `mode`, `outcome`, `waited_ms` |
+//! | span `lock_hold` | debug | grant … end of the guard; around the handler, where a layer holds the lock | `key`, `mode`, `outcome`, `held_ms` |
+//! | event `granted` | debug | | `hold` |
+//! | event `not granted` | debug | | `outcome` |
+//! | event `released` | debug | | `hold`, `outcome` |
+//! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
+//!
+//! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
+//! guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`, which leaves its release to the background.
+//!
+//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart, and not
+//! what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at debug only.
+//!
+//! # Metrics
+//!
+//! With the feature `metrics`, for whatever recorder the program installs for the [`metrics`](https://docs.rs/metrics) crate:
+//!
+//! | name | type | unit | labels | |
+//! |---|---|---|---|---|
+//! | `distributed_lock_wait_duration_seconds` | histogram | seconds | `route`, `mode` | how long requests waited, however that ended |
+//! | `distributed_lock_hold_duration_seconds` | histogram | seconds | `route`, `mode` | how long guards lived, their confirmed release included |
+//! | `distributed_lock_waiters` | gauge | | `route`, `mode` | requests that wait just now |
+//! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended because somebody else held the lock |
+//! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
+//! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
+//! | `distributed_lock_lost_total` | counter | | `route`, `mode` | locks lost while they were held |
+//! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
+//! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
+//!
+//! `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
+//! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is ever made of
+//! what a client sends, so there are as many series as there are routes. A lock that several requests share is lost and renewed
+//! under the route of the one that it was granted to.
+//!
+//! A lag that comes near two thirds of the lease means that locks are about to be lost: the store is slow, or the
+//! program's threads are blocked.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::keeper::LiveHold;
+use crate::name::LockKey;
+
+mod holding;
+mod waiting;
+
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "telemetry/no_metrics.rs"]
+mod metrics;
+
+pub(crate) use holding::Holding;
+pub(crate) use metrics::{Route, describe};
+pub(crate) use waiting::Waiting;
+
+const TARGET: &str = "tower_distributed_lock::lock";
+
+/// A hold is lost while somebody has a share in it.
+pub(crate) fn lost(live: &LiveHold, reason: &'static str) {
+    let mode = live.hold.mode.as_str();
+    tracing::warn!(target: TARGET, key = %digest([&live.hold.key]), mode, reason, "a lock was lost");
+    metrics::lost(&live.route, mode);
+}
+
+/// A renewal has been answered. To be called before the hold takes note of it.
+pub(crate) fn renewed(live: &LiveHold) {
+    metrics::renewal(&live.route, live.hold.mode.as_str(), "renewed");
+    metrics::renewal_lag(&live.route, live.hold.mode.as_str(), || live.overdue());
+}
+
+/// A renewal was not answered, or found nothing.
+pub(crate) fn not_renewed(live: &LiveHold, outcome: &'static str) {
+    metrics::renewal(&live.route, live.hold.mode.as_str(), outcome);
+}
+
+/// What stands for names in logs.
+fn digest<'a>(keys: impl IntoIterator<Item = &'a LockKey>) -> String {
+    let mut digests = String::new();
+    for key in keys {
+        if !digests.is_empty() {
+            digests.push(',');
+        }
+        for byte in &Sha256::digest(key.as_str())[..4] {
+            // Writing to a string does not fail.
+            let _ = write!(digests, "{byte:02x}");
+        }
+    }
+    digests
+}

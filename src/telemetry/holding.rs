@@ -1,0 +1,99 @@
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::{Route, TARGET, digest, metrics};
+use crate::error::LockError;
+use crate::keeper::LiveHold;
+
+/// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
+pub(crate) struct Holding {
+    route: Route,
+    mode: &'static str,
+    granted: Instant,
+    span: Span,
+    lives: Lives,
+    outcome: Option<&'static str>,
+}
+
+/// The holds; most guards have one.
+struct Lives(Arc<LiveHold>, Vec<Arc<LiveHold>>);
+
+impl Holding {
+    /// `None` if nobody observes.
+    pub(super) fn begin<'a>(
+        route: Route,
+        mode: &'static str,
+        lives: impl Iterator<Item = &'a Arc<LiveHold>> + Clone,
+    ) -> Option<Self> {
+        let span = tracing::debug_span!(
+            target: TARGET,
+            "lock_hold",
+            key = %digest(lives.clone().map(|live| &live.hold.key)),
+            mode,
+            outcome = Empty,
+            held_ms = Empty
+        );
+        if !metrics::ENABLED && span.is_disabled() {
+            return None;
+        }
+        let mut lives = lives.cloned();
+        Some(Self {
+            route,
+            mode,
+            granted: Instant::now(),
+            span,
+            lives: Lives(lives.next()?, lives.collect()),
+            outcome: None,
+        })
+    }
+
+    /// For the work that is done under the lock.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Drives the release, and observes how it ends.
+    pub(crate) async fn over(
+        holding: Option<Box<Self>>,
+        release: impl Future<Output = Result<(), LockError>>,
+    ) -> Result<(), LockError> {
+        let Some(mut holding) = holding else {
+            return release.await;
+        };
+        // Whoever does not wait for the end does not know it.
+        holding.outcome = Some("unconfirmed");
+        let released = release.await;
+        holding.outcome = Some(match released {
+            Ok(()) => "confirmed",
+            Err(LockError::Lost) => "lost",
+            Err(_) => "unconfirmed",
+        });
+        released
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        metrics::held(&self.route, self.mode, self.granted);
+        if self.span.is_disabled() {
+            return;
+        }
+        let Lives(first, rest) = &self.lives;
+        let lives = || std::iter::once(first).chain(rest);
+        let outcome = self
+            .outcome
+            .unwrap_or_else(|| match lives().any(|live| live.is_lost()) {
+                true => "lost",
+                false => "dropped",
+            });
+        self.span.record("outcome", outcome);
+        self.span
+            .record("held_ms", self.granted.elapsed().as_millis() as u64);
+        for live in lives() {
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, outcome, "released");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The instruments. Whatever is added here has a twin in `no_metrics.rs` that does nothing, and a line in the table of the
+//! module above.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use metrics::{
+    Gauge, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+use tokio::time::Instant;
+
+use crate::error::LockError;
+use crate::layer::key::template;
+
+/// Whether anything is measured.
+pub(super) const ENABLED: bool = true;
+
+const WAITED: &str = "distributed_lock_wait_duration_seconds";
+const HELD: &str = "distributed_lock_hold_duration_seconds";
+const WAITERS: &str = "distributed_lock_waiters";
+const CONTENDED: &str = "distributed_lock_contended_total";
+const OVERLOADED: &str = "distributed_lock_overloaded_total";
+const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
+const LOST: &str = "distributed_lock_lost_total";
+const RENEWALS: &str = "distributed_lock_renewals_total";
+const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
+
+/// Tells the recorder what the names mean. One that is installed later only misses the texts.
+pub(crate) fn describe() {
+    let seconds = Unit::Seconds;
+    describe_histogram!(WAITED, seconds, "How long requests waited for their locks.");
+    describe_histogram!(HELD, seconds, "How long locks were held.");
+    describe_gauge!(WAITERS, "Requests that wait for their locks just now.");
+    describe_counter!(CONTENDED, "Waits that ended while somebody else held.");
+    describe_counter!(OVERLOADED, "Requests refused because too many waited.");
+    describe_counter!(UNAVAILABLE, "Requests refused for want of the lock store.");
+    describe_counter!(LOST, "Locks lost while they were held.");
+    describe_counter!(RENEWALS, "Renewals of locks that are held.");
+    describe_histogram!(
+        RENEWAL_LAG,
+        seconds,
+        "How long after they were due renewals were confirmed."
+    );
+}
+
+/// The route that a request came by. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Route(Option<Arc<str>>);
+
+impl Route {
+    pub(crate) fn of(parts: &Parts) -> Self {
+        Self(template(parts).map(Arc::from))
+    }
+
+    fn label(&self) -> SharedString {
+        match &self.0 {
+            Some(template) => template.clone().into(),
+            None => SharedString::const_str("none"),
+        }
+    }
+}
+
+/// One of those who wait.
+pub(super) struct Waiter(Gauge);
+
+pub(super) fn waiter(route: &Route, mode: &'static str) -> Waiter {
+    let waiters = gauge!(WAITERS, "route" => route.label(), "mode" => mode);
+    waiters.increment(1);
+    Waiter(waiters)
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}
+
+pub(super) fn waited(route: &Route, mode: &'static str, since: Instant) {
+    histogram!(WAITED, "route" => route.label(), "mode" => mode).record(since.elapsed());
+}
+
+pub(super) fn held(route: &Route, mode: &'static str, since: Instant) {
+    histogram!(HELD, "route" => route.label(), "mode" => mode).record(since.elapsed());
+}
+
+pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
+    let name = match error {
+        LockError::Busy { .. } => CONTENDED,
+        LockError::Overloaded => OVERLOADED,
+        LockError::Unavailable(_) => UNAVAILABLE,
+        _ => return,
+    };
+    counter!(name, "route" => route.label(), "mode" => mode).increment(1);
+}
+
+pub(super) fn lost(route: &Route, mode: &'static str) {
+    counter!(LOST, "route" => route.label(), "mode" => mode).increment(1);
+}
+
+pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) {
+    counter!(RENEWALS, "route" => route.label(), "mode" => mode, "outcome" => outcome).increment(1);
+}
+
+pub(super) fn renewal_lag(route: &Route, mode: &'static str, lag: impl FnOnce() -> Duration) {
+    histogram!(RENEWAL_LAG, "route" => route.label(), "mode" => mode).record(lag());
+}

@@ -1,0 +1,39 @@
+//! What stands for `metrics.rs` while the feature is off.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use tokio::time::Instant;
+
+use crate::error::LockError;
+
+pub(super) const ENABLED: bool = false;
+
+pub(crate) fn describe() {}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Route;
+
+impl Route {
+    pub(crate) fn of(_: &Parts) -> Self {
+        Self
+    }
+}
+
+pub(super) struct Waiter;
+
+pub(super) fn waiter(_: &Route, _: &'static str) -> Waiter {
+    Waiter
+}
+
+pub(super) fn waited(_: &Route, _: &'static str, _: Instant) {}
+
+pub(super) fn held(_: &Route, _: &'static str, _: Instant) {}
+
+pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
+
+pub(super) fn lost(_: &Route, _: &'static str) {}
+
+pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
+
+pub(super) fn renewal_lag(_: &Route, _: &'static str, _: impl FnOnce() -> Duration) {}

@@ -1,0 +1,103 @@
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::{Holding, Route, TARGET, digest, metrics};
+use crate::error::LockError;
+use crate::keeper::LiveHold;
+use crate::name::LockKey;
+
+/// A request for locks, from its first poll until it is granted, refused or dropped.
+pub(crate) struct Waiting {
+    route: Route,
+    mode: &'static str,
+    began: Instant,
+    span: Span,
+    /// Counts the request among those that wait.
+    _waiter: metrics::Waiter,
+    ended: bool,
+}
+
+impl Waiting {
+    /// `keys` is asked only if somebody listens.
+    pub(crate) fn begin<'a>(
+        route: &Route,
+        mode: &'static str,
+        began: Instant,
+        keys: impl Fn() -> Vec<&'a LockKey>,
+    ) -> Self {
+        let span = tracing::debug_span!(
+            target: TARGET,
+            "lock_wait",
+            key = %digest(keys()),
+            mode,
+            outcome = Empty,
+            waited_ms = Empty
+        );
+        tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
+        Self {
+            _waiter: metrics::waiter(route, mode),
+            route: route.clone(),
+            mode,
+            began,
+            span,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Begins to observe the hold; `None` if nobody does. `lives` are the holds behind the guard.
+    pub(crate) fn granted<'a>(
+        mut self,
+        lives: impl Iterator<Item = &'a Arc<LiveHold>> + Clone,
+    ) -> Option<Holding> {
+        self.end("granted");
+        for live in lives.clone() {
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, "granted");
+        }
+        Holding::begin(self.route.clone(), self.mode, lives)
+    }
+
+    pub(crate) fn refused(mut self, error: &LockError) {
+        let outcome = outcome(error);
+        self.end(outcome);
+        tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
+        metrics::refused(&self.route, self.mode, error);
+    }
+
+    fn end(&mut self, outcome: &'static str) {
+        self.ended = true;
+        if !self.span.is_disabled() {
+            self.span.record("outcome", outcome);
+            self.span
+                .record("waited_ms", self.began.elapsed().as_millis() as u64);
+        }
+        metrics::waited(&self.route, self.mode, self.began);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end("cancelled");
+            tracing::debug!(target: TARGET, parent: &self.span, outcome = "cancelled", "not granted");
+        }
+    }
+}
+
+fn outcome(error: &LockError) -> &'static str {
+    match error {
+        LockError::Busy { .. } => "contended",
+        LockError::Overloaded => "overloaded",
+        LockError::Unavailable(_) => "unavailable",
+        LockError::Conflict(_) => "conflict",
+        LockError::Lost => "lost",
+        LockError::Shutdown => "shutdown",
+        LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => "misused",
+    }
+}

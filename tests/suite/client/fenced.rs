@@ -1,0 +1,34 @@
+//! What fencing leaves in Redis.
+
+use std::time::Duration;
+
+use tower_distributed_lock::{LockClient, LockMode, RedisStore};
+
+use super::client;
+use crate::support::RedisServer;
+
+const COUNTER: &str = "redisson_lock_token:{n}";
+
+#[tokio::test]
+async fn the_counter_stays_for_ever_unless_it_is_told_otherwise() {
+    let redis = RedisServer::start().await;
+    let locks = client(redis.url()).await;
+    let guard = locks.lock("n").fenced().await.expect("free");
+    let first = guard.fencing_token().expect("it was asked for");
+    guard.release().await.expect("held");
+    assert_eq!(redis.dump().await[COUNTER].ttl, None);
+
+    let store = RedisStore::connect(redis.url())
+        .await
+        .expect("Redis is there");
+    let forgetful = LockClient::builder(store)
+        .token_retention(Duration::from_secs(60))
+        .build();
+    for mode in [LockMode::Reentrant, LockMode::Fair] {
+        let guard = forgetful.lock("n").mode(mode).fenced().await.expect("free");
+        assert!(guard.fencing_token() > Some(first));
+        guard.release().await.expect("held");
+        let left = redis.dump().await[COUNTER].ttl.expect("it expires");
+        assert!(left <= Duration::from_secs(60) && left > Duration::from_secs(50));
+    }
+}

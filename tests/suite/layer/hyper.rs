@@ -1,0 +1,98 @@
+//! A plain hyper server and tower, without axum.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tower::{ServiceBuilder, service_fn};
+use tower_distributed_lock::{DistributedLockLayer, LockHandle, key};
+
+use super::sockets::{
+    AT_ONCE, PUT, elsewhere, http1, http2, is_asked, is_given_up, patient, put_order,
+};
+use crate::support::eventually;
+
+async fn serve(layer: DistributedLockLayer<key::Path>, endless: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let handler = move |request: Request<Incoming>| async move {
+        if endless {
+            std::future::pending::<()>().await;
+        }
+        let lock = request
+            .extensions()
+            .get::<LockHandle>()
+            .expect("it is locked");
+        let body = Full::<Bytes>::from(lock.key().to_string());
+        Ok::<_, Infallible>(Response::new(body))
+    };
+    let service = ServiceBuilder::new()
+        .layer(layer)
+        .service(service_fn(handler));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(service.clone());
+            tokio::spawn(async move {
+                auto::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn serves_under_the_lock_with_http1_and_http2() {
+    let (store, _locks, layer) = patient();
+    let address = serve(layer, false).await;
+    let mut client = http1(
+        address,
+        &PUT.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n"),
+    )
+    .await;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.ends_with("path:/orders/1"), "{answer}");
+
+    let mut client = http2(address).await;
+    let (response, _) = client.send_request(put_order(address), true).unwrap();
+    let mut body = response.await.unwrap().into_body();
+    assert_eq!(body.data().await.unwrap().unwrap(), "path:/orders/1");
+    assert!(store.is_free());
+    assert_eq!(store.asked(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_gives_the_lock_up() {
+    for waiting in [false, true] {
+        let (store, locks, layer) = patient();
+        let address = serve(layer, true).await;
+        let held = if waiting {
+            Some(elsewhere(&store).await)
+        } else {
+            None
+        };
+        let client = http1(address, PUT).await;
+        is_asked(&locks).await;
+        drop(client);
+        is_given_up(&locks).await;
+
+        let mut client = http2(address).await;
+        let (_response, mut stream) = client.send_request(put_order(address), true).unwrap();
+        is_asked(&locks).await;
+        stream.send_reset(h2::Reason::CANCEL);
+        is_given_up(&locks).await;
+        drop(held);
+        eventually("nothing is left", AT_ONCE, async || store.is_free()).await;
+    }
+}

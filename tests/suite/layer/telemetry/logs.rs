@@ -1,0 +1,131 @@
+//! Logs tell locks apart, and do not tell their names.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_distributed_lock::{LockClient, MemoryStore};
+use tracing::Level;
+use tracing::subscriber::DefaultGuard;
+
+use super::everything;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// What is logged up to this level, on this thread, until the guard is dropped.
+    fn at(level: Level) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The one line that contains `what`.
+    fn line(&self, what: &str) -> String {
+        let text = self.text();
+        let lines: Vec<_> = text.lines().filter(|line| line.contains(what)).collect();
+        assert_eq!(lines.len(), 1, "{what} in {text}");
+        lines[0].to_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_names_nor_holds_stand_in_logs_above_debug() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (_store, locks) = everything().await;
+    let text = log.text();
+    assert_eq!(text.matches("a lock was lost").count(), 3, "{text}");
+    for secret in ["secret", "robbed", &locks.id().to_string()] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_do_not_stand_in_logs_at_debug_either() {
+    let (log, _guard) = Log::at(Level::DEBUG);
+    let (_store, locks) = everything().await;
+    let text = log.text();
+    assert!(text.contains(&locks.id().to_string()));
+    assert!(
+        !text.contains("secret") && !text.contains("robbed"),
+        "{text}"
+    );
+    for outcome in [
+        "granted",
+        "contended",
+        "overloaded",
+        "unavailable",
+        "cancelled",
+        "confirmed",
+        "lost",
+        "dropped",
+    ] {
+        assert!(
+            text.contains(&format!("outcome=\"{outcome}\"")),
+            "{outcome} in {text}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_told_from_others_by_its_digest() {
+    let (log, _guard) = Log::at(Level::DEBUG);
+    let locks = LockClient::new(MemoryStore::new());
+    let guard = locks.lock("secret").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    guard.release().await.unwrap();
+
+    // `printf secret | sha256sum`
+    let granted = log.line(": granted");
+    assert!(
+        granted
+            .contains("lock_wait{key=2bb80d53 mode=\"reentrant\" outcome=\"granted\" waited_ms=0}")
+    );
+    let released = log.line(": released");
+    assert!(
+        released.contains(
+            "lock_hold{key=2bb80d53 mode=\"reentrant\" outcome=\"confirmed\" held_ms=1000}"
+        )
+    );
+    assert!(released.contains(&format!("hold={}:1", locks.id())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_stand_in_logs_at_trace() {
+    let (log, _guard) = Log::at(Level::TRACE);
+    let locks = LockClient::new(MemoryStore::new());
+    drop(locks.lock("secret").await.unwrap());
+    assert!(log.line(": waiting").contains("keys=[\"secret\"]"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_logs_inside_the_span_of_its_lock() {
+    let (log, _guard) = Log::at(Level::DEBUG);
+    let (_store, _locks, layer) = super::locking();
+    let handler = async || tracing::info!("in the handler");
+    let app = axum::Router::new()
+        .route("/orders/{id}", axum::routing::any(handler))
+        .layer(layer);
+    super::put(&app, super::SECRET).await;
+    assert!(log.line("in the handler").contains("lock_hold{key="));
+}

@@ -1,0 +1,154 @@
+//! The table in the docs is what is really measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metrics::Unit;
+use metrics_util::MetricKind;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+use super::everything;
+
+/// Name, type, unit and labels of a metric.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    name: String,
+    kind: String,
+    unit: String,
+    labels: BTreeSet<String>,
+}
+
+/// The rows of the table in the docs.
+fn documented() -> BTreeSet<Row> {
+    let docs = include_str!("../../../../src/telemetry.rs");
+    let rows = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | `distributed_lock_"));
+    rows.map(|row| {
+        let cells: Vec<_> = row
+            .split('|')
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect();
+        Row {
+            name: format!("distributed_lock_{}", cells[0]),
+            kind: cells[1].clone(),
+            unit: cells[2].clone(),
+            labels: cells[3].split(", ").map(String::from).collect(),
+        }
+    })
+    .collect()
+}
+
+/// Everything that was measured, by name and labels.
+type Measured = BTreeMap<(String, Vec<String>), (Row, DebugValue)>;
+
+async fn measured(work: impl Future) -> Measured {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    {
+        let _local = metrics::set_default_local_recorder(&recorder);
+        work.await;
+    }
+    let series = snapshots.snapshot().into_vec().into_iter();
+    series
+        .map(|(key, unit, description, value)| {
+            assert!(description.is_some(), "{key:?} has no description");
+            let (kind, key) = key.into_parts();
+            let labels = || key.labels();
+            let row = Row {
+                name: key.name().to_owned(),
+                kind: match kind {
+                    MetricKind::Counter => "counter",
+                    MetricKind::Gauge => "gauge",
+                    MetricKind::Histogram => "histogram",
+                }
+                .to_owned(),
+                unit: unit.as_ref().map_or("", Unit::as_str).to_owned(),
+                labels: labels().map(|label| label.key().to_owned()).collect(),
+            };
+            let values = labels().map(|label| label.value().to_owned()).collect();
+            ((row.name.clone(), values), (row, value))
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_measured_is_what_the_docs_say() {
+    let measured = measured(everything()).await;
+    let emitted: BTreeSet<_> = measured.into_values().map(|(row, _)| row).collect();
+    assert_eq!(emitted, documented());
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_are_routes_and_modes_and_never_what_a_client_sends() {
+    let known = [
+        "/orders/{id}",
+        "none",
+        "read",
+        "write",
+        "reentrant",
+        "mixed",
+        "renewed",
+        "lost",
+        "failed",
+    ];
+    for (name, labels) in measured(everything()).await.into_keys() {
+        for label in labels {
+            assert!(known.contains(&label.as_str()), "{name} {label}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_is_counted_once() {
+    let measured = measured(everything()).await;
+    let count = |name: &str, labels: &[&str]| {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        let name = format!("distributed_lock_{name}");
+        match &measured.get(&(name, labels)).expect("it was measured").1 {
+            DebugValue::Counter(count) => *count as f64,
+            DebugValue::Gauge(level) => level.0,
+            DebugValue::Histogram(values) => values.len() as f64,
+        }
+    };
+    let orders = ["/orders/{id}", "write"];
+    let requests = 8.0;
+    assert_eq!(count("wait_duration_seconds", &orders), requests);
+    assert_eq!(count("contended_total", &orders), 1.0);
+    assert_eq!(count("overloaded_total", &orders), 1.0);
+    assert_eq!(count("unavailable_total", &orders), 1.0);
+    assert_eq!(count("hold_duration_seconds", &orders), requests - 4.0);
+    assert_eq!(count("lost_total", &orders), 1.0);
+    assert_eq!(count("lost_total", &["none", "reentrant"]), 1.0);
+    assert_eq!(count("lost_total", &["none", "read"]), 1.0);
+    assert_eq!(count("renewals_total", &["none", "reentrant", "lost"]), 1.0);
+    // Tried again every tenth of a second for two thirds of the lease.
+    let failed = count("renewals_total", &["none", "read", "failed"]);
+    assert!((15.0..=25.0).contains(&failed), "{failed}");
+    let renewed = count("renewals_total", &["/orders/{id}", "write", "renewed"]);
+    assert_eq!(count("renewal_lag_seconds", &orders), renewed);
+    assert_eq!(count("hold_duration_seconds", &["none", "mixed"]), 1.0);
+    for mode in ["write", "reentrant", "read", "mixed"] {
+        let route = if mode == "write" {
+            "/orders/{id}"
+        } else {
+            "none"
+        };
+        assert_eq!(count("waiters", &[route, mode]), 0.0, "{mode}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_are_those_of_the_clock() {
+    let measured = measured(everything()).await;
+    let longest = |name: &str| {
+        let labels = vec!["/orders/{id}".to_owned(), "write".to_owned()];
+        match &measured[&(format!("distributed_lock_{name}"), labels)].1 {
+            DebugValue::Histogram(values) => values.iter().max().expect("some").0,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((2.0..2.01).contains(&longest("wait_duration_seconds")));
+    assert!((5.0..5.01).contains(&longest("hold_duration_seconds")));
+    // Renewals are made a little early where that makes larger batches, and answered at once here.
+    assert!(longest("renewal_lag_seconds") < 0.01);
+}

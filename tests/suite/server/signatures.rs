@@ -1,0 +1,80 @@
+//! Who may send webhooks.
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::{Client, StatusCode};
+use serde_json::json;
+
+use super::answer;
+use super::webhooks::{SECRET, now, sign, webhook};
+use crate::support::DemoServer;
+
+#[tokio::test]
+async fn whoever_has_not_signed_this_webhook_lately_is_401() {
+    let encoded = format!("whsec_{}", BASE64_STANDARD.encode(SECRET));
+    for secret in [SECRET, &encoded] {
+        let server = DemoServer::start(&[("WEBHOOK_SECRET", secret)]).await;
+        let body = json!({"order": "7"}).to_string();
+        let good = sign(SECRET, "m", now(), &body);
+        let forged = sign("another secret", "m", now(), &body);
+        let old = now() - 301;
+        let early = now() + 330;
+        let cases = [
+            ("signed", now(), good.clone(), 200),
+            (
+                "one of several",
+                now(),
+                format!("v1a,x v1,!! {forged} {good}"),
+                200,
+            ),
+            ("forged", now(), forged, 401),
+            (
+                "of another webhook",
+                now(),
+                sign(SECRET, "n", now(), &body),
+                401,
+            ),
+            (
+                "of another body",
+                now(),
+                sign(SECRET, "m", now(), "{}"),
+                401,
+            ),
+            ("of another time", now() - 5, good.clone(), 401),
+            ("old", old, sign(SECRET, "m", old, &body), 401),
+            (
+                "from the future",
+                early,
+                sign(SECRET, "m", early, &body),
+                401,
+            ),
+            ("of another version", now(), good.replace("v1,", "v2,"), 401),
+            ("empty", now(), String::new(), 401),
+        ];
+        for (what, timestamp, signature, status) in cases {
+            let request = Client::new()
+                .post(format!("{}/webhooks/orders", server.url()))
+                .header("webhook-id", "m")
+                .header("webhook-timestamp", timestamp)
+                .header("webhook-signature", signature)
+                .body(body.clone());
+            let answer = answer(request).await;
+            assert_eq!(answer.status.as_u16(), status, "{what}: {answer:?}");
+        }
+        for missing in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+            let mut request = webhook(server.url(), "m", "7", 0)
+                .build()
+                .expect("a request");
+            request.headers_mut().remove(missing);
+            let answer = Client::new().execute(request).await.expect("an answer");
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{missing}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_secret_takes_no_webhooks() {
+    let server = DemoServer::start(&[]).await;
+    let refused = answer(webhook(server.url(), "msg_1", "7", 0)).await;
+    assert_eq!(refused.status, StatusCode::NOT_IMPLEMENTED);
+    assert_eq!(refused.body["error"], "this server has no WEBHOOK_SECRET");
+}
