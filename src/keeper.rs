@@ -88,8 +88,10 @@ type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
 struct Check {
     live: Arc<LiveHold>,
-    answer: oneshot::Sender<Result<Standing, StoreError>>,
+    answer: Asker,
 }
+
+type Asker = oneshot::Sender<Result<Standing, StoreError>>;
 
 impl Keeper {
     pub(crate) fn new(store: Arc<dyn DynStore>, on_lost: OnLost) -> Self {
@@ -320,10 +322,17 @@ impl Shared {
             state.task = None;
             return None;
         }
-        let alarm = state.calendar.first_key_value().map_or_else(
-            || Instant::now() + Duration::from_secs(3600),
-            |(place, _)| place.0,
-        );
+        let now = Instant::now();
+        let first = state
+            .calendar
+            .first_key_value()
+            .map_or_else(|| now + Duration::from_secs(3600), |(place, _)| place.0);
+        // An alarm is not put off when the hold that it was for has gone: the next hold would have to put it forward
+        // again, and wake the task for that, which costs more than waking once for nothing.
+        let alarm = match state.alarm {
+            Some(alarm) if alarm > now => alarm.min(first),
+            _ => first,
+        };
         state.alarm = Some(alarm);
         Some(alarm)
     }
@@ -399,13 +408,15 @@ impl Shared {
     }
 
     async fn answer(self: Arc<Self>, checks: Vec<Check>) {
-        for batch in in_batches(checks) {
-            let holds = batch.iter().map(|check| check.live.hold.clone()).collect();
+        for batch in in_batches(by_hold(checks)) {
+            let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
             let answers = self.ask_whether(holds).await;
-            for (index, check) in batch.into_iter().enumerate() {
+            for (index, (_, askers)) in batch.into_iter().enumerate() {
                 let answer = answers.as_ref().map(|standings| standings[index]);
-                // Whoever asked may have gone.
-                let _ = check.answer.send(answer.map_err(Clone::clone));
+                for asker in askers {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(answer.map_err(Clone::clone));
+                }
             }
         }
         self.state().checking = false;
@@ -463,11 +474,30 @@ impl State {
     }
 }
 
+/// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
+/// granted together are not renewed together ever after.
 fn first_look(live: &LiveHold) -> Instant {
     match live.lease {
-        Lease::Renewed(lease) => (Instant::now() + lease / 3).min(live.deadline()),
+        Lease::Renewed(lease) => {
+            let third = (lease / 3).mul_f64(0.25 + 0.75 * fastrand::f64());
+            (Instant::now() + third).min(live.deadline())
+        }
         Lease::Fixed(_) => live.deadline(),
     }
+}
+
+/// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
+/// had it.
+fn by_hold(mut checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
+    checks.sort_unstable_by_key(|check| Arc::as_ptr(&check.live).addr());
+    let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
+    for Check { live, answer } in checks {
+        match holds.last_mut() {
+            Some((last, askers)) if Arc::ptr_eq(last, &live) => askers.push(answer),
+            _ => holds.push((live, vec![answer])),
+        }
+    }
+    holds
 }
 
 fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {

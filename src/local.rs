@@ -9,7 +9,7 @@
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
+use std::collections::hash_map::{Entry as Slot, RandomState};
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -213,13 +213,14 @@ impl Local {
     /// Changes the key's state machine; it exists only while somebody holds or waits.
     fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = lock(self.shard(key));
-        if !shard.contains_key(key) {
-            shard.insert(key.clone(), Entry::default());
-        }
-        let entry = shard.get_mut(key).expect("it was inserted above");
-        let result = change(entry);
-        if entry.is_idle() {
-            shard.remove(key);
+        // One look into the map for all of it: hashing a name costs more than cloning it.
+        let mut slot = match shard.entry(key.clone()) {
+            Slot::Occupied(slot) => slot,
+            Slot::Vacant(slot) => slot.insert_entry(Entry::default()),
+        };
+        let result = change(slot.get_mut());
+        if slot.get().is_idle() {
+            slot.remove();
         }
         result
     }

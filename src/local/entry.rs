@@ -283,6 +283,8 @@ impl Entry {
             }
             mode => self.lane(mode).voice = Voice::Holding,
         }
+        // Nearly always the only one, and there may be many keys: a growing vector would make room for four.
+        self.active.reserve_exact(1);
         self.active.push(active);
         for owner in decided {
             self.decided(&owner, at, &mut deliveries);

@@ -84,7 +84,10 @@ impl Drop for Dropped {
 
 #[tokio::test(start_paused = true)]
 async fn abort_drops_the_handler_at_once_and_continue_only_tells_it() {
-    for (on_lost, dropped_after) in [(OnLost::Abort, 10_000), (OnLost::Continue, 60_000)] {
+    for (on_lost, dropped_after) in [
+        (OnLost::Abort, 2_500..11_000),
+        (OnLost::Continue, 60_000..61_000),
+    ] {
         let (store, _locks, layer) = locking();
         let dropped = Arc::new(AtomicUsize::new(0));
         let told = Arc::new(AtomicUsize::new(0));
@@ -106,12 +109,9 @@ async fn abort_drops_the_handler_at_once_and_continue_only_tells_it() {
             .layer(layer.on_lost(on_lost));
         let started = Instant::now();
         assert_eq!(put(&app, "/orders/1").await.status(), 500);
-        // The next renewal, a third of the lease away, finds out.
+        // The first renewal, a third of the lease away at most, finds out.
         let elapsed = started.elapsed().as_millis();
-        assert!(
-            (dropped_after..dropped_after + 1100).contains(&elapsed),
-            "{elapsed}"
-        );
+        assert!(dropped_after.contains(&elapsed), "{elapsed}");
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
         if on_lost == OnLost::Continue {
             assert_eq!(told.load(Ordering::Relaxed), 1);
