@@ -3,8 +3,8 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +21,8 @@ use crate::store::{
 
 mod admin;
 mod calls;
+mod channels;
+mod cluster;
 mod failure;
 mod lane;
 mod many;
@@ -29,13 +31,14 @@ mod options;
 mod records;
 mod reply;
 mod script;
+mod servers;
 mod subscriber;
 mod subscriptions;
 
-use lane::Lane;
+use channels::Channels;
 pub use options::RedisStoreBuilder;
 use script::Call;
-use subscriptions::Subscriptions;
+use servers::Servers;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
@@ -72,22 +75,13 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    lanes: Box<[Arc<Lane>]>,
-    subscriptions: Subscriptions,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        for lane in &self.lanes {
-            lane.close();
-        }
-    }
+    servers: Servers,
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("connections", &self.inner.lanes.len())
+            .field("servers", &self.inner.servers)
             .finish_non_exhaustive()
     }
 }
@@ -107,6 +101,16 @@ impl RedisStore {
         RedisStoreBuilder::new(address)
     }
 
+    /// Begins to set up a store for the Redis Cluster to which the servers at `addresses` belong.
+    ///
+    /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
+    /// and TLS settings of the first address.
+    pub fn cluster<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::for_cluster(addresses)
+    }
+
     /// Begins to set up a store from a configuration of [`deadpool_redis`].
     pub fn from_config(config: Config) -> RedisStoreBuilder {
         RedisStoreBuilder::with_config(config)
@@ -120,38 +124,35 @@ impl RedisStore {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
 
-    /// The connection that carries everything about this key: what is sent later arrives later.
-    fn lane(&self, key: &LockKey) -> usize {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        (hasher.finish() % self.inner.lanes.len() as u64) as usize
+    async fn call(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<redis::Value, StoreError> {
+        let servers = &self.inner.servers;
+        let call = call(servers.channels().await?)?;
+        servers.call(key, &call).await
     }
 
-    async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
-        self.inner.lanes[self.lane(key)].call(&call).await
-    }
-
-    /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
+    /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
     async fn call_in_batches<'a, T>(
         &self,
         items: &'a [T],
         key: impl Fn(&T) -> &LockKey,
         call: impl Fn(&[&'a T]) -> Call,
     ) -> Result<Vec<Standing>, StoreError> {
-        let mut by_lane = vec![Vec::new(); self.inner.lanes.len()];
+        let servers = &self.inner.servers;
+        let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
         for (place, item) in items.iter().enumerate() {
-            by_lane[self.lane(key(item))].push((place, item));
+            let group = groups.entry(servers.together(key(item)));
+            group.or_default().push((place, item));
         }
-        let batches = by_lane.iter().enumerate().flat_map(|(lane, items)| {
-            items
-                .chunks(BATCH)
-                .map(move |batch| (&self.inner.lanes[lane], batch))
-        });
-        let answers = batches.map(|(lane, batch)| {
+        let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+        let answers = batches.map(|batch| {
             let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-            let call = call(&items);
+            let (key, call) = (key(items[0]), call(&items));
             async move {
-                let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
+                let standings = reply::standings(&servers.call(key, &call).await?, batch.len())?;
                 Ok((batch, standings))
             }
         });
@@ -165,17 +166,21 @@ impl RedisStore {
         }
         Ok(standings)
     }
-}
 
-/// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
-fn takes_at_once(attempts: &[Attempt]) -> bool {
-    (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
+    /// Whether one script may ask for all of these.
+    fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
+        let keys = attempts.iter().map(|attempt| &attempt.hold.key);
+        (1..=BATCH).contains(&attempts.len())
+            && store::many::are_apart(attempts)
+            && self.inner.servers.serve_in_one_script(keys)
+    }
 }
 
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let answer = self.call(key, calls::acquire(attempt)).await?;
+        let answer = self.call(key, |publish| Ok(calls::acquire(attempt, publish)));
+        let answer = answer.await?;
         reply::outcome(&answer, mode.family())
     }
 
@@ -198,23 +203,24 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+        let answer = self.call(&hold.key, |publish| Ok(calls::release(hold, publish)));
+        reply::standing(&answer.await?)
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::all(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ALL, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ALL, attempts, publish));
         let answer = self.call(&attempts[0].hold.key, call).await?;
         many::all(&answer, attempts)
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::any(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ANY, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ANY, attempts, publish));
         let answer = self.call(&attempts[0].hold.key, call).await?;
         many::any(&answer, attempts)
     }
@@ -224,7 +230,7 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Standing, StoreError> {
-        let call = records::release(hold, record)?;
+        let call = |publish| records::release(hold, record, publish);
         reply::standing(&self.call(&hold.key, call).await?)
     }
 
@@ -233,16 +239,17 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        records::value(self.call(key, records::read(key)).await?)
+        records::value(self.call(key, |_| Ok(records::read(key))).await?)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let call = calls::withdraw(attempt, unanswered);
+        let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
         reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let channel = calls::channel(attempt).to_string();
-        self.inner.subscriptions.listen(channel).await
+        let servers = &self.inner.servers;
+        servers.listen(&attempt.hold.key, channel).await
     }
 }

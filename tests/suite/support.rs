@@ -11,6 +11,7 @@ mod peer;
 mod port;
 mod process;
 mod proxy;
+mod redis_cluster;
 mod redis_server;
 
 pub(crate) use demo_server::DemoServer;
@@ -21,4 +22,5 @@ pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;
 pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
+pub(crate) use redis_cluster::RedisCluster;
 pub(crate) use redis_server::RedisServer;

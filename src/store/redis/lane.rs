@@ -1,6 +1,7 @@
 //! One connection that many commands share.
 
 use std::future::{Future, poll_fn};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,6 +18,7 @@ use super::failure;
 use super::options::Timeouts;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::key::LockKey;
 
 /// The pause after the first failure to reconnect; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -82,21 +84,32 @@ impl Lane {
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
     pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        let mut answer = self.send(&call.command).await?;
-        if is_unknown_script(&answer) {
-            answer = self.send(&call.in_full()).await?;
-        }
-        match answer {
-            Value::ServerError(error) => Err(failure::refusal(error)),
-            answer => Ok(answer),
+        meant(self.answer(call, false).await?)
+    }
+
+    /// Sends a command that may be sent twice, as [`call`](Self::call) sends a script.
+    pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+        meant(self.send(&Question::Plain(command)).await?)
+    }
+
+    /// What the server answers to a call, be it an error. `asking` makes it answer for a slot that it is about to be given.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        call: &Call,
+        asking: bool,
+    ) -> Result<Value, StoreError> {
+        let answer = self.send(&Question::new(&call.command, asking)).await?;
+        match is_unknown_script(&answer) {
+            true => self.send(&Question::new(&call.in_full(), asking)).await,
+            false => Ok(answer),
         }
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+    async fn send(self: &Arc<Self>, question: &Question<'_>) -> Result<Value, StoreError> {
         let mut again = true;
         loop {
             let (mut handle, generation) = self.handle().await?;
-            let mut sending = pin!(handle.send_packed_command(command));
+            let mut sending = pin!(question.put(&mut handle));
             // The connection's task takes commands from a queue. An error before the first wait means that it was gone
             // and did not take this one.
             let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
@@ -257,6 +270,48 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is sent in one piece.
+enum Question<'a> {
+    Plain(&'a Cmd),
+    /// Two commands, of which the second one's answer counts.
+    Asking(Box<Pipeline>),
+}
+
+impl<'a> Question<'a> {
+    fn new(command: &'a Cmd, asking: bool) -> Self {
+        if !asking {
+            return Self::Plain(command);
+        }
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        Self::Asking(Box::new(both))
+    }
+
+    async fn put(&self, handle: &mut MultiplexedConnection) -> RedisResult<Value> {
+        match self {
+            Self::Plain(command) => handle.send_packed_command(command).await,
+            Self::Asking(both) => {
+                let answers = handle.send_packed_commands(both, 1, 1).await?;
+                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+            }
+        }
+    }
+}
+
+/// Which of a server's lanes carries everything about a key: what is sent later arrives later.
+pub(super) fn lane_of(key: &LockKey, lanes: usize) -> usize {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    (hasher.finish() % lanes as u64) as usize
+}
+
+fn meant(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(failure::refusal(error)),
+        answer => Ok(answer),
     }
 }
 
