@@ -242,6 +242,14 @@ impl LockStore for RedisStore {
         records::value(self.call(key, |_| Ok(records::read(key))).await?)
     }
 
+    fn part(&self, key: &LockKey) -> u16 {
+        self.inner.servers.part(key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.servers.accepts(key)
+    }
+
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
         reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)

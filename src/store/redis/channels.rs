@@ -179,15 +179,18 @@ async fn tell(
     }
     let answers = connection.send_packed_commands(&commands, 0, names.len());
     let answers = answers.await.map_err(|_| Lost)?;
-    let fits = answers.into_iter().zip(names).map(|(answer, name)| {
-        match answer {
-            Value::Push { kind, data } if kind == *expected && channel(&data) == name.as_bytes() => {
+    let fits = answers
+        .into_iter()
+        .zip(names)
+        .map(|(answer, name)| match answer {
+            Value::Push { kind, data }
+                if kind == *expected && channel(&data) == name.as_bytes() =>
+            {
                 Ok(Ok(()))
             }
             Value::ServerError(error) => Ok(Err(failure::refusal(error))),
             _ => Err(Lost),
-        }
-    });
+        });
     fits.collect()
 }
 

@@ -30,8 +30,8 @@ use map::Map;
 pub(super) use node::Maker;
 use node::Node;
 use redirect::Redirect;
-pub(super) use slots::{Slot, addresses, hash_tag};
 use slots::Address;
+pub(super) use slots::{Slot, addresses, hash_tag};
 use topology::{Doubt, Topology};
 
 /// How often a command is sent, each time because the one before was not executed.
@@ -69,14 +69,19 @@ impl Cluster {
             let answers = map.masters().iter().map(|node| node.shards_channels());
             let answers = join_all(answers).await;
             let mut known = answers.iter().filter_map(|answer| answer.as_ref().ok());
-            match (known.next(), answers.iter().find_map(|answer| answer.as_ref().err())) {
+            match (
+                known.next(),
+                answers.iter().find_map(|answer| answer.as_ref().err()),
+            ) {
                 (None, Some(error)) => Err(error.clone()),
                 // One server that does not know the command would fail in the middle of a script. One that is down will be
                 // like the others.
-                (first, _) => Ok(match first.into_iter().chain(known).all(|sharded| *sharded) {
-                    true => Channels::Sharded,
-                    false => Channels::Plain,
-                }),
+                (first, _) => Ok(
+                    match first.into_iter().chain(known).all(|sharded| *sharded) {
+                        true => Channels::Sharded,
+                        false => Channels::Plain,
+                    },
+                ),
             }
         };
         self.channels.get_or_try_init(probe).await.copied()
@@ -119,7 +124,9 @@ impl Cluster {
                 Some(Redirect::Elsewhere) => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
-                    map = self.newer(&map, Doubt::Failed(node.address.clone())).await?;
+                    map = self
+                        .newer(&map, Doubt::Failed(node.address.clone()))
+                        .await?;
                 }
                 None => return Err(failure::refusal(error)),
             }

@@ -10,11 +10,7 @@ use crate::error::StoreError;
 use crate::store::{AllOutcome, AnyOutcome, Attempt, Outcome};
 
 /// Asks several questions by a script that takes the keys and arguments of each, as the script of its mode does.
-pub(super) fn acquire(
-    script: &'static Script,
-    attempts: &[Attempt],
-    publish: Channels,
-) -> Call {
+pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Channels) -> Call {
     let calls: Vec<_> = attempts
         .iter()
         .map(|attempt| {

@@ -14,11 +14,7 @@ use crate::lock::{Hold, LockMode};
 use crate::store::{Record, shared_work};
 
 /// Ends a hold and, if there was one, remembers `record`.
-pub(super) fn release(
-    hold: &Hold,
-    record: &Record,
-    publish: Channels,
-) -> Result<Call, StoreError> {
+pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result<Call, StoreError> {
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RECORD,
         LockMode::Fair => &script::FAIR_RECORD,

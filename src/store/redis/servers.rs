@@ -8,6 +8,7 @@ use redis::Value;
 use super::channels::Channels;
 use super::cluster::{Cluster, Slot};
 use super::lane::{Lane, lane_of};
+use super::names::Names;
 use super::script::Call;
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
@@ -78,6 +79,22 @@ impl Servers {
             Self::One(server) => u16::try_from(lane_of(key, server.lanes.len()))
                 .expect("fewer connections than a server has ports"),
             Self::Cluster(_) => Slot::of(key).number(),
+        }
+    }
+
+    /// Which part of the servers' keys, that can fail without the others, this one belongs to.
+    pub(super) fn part(&self, key: &LockKey) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => Slot::of(key).number(),
+        }
+    }
+
+    /// Whether all that is about the key can be where it is; what to do if not.
+    pub(super) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Cluster(_) => Names::of(key).share_a_slot(),
         }
     }
 

@@ -21,22 +21,30 @@ pub(crate) struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts one whose nodes fail each other after half a minute: on a busy machine, nothing that nobody wants.
+    /// Starts one whose nodes do not give each other up before half a minute has gone by: long enough on a busy machine.
     pub(crate) async fn start() -> Self {
-        Self::with_node_timeout(Duration::from_secs(30)).await
+        Self::start_with(&[("cluster-node-timeout", "30000")]).await
     }
 
-    /// Starts one whose replicas take over when a master has not answered for so long.
-    pub(crate) async fn with_node_timeout(timeout: Duration) -> Self {
+    /// Starts one, and sets these parameters of each node.
+    pub(crate) async fn start_with(parameters: &[(&str, &str)]) -> Self {
         let node = RedisServer::builder()
             .cluster()
-            .config("cluster-node-timeout", &timeout.as_millis().to_string())
+            // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
+            .config("cluster-node-timeout", "500")
+            .config("cluster-replica-no-failover", "yes")
             .config("cluster-replica-validity-factor", "0")
             .config("repl-diskless-sync-delay", "0");
         let cluster = Self {
             nodes: join_all((0..2 * MASTERS).map(|_| node.clone().start())).await,
         };
         cluster.form().await;
+        let failover = ("cluster-replica-no-failover", "no");
+        for (name, value) in parameters.iter().chain([&failover]) {
+            for node in &cluster.nodes {
+                node.ask::<()>(&["CONFIG", "SET", name, value]).await;
+            }
+        }
         cluster
     }
 
@@ -144,6 +152,12 @@ impl RedisCluster {
         all
     }
 
+    /// Removes a key, wherever it is.
+    pub(crate) async fn delete(&self, key: &str) {
+        let node = self.master_of(self.slot(key).await).await;
+        self.nodes[node].ask::<()>(&["DEL", key]).await;
+    }
+
     /// The nodes that were made masters.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &RedisServer> {
         self.nodes[..MASTERS].iter()
@@ -163,6 +177,9 @@ impl RedisCluster {
                 let words: Vec<&str> = words.chain(slots.iter().map(String::as_str)).collect();
                 node.ask::<()>(&words).await;
             }
+        }
+        // Each with each: gossip alone takes seconds.
+        for node in &self.nodes {
             for other in &self.nodes {
                 let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
                 let words = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
@@ -207,7 +224,10 @@ async fn claims(node: &RedisServer, slot: u16) -> bool {
     let nodes: String = node.ask(&["CLUSTER", "NODES"]).await;
     let mut myself = nodes.lines().filter(|line| line.contains("myself,master"));
     myself.next().is_some_and(|line| {
-        let ranges = line.split(' ').skip(8).filter(|word| !word.starts_with('['));
+        let ranges = line
+            .split(' ')
+            .skip(8)
+            .filter(|word| !word.starts_with('['));
         let mut ranges = ranges.map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let number = |text: &str| text.parse::<u16>().expect("a slot is a number");
@@ -232,7 +252,9 @@ impl Warden {
             .map(|server| server.process_id().to_string())
             .collect();
         let mut command = Command::new("sh");
-        command.args(["-c", "read -r _; kill -9 \"$@\"", "warden"]).args(ids);
+        command
+            .args(["-c", "read -r _; kill -9 \"$@\"", "warden"])
+            .args(ids);
         let (process, stdin, _) = Process::spawn_piped(&mut command).expect("a shell");
         Self {
             _stdin: stdin,

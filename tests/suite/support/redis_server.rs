@@ -263,9 +263,7 @@ impl RedisServer {
 
     pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
-        command
-            .query_async(&mut self.try_connection().await?)
-            .await
+        command.query_async(&mut self.try_connection().await?).await
     }
 
     async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {

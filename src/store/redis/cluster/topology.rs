@@ -113,11 +113,7 @@ impl Topology {
         self.map.borrow().clone()
     }
 
-    async fn learn(
-        &self,
-        seen: Option<u64>,
-        doubt: Option<Doubt>,
-    ) -> Result<Arc<Map>, StoreError> {
+    async fn learn(&self, seen: Option<u64>, doubt: Option<Doubt>) -> Result<Arc<Map>, StoreError> {
         let mut last = self.last.lock().await;
         let known = self.known();
         if let Some(map) = &known
@@ -178,7 +174,9 @@ impl Topology {
         let mut error = None;
         for some in others.chunks(ASKED_AT_ONCE) {
             // Not kept: most of them have no slots.
-            let some = some.iter().map(|address| Ok(Arc::new(self.maker.make(address)?)));
+            let some = some
+                .iter()
+                .map(|address| Ok(Arc::new(self.maker.make(address)?)));
             match ask_some(&some.collect::<Result<Vec<_>, StoreError>>()?).await {
                 Ok(ranges) => return Ok(ranges),
                 Err(failure) => error = Some(failure),
