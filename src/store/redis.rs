@@ -16,7 +16,8 @@ use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
 
 mod admin;
@@ -134,6 +135,17 @@ impl RedisStore {
         servers.call(key, &call).await
     }
 
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?;
+        if released.listeners > 0 {
+            let channel = calls::channel(hold).to_string();
+            let here = self.inner.servers.listeners(&hold.key, &channel);
+            released.listeners += here.saturating_sub(1);
+        }
+        Ok(released)
+    }
+
     /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
     async fn call_in_batches<'a, T>(
         &self,
@@ -202,9 +214,9 @@ impl LockStore for RedisStore {
         .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         let answer = self.call(&hold.key, |publish| Ok(calls::release(hold, publish)));
-        reply::standing(&answer.await?)
+        self.released(hold, &answer.await?)
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -229,9 +241,10 @@ impl LockStore for RedisStore {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<Released, StoreError> {
         let call = |publish| records::release(hold, record, publish);
-        reply::standing(&self.call(&hold.key, call).await?)
+        let answer = self.call(&hold.key, call).await?;
+        self.released(hold, &answer)
     }
 
     fn keeps_records(&self) -> bool {
@@ -252,11 +265,11 @@ impl LockStore for RedisStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
-        reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)
+        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(attempt).to_string();
+        let channel = calls::channel(&attempt.hold).to_string();
         let servers = &self.inner.servers;
         servers.listen(&attempt.hold.key, channel).await
     }

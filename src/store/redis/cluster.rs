@@ -145,6 +145,16 @@ impl Cluster {
         following::listen(self.topology.clone(), channels, slot, channel).await
     }
 
+    /// How many listen to a channel about a key through this store, as far as it is known where that is.
+    pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
+        let map = self.topology.known();
+        let node = map.as_ref().and_then(|map| map.master(Slot::of(key)));
+        match (node, self.channels.get()) {
+            (Some(node), Some(channels)) => node.subscriptions(*channels).listeners(channel),
+            _ => 0,
+        }
+    }
+
     /// A new map, if the command can be sent to another server instead.
     async fn after_failure(
         &self,

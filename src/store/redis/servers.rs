@@ -72,6 +72,14 @@ impl Servers {
         }
     }
 
+    /// How many listen to a channel about `key` through this store.
+    pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
+        match self {
+            Self::One(server) => server.subscriptions.listeners(channel),
+            Self::Cluster(cluster) => cluster.listeners(key, channel),
+        }
+    }
+
     /// Keys with the same number may be asked about in one script, and what is sent about one is not overtaken by what is
     /// sent later about the same: keys of one connection, or of one slot.
     pub(super) fn together(&self, key: &LockKey) -> u16 {

@@ -109,7 +109,8 @@ impl Topology {
         lock(&self.nodes).clear();
     }
 
-    fn known(&self) -> Option<Arc<Map>> {
+    /// The present map, if there is one yet.
+    pub(super) fn known(&self) -> Option<Arc<Map>> {
         self.map.borrow().clone()
     }
 
