@@ -1,7 +1,7 @@
 //! A store that is shared with strangers.
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
 use tower_distributed_lock::{Hold, LockMode, StoreError};
 
@@ -57,7 +57,7 @@ impl<S: LockStore> LockStore for Apart<S> {
         self.inner.check(&holds).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.inner.release(&self.hold(hold)).await
     }
 

@@ -51,12 +51,19 @@ impl RedisCluster {
     /// One for all tests that only lock in it, each under names of its own. It ends with the test binary.
     pub(crate) async fn shared() -> &'static Self {
         static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
-        let start = || async {
-            let cluster = Self::start().await;
-            let warden = Warden::of(&cluster.nodes);
-            (cluster, warden)
-        };
-        &SHARED.get_or_init(start).await.0
+        &SHARED.get_or_init(Self::start_guarded).await.0
+    }
+
+    /// One for all tests that move slots in it, each one of its own. While a slot moves, no [`dump`](Self::dump) can be had.
+    pub(crate) async fn shared_by_movers() -> &'static Self {
+        static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
+        &SHARED.get_or_init(Self::start_guarded).await.0
+    }
+
+    async fn start_guarded() -> (Self, Warden) {
+        let cluster = Self::start().await;
+        let warden = Warden::of(&cluster.nodes);
+        (cluster, warden)
     }
 
     /// The addresses of all nodes.
@@ -152,6 +159,12 @@ impl RedisCluster {
         all
     }
 
+    /// Whether there is such a key.
+    pub(crate) async fn has(&self, key: &str) -> bool {
+        let node = self.master_of(self.slot(key).await).await;
+        self.nodes[node].ask(&["EXISTS", key]).await
+    }
+
     /// Removes a key, wherever it is.
     pub(crate) async fn delete(&self, key: &str) {
         let node = self.master_of(self.slot(key).await).await;
@@ -195,6 +208,41 @@ impl RedisCluster {
             .await;
         }
         self.until_whole().await;
+    }
+
+    /// Whether the node says of itself that it is the master of the slot.
+    pub(crate) async fn serves(&self, node: usize, slot: u16) -> bool {
+        claims(&self.nodes[node], slot).await
+    }
+
+    /// What one node has whose name contains this.
+    pub(crate) async fn dump_of(&self, node: usize, part: &str) -> Dump {
+        let mut dump = self.nodes[node].dump().await;
+        dump.retain(|key, _| key.contains(part));
+        dump
+    }
+
+    /// From now on the replica of a master hears nothing of what the master does, though the master goes on.
+    pub(crate) async fn cut_off_replica(&self, master: usize) {
+        let (master, replica) = (&self.nodes[master], &self.nodes[master + MASTERS]);
+        // Who knows no password does not get in again.
+        let words = ["ACL", "SETUSER", "nobody", "off"];
+        master.ask::<()>(&words).await;
+        replica
+            .ask::<()>(&["CONFIG", "SET", "masteruser", "nobody"])
+            .await;
+        replica
+            .ask::<()>(&["CONFIG", "SET", "masterauth", "wrong"])
+            .await;
+        master
+            .ask::<()>(&["CLIENT", "KILL", "TYPE", "replica"])
+            .await;
+        eventually("the replica is cut off", LIMIT, async || {
+            let info: String = replica.ask(&["INFO", "replication"]).await;
+            let link: String = master.ask(&["INFO", "replication"]).await;
+            info.contains("master_link_status:down") && link.contains("connected_slaves:0")
+        })
+        .await;
     }
 
     /// Waits until every node knows all masters and replicas, and every replica is in step.

@@ -256,7 +256,7 @@ impl RedisServer {
         self.ask(&question.collect::<Vec<_>>()).await
     }
 
-    pub(super) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let reply = self.try_ask(words).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
