@@ -149,7 +149,7 @@ async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
         assert!(kill_connections(&mut redis).await >= 2);
         let why = match password {
             "" => "NOAUTH",
-            _ => "WRONGPASS",
+            _ => "AuthenticationFailed",
         };
         is_refused(&locks, why).await;
         tell(&mut redis, &["CONFIG", "SET", "requirepass", password]).await;

@@ -65,7 +65,7 @@ async fn a_lock_overwritten_while_it_is_waited_for_ends_the_wait() {
             done.expect("overwritten");
             is_conflict(outcome(waiting).await, &format!("{mode:?} {write:?}")).await;
             let released = guard.release().await;
-            assert!(released.is_err(), "{released:?}");
+            assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
             command(&server, &["DEL", "n"]).await;
             nothing_is_left(&server, &[&holder, &other]).await;
         }

@@ -75,10 +75,8 @@ async fn a_busy_server_is_waited_for_and_loses_nothing() {
     });
     eventually("it is busy", SOON, async || {
         let asked = locks.lock("new").wait(Duration::ZERO).await;
-        asked.is_err_and(|error| {
-            assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
-            told(&error).to_uppercase().contains("BUSY")
-        })
+        // Dropped: what was granted before is released when the server has time.
+        matches!(asked, Err(LockError::Unavailable(error)) if told(&error).contains("BUSY"))
     })
     .await;
     let patient = MODES.map(|mode| {
