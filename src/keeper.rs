@@ -156,9 +156,10 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say.
+    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say, at once if the store refused:
+    /// what it refused is tried on in the background.
     pub(crate) async fn release(
-        store: Arc<dyn DynStore>,
+        self,
         live: Arc<LiveHold>,
         record: Option<Record>,
         until_asked: impl Send,
@@ -166,7 +167,10 @@ impl Keeper {
         // A release that is dropped has been dropped with the keeper's runtime: nobody goes on with it, and nobody shall wait
         // for its end.
         let cut_off = CutOff(live.clone());
-        let result = release(store, &live, record, until_asked).await;
+        let result = release(self.store(), &live, record, until_asked).await;
+        if was_refused(&result) {
+            self.adopt(Box::pin(insist(self.store(), live.clone())));
+        }
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             telemetry::lost(&live, "the store did not carry it at its release");
         }
@@ -635,4 +639,19 @@ async fn release(
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(RELEASE_BACKOFF);
     }
+}
+
+/// Goes on after a refusal, which may be over before the lease is: rights are given back, as are passwords.
+async fn insist(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
+    let over = Instant::now() + live.lease.duration();
+    while Instant::now() < over {
+        tokio::time::sleep(RELEASE_BACKOFF).await;
+        if !was_refused(&release(store.clone(), &live, None, ()).await) {
+            return;
+        }
+    }
+}
+
+fn was_refused(released: &Result<(), LockError>) -> bool {
+    matches!(released, Err(LockError::Unavailable(error)) if error.kind() == StoreErrorKind::Refused)
 }

@@ -13,7 +13,7 @@ use super::active::Sharer;
 use super::entry::Left;
 use super::{Admission, Asker, Joined, Local, Terms};
 use crate::error::LockError;
-use crate::keeper::{Driven, Keeper, LiveHold};
+use crate::keeper::{Driven, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
 use crate::store::Record;
@@ -227,15 +227,15 @@ impl Share {
             Left::LastNested(owner) => until_done = Some(Turn::new(local, key, owner)),
             Left::Last => {}
         }
-        let (store, live) = (local.keeper().store(), self.live.clone());
-        let held = local.keeper().begin_release(&live);
-        Departure::Last(Driven::new(local.keeper().clone(), async move {
+        let (keeper, live) = (local.keeper().clone(), self.live.clone());
+        let held = keeper.begin_release(&live);
+        Departure::Last(Driven::new(keeper.clone(), async move {
             // A lost hold is released too: the store may know better. The next in line asks only afterwards.
             let record = match ending {
                 Ending::Record(record) if held => Some(record),
                 _ => None,
             };
-            let released = Keeper::release(store, live, record, until_asked).await;
+            let released = keeper.release(live, record, until_asked).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))

@@ -152,11 +152,24 @@ async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
             _ => "AuthenticationFailed",
         };
         is_refused(&locks, why).await;
+        let mut guards = guards.into_iter();
+        for guard in guards.by_ref().take(2) {
+            let released = guard.release().await;
+            assert!(
+                matches!(released, Err(LockError::Unavailable(_))),
+                "{released:?}"
+            );
+        }
         tell(&mut redis, &["CONFIG", "SET", "requirepass", password]).await;
         take_and_release(&[&locks]).await;
+        eventually("both connections are back", SOON, async || {
+            server.client_list().await.len() >= 2
+        })
+        .await;
         for guard in guards {
             guard.release().await.expect("held all the time");
         }
+        // Not left to their leases of 30 s.
         nothing_is_left(&server, &[&locks]).await;
     }
 }
