@@ -136,8 +136,11 @@ impl Keeper {
         let mut state = shared.state();
         state.put(place, live);
         shared.ensure_running(&mut state);
-        state.note(here);
+        let replaced = state.note(here);
         shared.ring(&state, place.0);
+        drop(state);
+        // The last handle of a runtime that has ended may take more along: not under the mutex.
+        drop(replaced);
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
@@ -511,12 +514,14 @@ impl Drop for CutOff {
 }
 
 impl State {
-    /// Remembers the runtime of somebody who has something to keep, if it is not the task's.
-    fn note(&mut self, here: Option<runtime::Handle>) {
-        let Some(here) = here else { return };
+    /// Remembers the runtime of somebody who has something to keep, if it is not the task's; returns the one remembered
+    /// before.
+    fn note(&mut self, here: Option<runtime::Handle>) -> Option<runtime::Handle> {
+        let here = here?;
         let mut task = self.task.iter();
-        if task.all(|task| task.home != here.id()) {
-            self.spare = Some(here);
+        match task.all(|task| task.home != here.id()) {
+            true => self.spare.replace(here),
+            false => None,
         }
     }
 
