@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod conformance;
 mod differential;
+mod faults;
 mod golden;
 mod idempotency;
 mod interop;

@@ -38,6 +38,7 @@ pub(crate) struct Builder {
     config: Vec<(String, String)>,
     password: Option<String>,
     cluster: bool,
+    variables: Vec<(&'static str, PathBuf)>,
 }
 
 impl Builder {
@@ -59,6 +60,12 @@ impl Builder {
         // A node that has met nobody yet does not know its own address, and would redirect clients to none.
         self.config("cluster-announce-ip", "127.0.0.1")
             .config("cluster-enabled", "yes")
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.variables.push((name, value.into()));
+        self
     }
 
     /// Another binary than the default one.
@@ -103,7 +110,9 @@ impl Builder {
 
     fn spawn(&self, directory: &TempDir) -> Process {
         let mut command = Command::new(&self.binary);
-        command.arg(directory.path().join("redis.conf"));
+        command
+            .arg(directory.path().join("redis.conf"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         Process::spawn(&mut command).unwrap_or_else(|error| {
             panic!(
                 "cannot run `{}`: {error}\n\
@@ -127,6 +136,7 @@ impl RedisServer {
             config: Vec::new(),
             password: None,
             cluster: false,
+            variables: Vec::new(),
         }
     }
 
