@@ -29,18 +29,21 @@ mod options;
 mod records;
 mod reply;
 mod script;
+mod sentinel;
+mod source;
 mod subscriber;
 mod subscriptions;
 
 use lane::Lane;
 pub use options::RedisStoreBuilder;
 use script::Call;
+use source::Source;
 use subscriptions::Subscriptions;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer).
+/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
@@ -74,10 +77,12 @@ pub struct RedisStore {
 struct Inner {
     lanes: Box<[Arc<Lane>]>,
     subscriptions: Subscriptions,
+    source: Source,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.source.close();
         for lane in &self.lanes {
             lane.close();
         }
@@ -118,6 +123,36 @@ impl RedisStore {
     /// for wake-ups: it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// Begins to set up a store in whichever server the sentinels name as `master`.
+    ///
+    /// All sentinels that there are should be listed: those that answer are believed in the order of the failovers that
+    /// they have seen. Every connection asks them anew, and has its server confirm that it is a master. Commands and
+    /// wake-ups follow a failover without a restart: until there is a master, calls fail with
+    /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
+    /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
+    ///
+    /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("redis://locks:secret@any/0") // user, password, database; no host: the sentinels know it
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master: impl Into<String>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_sentinels(sentinels, master)
     }
 
     /// The connection that carries everything about this key: what is sent later arrives later.

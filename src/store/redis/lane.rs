@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use deadpool_redis::{Connection, Pool, PoolError};
+use deadpool_redis::Connection;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::failure;
 use super::options::Timeouts;
 use super::script::Call;
+use super::sentinel::Departure;
+use super::source::Source;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The pause after the first failure to reconnect; it doubles up to the longest.
@@ -27,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Whoever finds it broken starts the one task that replaces it. Commands that come meanwhile wait for that task's first
 /// try; when that has failed, they fail at once, while the task goes on trying.
 pub(super) struct Lane {
-    pool: Pool,
+    source: Source,
     timeouts: Timeouts,
     state: Mutex<State>,
     /// The task has succeeded or failed.
@@ -40,8 +42,11 @@ struct State {
     generation: u64,
     /// Holds the connection's place in the pool.
     kept: Option<Connection>,
+    since: Instant,
     mending: Option<JoinHandle<()>>,
     checking: Option<JoinHandle<()>>,
+    /// Leaves the connection when its server is not the one any more.
+    departing: Option<JoinHandle<()>>,
 }
 
 enum Link {
@@ -51,30 +56,40 @@ enum Link {
     Down(StoreError),
 }
 
+/// A connection that has answered.
+struct Opened {
+    kept: Connection,
+    handle: MultiplexedConnection,
+    answer: Value,
+    departure: Departure,
+}
+
 impl Lane {
     /// A lane that connects when it is first used.
-    pub(super) fn new(pool: Pool, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(source: Source, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
-            pool,
+            source,
             timeouts,
             state: Mutex::new(State {
                 link: Link::Mending,
                 generation: 0,
                 kept: None,
+                since: Instant::now(),
                 mending: None,
                 checking: None,
+                departing: None,
             }),
             settled: Notify::new(),
         })
     }
 
     /// Connects, and makes sure that the server answers.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        let (kept, handle, answer) = self.open().await?;
-        if let Value::ServerError(error) = answer {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
+        let opened = self.open().await?;
+        if let Value::ServerError(error) = opened.answer {
             return Err(failure::refusal(error));
         }
-        self.up(kept, handle);
+        self.up(opened);
         Ok(())
     }
 
@@ -82,17 +97,22 @@ impl Lane {
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
     pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        let mut answer = self.send(&call.command).await?;
+        let (mut answer, mut generation) = self.send(&call.command).await?;
         if is_unknown_script(&answer) {
-            answer = self.send(&call.in_full()).await?;
+            (answer, generation) = self.send(&call.in_full()).await?;
         }
         match answer {
-            Value::ServerError(error) => Err(failure::refusal(error)),
+            Value::ServerError(error) => {
+                if failure::is_demotion(&error) {
+                    self.demoted(generation);
+                }
+                Err(failure::refusal(error))
+            }
             answer => Ok(answer),
         }
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, u64), StoreError> {
         let mut again = true;
         loop {
             let (mut handle, generation) = self.handle().await?;
@@ -105,7 +125,7 @@ impl Lane {
                 Poll::Pending => (sending.await, true),
             };
             let error = match answer {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, generation)),
                 Err(error) => error,
             };
             if error.is_timeout() {
@@ -158,11 +178,24 @@ impl Lane {
 
     /// The connection is dead: takes it out of the pool and has it replaced.
     fn broken(self: &Arc<Self>, generation: u64) {
+        self.leave(generation, "it broke");
+    }
+
+    /// The server is not a master any more: a new connection may lead to the one that is.
+    fn demoted(self: &Arc<Self>, generation: u64) {
+        // There may be no other master yet, and a new connection each time would help nobody.
+        if self.state().since.elapsed() > LONGEST_PAUSE {
+            self.leave(generation, "its server is read-only");
+        }
+    }
+
+    /// Has the connection replaced. What was sent on it is still answered on it, if it can be.
+    fn leave(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
         if state.generation != generation || !matches!(state.link, Link::Up(_)) {
             return;
         }
-        tracing::warn!("a connection to Redis broke");
+        tracing::warn!(reason, "a connection to Redis is replaced");
         state.link = Link::Mending;
         if let Some(kept) = state.kept.take() {
             drop(Connection::take(kept));
@@ -203,8 +236,8 @@ impl Lane {
         loop {
             match self.open().await {
                 // A server that answers with an error, such as that it is loading, says so to each command as well.
-                Ok((kept, handle, _)) => {
-                    self.up(kept, handle);
+                Ok(opened) => {
+                    self.up(opened);
                     return;
                 }
                 Err(error) => {
@@ -218,39 +251,55 @@ impl Lane {
         }
     }
 
-    fn up(&self, kept: Connection, handle: MultiplexedConnection) {
+    fn up(self: &Arc<Self>, opened: Opened) {
         let mut state = self.state();
         state.generation += 1;
-        state.kept = Some(kept);
-        state.link = Link::Up(handle);
+        state.since = Instant::now();
+        state.kept = Some(opened.kept);
+        state.link = Link::Up(opened.handle);
         state.mending = None;
+        if let Some(former) = state.departing.take() {
+            former.abort();
+        }
+        if let Departure::From(..) = opened.departure {
+            let (lane, generation, mut departure) =
+                (self.clone(), state.generation, opened.departure);
+            state.departing = Some(tokio::spawn(async move {
+                departure.wait().await;
+                lane.leave(generation, "another server is the master");
+            }));
+        }
         self.settled.notify_waiters();
     }
 
     /// Takes a connection from the pool and asks it something.
-    async fn open(&self) -> Result<(Connection, MultiplexedConnection, Value), StoreError> {
+    async fn open(&self) -> Result<Opened, StoreError> {
         let opening = async {
-            let kept = self.pool.get().await.map_err(|error| match error {
-                PoolError::Backend(error) => failure::no_connection(error),
-                error => StoreError::new(StoreErrorKind::Unreachable, error),
-            })?;
+            let (kept, departure) = self.source.take().await?;
             let mut handle = (*kept).clone();
             handle.set_response_timeout(self.timeouts.response);
             let answer = handle.send_packed_command(&redis::cmd("PING")).await;
-            Ok((kept, handle, answer.map_err(failure::no_connection)?))
+            Ok(Opened {
+                answer: answer.map_err(failure::no_connection)?,
+                kept,
+                handle,
+                departure,
+            })
         };
         timeout(self.timeouts.connect, opening)
             .await
-            .unwrap_or_else(|_| Err(unreachable("connecting took too long")))
+            .unwrap_or_else(|_| Err(self.source.too_slow()))
     }
 
     /// Ends the lane's tasks.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        for task in [state.mending.take(), state.checking.take()]
-            .into_iter()
-            .flatten()
-        {
+        let tasks = [
+            state.mending.take(),
+            state.checking.take(),
+            state.departing.take(),
+        ];
+        for task in tasks.into_iter().flatten() {
             task.abort();
         }
     }

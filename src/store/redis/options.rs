@@ -9,6 +9,8 @@ use redis::{
 };
 
 use super::lane::Lane;
+use super::sentinel::Sentinels;
+use super::source::Source;
 use super::subscriptions::Subscriptions;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
@@ -62,6 +64,11 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
+    /// The address only says how to connect.
+    Sentinel {
+        sentinels: Result<Vec<ConnectionInfo>, StoreError>,
+        master: String,
+    },
 }
 
 impl RedisStoreBuilder {
@@ -95,6 +102,36 @@ impl RedisStoreBuilder {
             connections: Connections::Given(pool),
             ..Self::new(subscriptions)
         }
+    }
+
+    pub(super) fn with_sentinels<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master: impl Into<String>,
+    ) -> Self {
+        let sentinels = sentinels.into_iter();
+        let addresses = sentinels.map(|address| address.into_connection_info());
+        Self {
+            connections: Connections::Sentinel {
+                sentinels: addresses.collect::<Result<_, _>>().map_err(bad_address),
+                master: master.into(),
+            },
+            ..Self::new("redis://")
+        }
+    }
+
+    /// How the servers behind the sentinels are spoken to: user, password, database, protocol and encryption of this
+    /// address, whose host and port are of no account: `rediss://user:password@any/2`. Without it: no password, database
+    /// 0, no encryption. The sentinels' own credentials stand in their own addresses.
+    ///
+    /// Any other store says this in its address; one that is given both does not connect.
+    pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
+        self.address = match self.connections {
+            Connections::Sentinel { .. } => like.into_connection_info().map_err(bad_address),
+            _ => Err(refused(
+                "`servers` is for sentinels: put credentials and database into the address",
+            )),
+        };
+        self
     }
 
     /// How long a command may go unanswered. The default is 3 seconds.
@@ -137,12 +174,26 @@ impl RedisStoreBuilder {
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let address = self.address?;
-        let client = Client::open(address.clone()).map_err(bad_address)?;
-        let pool = match self.connections {
-            Connections::Ours(config) => new_pool(address, config, self.timeouts)?,
-            Connections::Given(pool) => pool,
+        let source = match self.connections {
+            Connections::Ours(config) => Source::Server {
+                client: Box::new(Client::open(address.clone()).map_err(bad_address)?),
+                pool: new_pool(address, config, self.timeouts)?,
+            },
+            Connections::Given(pool) => Source::Server {
+                client: Box::new(Client::open(address).map_err(bad_address)?),
+                pool,
+            },
+            Connections::Sentinel { sentinels, master } => {
+                let sentinels = sentinels?;
+                if sentinels.is_empty() {
+                    return Err(refused("name at least one sentinel"));
+                }
+                let config = PoolConfig::default();
+                let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
+                Source::Sentinels(Arc::new(all))
+            }
         };
-        let lanes = self.lanes.min(pool.status().max_size);
+        let lanes = self.lanes.min(source.room());
         if lanes == 0 {
             return Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
@@ -151,15 +202,16 @@ impl RedisStoreBuilder {
         Ok(RedisStore {
             inner: Arc::new(Inner {
                 lanes: (0..lanes)
-                    .map(|_| Lane::new(pool.clone(), self.timeouts))
+                    .map(|_| Lane::new(source.clone(), self.timeouts))
                     .collect(),
-                subscriptions: Subscriptions::new(client, self.timeouts),
+                subscriptions: Subscriptions::new(source.clone(), self.timeouts),
+                source,
             }),
         })
     }
 }
 
-fn new_pool(
+pub(super) fn new_pool(
     address: ConnectionInfo,
     config: PoolConfig,
     timeouts: Timeouts,
