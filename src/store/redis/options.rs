@@ -115,7 +115,7 @@ impl RedisStoreBuilder {
                 sentinels: addresses.collect::<Result<_, _>>().map_err(bad_address),
                 master: master.into(),
             },
-            ..Self::new("redis://")
+            ..Self::new("redis://any")
         }
     }
 
