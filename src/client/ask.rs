@@ -86,7 +86,9 @@ impl LockClient {
                             wakeups = None;
                             failures < 2
                         }
-                        StoreErrorKind::Unreachable => failures < 2,
+                        StoreErrorKind::Unreachable | StoreErrorKind::Unacknowledged => {
+                            failures < 2
+                        }
                         StoreErrorKind::Transient => {
                             tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
                             true

@@ -12,7 +12,7 @@ use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
@@ -27,6 +27,7 @@ mod many;
 mod names;
 mod options;
 mod records;
+mod replicas;
 mod reply;
 mod script;
 mod sentinel;
@@ -34,8 +35,9 @@ mod source;
 mod subscriber;
 mod subscriptions;
 
-use lane::Lane;
+use lane::{Lane, Sent};
 pub use options::RedisStoreBuilder;
+pub use replicas::Replicas;
 use script::Call;
 use source::Source;
 use subscriptions::Subscriptions;
@@ -78,6 +80,8 @@ struct Inner {
     lanes: Box<[Arc<Lane>]>,
     subscriptions: Subscriptions,
     source: Source,
+    /// Whether replicas are to acknowledge anything.
+    acknowledging: bool,
 }
 
 impl Drop for Inner {
@@ -166,6 +170,42 @@ impl RedisStore {
         self.inner.lanes[self.lane(key)].call(&call).await
     }
 
+    /// Calls a script whose effect counts when enough replicas know of it.
+    async fn call_counting(
+        &self,
+        key: &LockKey,
+        call: Call,
+    ) -> Result<(redis::Value, Counting<'_>), StoreError> {
+        let lane = &self.inner.lanes[self.lane(key)];
+        let (answer, sent) = lane.call_on(&call).await?;
+        Ok((answer, Counting { lane, sent }))
+    }
+
+    /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
+    async fn end(&self, key: &LockKey, call: Call) -> Result<Standing, StoreError> {
+        let (answer, effect) = self.call_counting(key, call).await?;
+        let standing = reply::standing(&answer)?;
+        if standing == Standing::Held {
+            effect.counts().await?;
+        }
+        Ok(standing)
+    }
+
+    /// Waits until a grant counts; one that does not is taken back.
+    async fn grant(&self, attempts: &[Attempt], effect: Counting<'_>) -> Result<(), StoreError> {
+        let Err(error) = effect.counts().await else {
+            return Ok(());
+        };
+        for attempt in attempts {
+            if let Err(failed) = self.withdraw(attempt, false).await {
+                tracing::debug!(%failed, "could not take back what no replica acknowledged");
+                // It may be held: the caller is told so, and takes it back in its own time.
+                return Err(StoreError::new(StoreErrorKind::Unanswered, error));
+            }
+        }
+        Err(error)
+    }
+
     /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
     async fn call_in_batches<'a, T>(
         &self,
@@ -186,7 +226,11 @@ impl RedisStore {
             let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
             let call = call(&items);
             async move {
-                let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
+                let (answer, sent) = lane.call_on(&call).await?;
+                let standings = reply::standings(&answer, batch.len())?;
+                if standings.contains(&Standing::Held) {
+                    Counting { lane, sent }.counts().await?;
+                }
                 Ok((batch, standings))
             }
         });
@@ -202,6 +246,18 @@ impl RedisStore {
     }
 }
 
+/// Something that was done, and counts when enough replicas know of it.
+struct Counting<'a> {
+    lane: &'a Arc<Lane>,
+    sent: Sent,
+}
+
+impl Counting<'_> {
+    async fn counts(self) -> Result<(), StoreError> {
+        self.lane.acknowledged(self.sent).await
+    }
+}
+
 /// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
 fn takes_at_once(attempts: &[Attempt]) -> bool {
     (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
@@ -210,8 +266,12 @@ fn takes_at_once(attempts: &[Attempt]) -> bool {
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let answer = self.call(key, calls::acquire(attempt)).await?;
-        reply::outcome(&answer, mode.family())
+        let (answer, effect) = self.call_counting(key, calls::acquire(attempt)).await?;
+        let outcome = reply::outcome(&answer, mode.family())?;
+        if let Outcome::Granted { .. } = outcome {
+            self.grant(std::slice::from_ref(attempt), effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
@@ -227,13 +287,16 @@ impl LockStore for RedisStore {
         self.call_in_batches(
             holds,
             |hold| &hold.key,
-            |batch| calls::check(batch.iter().copied()),
+            |batch| match self.inner.acknowledging {
+                true => calls::check_marked(batch.iter().copied()),
+                false => calls::check(batch.iter().copied()),
+            },
         )
         .await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+        self.end(&hold.key, calls::release(hold)).await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -241,8 +304,12 @@ impl LockStore for RedisStore {
             return store::many::all(self, attempts).await;
         }
         let call = many::acquire(&script::ACQUIRE_ALL, attempts);
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::all(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::all(&answer, attempts)?;
+        if let AllOutcome::Granted(_) = outcome {
+            self.grant(attempts, effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
@@ -250,8 +317,12 @@ impl LockStore for RedisStore {
             return store::many::any(self, attempts).await;
         }
         let call = many::acquire(&script::ACQUIRE_ANY, attempts);
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::any(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::any(&answer, attempts)?;
+        if let AnyOutcome::Granted { index, .. } = outcome {
+            self.grant(&attempts[index..=index], effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn release_recording(
@@ -259,8 +330,7 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Standing, StoreError> {
-        let call = records::release(hold, record)?;
-        reply::standing(&self.call(&hold.key, call).await?)
+        self.end(&hold.key, records::release(hold, record)?).await
     }
 
     fn keeps_records(&self) -> bool {

@@ -15,10 +15,16 @@ use tokio::time::{Instant, timeout};
 
 use super::failure;
 use super::options::Timeouts;
+use super::replicas::Acknowledgement;
 use super::script::Call;
-use super::sentinel::Departure;
+use super::sentinel::{Departure, Master};
 use super::source::Source;
 use crate::error::{StoreError, StoreErrorKind};
+
+mod rounds;
+
+use rounds::Rounds;
+pub(super) use rounds::Sent;
 
 /// The pause after the first failure to reconnect; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -31,6 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Lane {
     source: Source,
     timeouts: Timeouts,
+    rounds: Arc<Rounds>,
     state: Mutex<State>,
     /// The task has succeeded or failed.
     settled: Notify,
@@ -43,6 +50,9 @@ struct State {
     /// Holds the connection's place in the pool.
     kept: Option<Connection>,
     since: Instant,
+    /// Which server it leads to, if there is a choice, and the number of such changes.
+    master: Option<Master>,
+    server: u64,
     mending: Option<JoinHandle<()>>,
     checking: Option<JoinHandle<()>>,
     /// Leaves the connection when its server is not the one any more.
@@ -66,15 +76,18 @@ struct Opened {
 
 impl Lane {
     /// A lane that connects when it is first used.
-    pub(super) fn new(source: Source, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(source: Source, timeouts: Timeouts, wanted: Acknowledgement) -> Arc<Self> {
         Arc::new(Self {
             source,
             timeouts,
+            rounds: Rounds::new(wanted),
             state: Mutex::new(State {
                 link: Link::Mending,
                 generation: 0,
                 kept: None,
                 since: Instant::now(),
+                master: None,
+                server: 0,
                 mending: None,
                 checking: None,
                 departing: None,
@@ -97,35 +110,51 @@ impl Lane {
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
     pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        let (mut answer, mut generation) = self.send(&call.command).await?;
+        Ok(self.call_on(call).await?.0)
+    }
+
+    /// The same, and says on which connection.
+    pub(super) async fn call_on(
+        self: &Arc<Self>,
+        call: &Call,
+    ) -> Result<(Value, Sent), StoreError> {
+        let (mut answer, mut sent) = self.send(&call.command).await?;
         if is_unknown_script(&answer) {
-            (answer, generation) = self.send(&call.in_full()).await?;
+            (answer, sent) = self.send(&call.in_full()).await?;
         }
         match answer {
             Value::ServerError(error) => {
                 if failure::is_demotion(&error) {
-                    self.demoted(generation);
+                    self.demoted(sent.generation);
                 }
                 Err(failure::refusal(error))
             }
-            answer => Ok(answer),
+            answer => Ok((answer, sent)),
         }
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, u64), StoreError> {
+    /// Waits until as many replicas as the store asks for have whatever was `sent`.
+    pub(super) async fn acknowledged(&self, sent: Sent) -> Result<(), StoreError> {
+        self.rounds.join(sent).await
+    }
+
+    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, Sent), StoreError> {
         let mut again = true;
         loop {
-            let (mut handle, generation) = self.handle().await?;
-            let mut sending = pin!(handle.send_packed_command(command));
-            // The connection's task takes commands from a queue. An error before the first wait means that it was gone
-            // and did not take this one.
-            let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
-            let (answer, taken) = match at_once {
-                Poll::Ready(answer) => (answer, false),
-                Poll::Pending => (sending.await, true),
+            let mut sent = self.handle().await?;
+            let generation = sent.generation;
+            let (answer, taken) = {
+                let mut sending = pin!(sent.handle.send_packed_command(command));
+                // The connection's task takes commands from a queue. An error before the first wait means that it was
+                // gone and did not take this one.
+                let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+                match at_once {
+                    Poll::Ready(answer) => (answer, false),
+                    Poll::Pending => (sending.await, true),
+                }
             };
             let error = match answer {
-                Ok(answer) => return Ok((answer, generation)),
+                Ok(answer) => return Ok((answer, sent)),
                 Err(error) => error,
             };
             if error.is_timeout() {
@@ -144,7 +173,7 @@ impl Lane {
     }
 
     /// The connection, at once if it is up or known to be down.
-    async fn handle(self: &Arc<Self>) -> Result<(MultiplexedConnection, u64), StoreError> {
+    async fn handle(self: &Arc<Self>) -> Result<Sent, StoreError> {
         if let Some(known) = self.look() {
             return known;
         }
@@ -165,10 +194,16 @@ impl Lane {
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
     }
 
-    fn look(self: &Arc<Self>) -> Option<Result<(MultiplexedConnection, u64), StoreError>> {
+    fn look(self: &Arc<Self>) -> Option<Result<Sent, StoreError>> {
         let mut state = self.state();
         let known = match &state.link {
-            Link::Up(handle) => return Some(Ok((handle.clone(), state.generation))),
+            Link::Up(handle) => {
+                return Some(Ok(Sent {
+                    handle: handle.clone(),
+                    generation: state.generation,
+                    server: state.server,
+                }));
+            }
             Link::Mending => None,
             Link::Down(error) => Some(Err(error.clone())),
         };
@@ -261,7 +296,15 @@ impl Lane {
         if let Some(former) = state.departing.take() {
             former.abort();
         }
-        if let Departure::From(..) = opened.departure {
+        if let Departure::From(master, _) = &opened.departure {
+            if state
+                .master
+                .as_ref()
+                .is_none_or(|known| !known.is_at(master))
+            {
+                state.server += 1;
+            }
+            state.master = Some(master.clone());
             let (lane, generation, mut departure) =
                 (self.clone(), state.generation, opened.departure);
             state.departing = Some(tokio::spawn(async move {
@@ -269,6 +312,8 @@ impl Lane {
                 lane.leave(generation, "another server is the master");
             }));
         }
+        // Whatever the answer was, each call finds out for itself.
+        let _ = self.rounds.saw(state.server, &opened.answer);
         self.settled.notify_waiters();
     }
 
@@ -277,8 +322,8 @@ impl Lane {
         let opening = async {
             let (kept, departure) = self.source.take().await?;
             let mut handle = (*kept).clone();
-            handle.set_response_timeout(self.timeouts.response);
-            let answer = handle.send_packed_command(&redis::cmd("PING")).await;
+            handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
+            let answer = handle.send_packed_command(&self.rounds.greeting()).await;
             Ok(Opened {
                 answer: answer.map_err(failure::no_connection)?,
                 kept,
@@ -293,6 +338,7 @@ impl Lane {
 
     /// Ends the lane's tasks.
     pub(super) fn close(&self) {
+        self.rounds.close();
         let mut state = self.state();
         let tasks = [
             state.mending.take(),

@@ -9,6 +9,7 @@ use redis::{
 };
 
 use super::lane::Lane;
+use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
 use super::source::Source;
 use super::subscriptions::Subscriptions;
@@ -58,6 +59,7 @@ pub struct RedisStoreBuilder {
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
+    acknowledgement: Acknowledgement,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +80,7 @@ impl RedisStoreBuilder {
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
+            acknowledgement: Acknowledgement::default(),
         }
     }
 
@@ -153,6 +156,21 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// How many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.acknowledgement.replicas = replicas;
+        self
+    }
+
+    /// How long replicas may take to acknowledge, which is part of the caller's wait. The default is one second.
+    ///
+    /// Everything else on the connection waits meanwhile; their [`response_timeout`](Self::response_timeout) is extended
+    /// by as much.
+    pub fn replica_timeout(mut self, timeout: Duration) -> Self {
+        self.acknowledgement.within = timeout;
+        self
+    }
+
     /// Connects, and makes sure that the server answers.
     ///
     /// # Errors
@@ -202,10 +220,11 @@ impl RedisStoreBuilder {
         Ok(RedisStore {
             inner: Arc::new(Inner {
                 lanes: (0..lanes)
-                    .map(|_| Lane::new(source.clone(), self.timeouts))
+                    .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
                     .collect(),
                 subscriptions: Subscriptions::new(source.clone(), self.timeouts),
                 source,
+                acknowledging: self.acknowledgement.is_wanted(),
             }),
         })
     }

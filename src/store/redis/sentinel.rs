@@ -40,7 +40,7 @@ pub(super) struct Master {
 }
 
 impl Master {
-    fn is_at(&self, other: &Self) -> bool {
+    pub(super) fn is_at(&self, other: &Self) -> bool {
         (&self.host, self.port) == (&other.host, other.port)
     }
 }
