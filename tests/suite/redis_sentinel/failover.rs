@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tower_distributed_lock::store::{Renewal, Standing};
-use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockStore, StoreErrorKind};
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
+};
 
 use super::{LIMIT, client, store, until_connections, until_it_holds, works};
 use crate::redis_store::{MODES, asks, attempt, error_kind, releases};
@@ -101,6 +103,27 @@ async fn a_planned_failover_is_followed_while_holding_and_waiting() {
     assert!(!waiter.is_finished());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn replicas_that_acknowledge_are_those_of_the_new_master() {
+    let mut sentinels = RedisSentinels::start().await;
+    let store = RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME)
+        .replicas(Replicas::All)
+        .connect()
+        .await
+        .unwrap();
+    let hold = attempt("k", LockMode::Reentrant);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    sentinels.replicated.servers[0].kill9();
+    // What every replica had acknowledged is in whichever was promoted.
+    let ended = eventually("it is released", LIMIT, async || {
+        store.release(&hold.hold).await
+    });
+    assert_eq!(ended.await, Standing::Held);
+    works(&store, "other").await;
+    let master = sentinels.until_another_than(0).await;
+    assert_eq!(sentinels.replicated.servers[master].dump().await.len(), 0);
 }
 
 #[tokio::test]

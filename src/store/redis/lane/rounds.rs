@@ -119,13 +119,11 @@ impl Rounds {
         let (mut handle, server) = (sent.handle, sent.server);
         let over = Instant::now() + self.wanted.within;
         loop {
-            let expected = self.needed(server);
+            let expected = self.needed();
             let left = over.saturating_duration_since(Instant::now());
             let (acknowledged, role) = self.wait(&mut handle, expected, left).await?;
-            if let Some(role) = role {
-                self.saw(server, &role)?;
-            }
-            let needed = self.needed(server);
+            self.saw(server, &role)?;
+            let needed = self.needed();
             if acknowledged >= needed {
                 return Ok(());
             }
@@ -139,11 +137,11 @@ impl Rounds {
         }
     }
 
-    fn needed(&self, server: u64) -> usize {
+    fn needed(&self) -> usize {
         match self.wanted.replicas {
             Replicas::None => 0,
             Replicas::AtLeast(replicas) => replicas,
-            Replicas::All => self.state().known.of(server).needed(),
+            Replicas::All => self.state().known.needed(),
         }
     }
 
@@ -155,15 +153,18 @@ impl Rounds {
         })
     }
 
-    /// Takes notice of the replicas in an answer to `ROLE`, or to another greeting.
+    /// Takes notice of the server, and of the replicas in its answer to the greeting.
     pub(super) fn saw(&self, server: u64, role: &Value) -> Result<(), StoreError> {
+        if !self.state().known.moves_to(server) {
+            return Err(unacknowledged("another server is the master now"));
+        }
         if self.wanted.replicas != Replicas::All {
             return Ok(());
         }
         match role {
             Value::Array(parts) => match parts.get(2) {
                 Some(Value::Array(replicas)) => {
-                    self.state().known.of(server).saw(replicas.len());
+                    self.state().known.saw(replicas.len());
                     Ok(())
                 }
                 _ => Err(unacknowledged("the server is not a master any more")),
@@ -178,7 +179,7 @@ impl Rounds {
         handle: &mut MultiplexedConnection,
         replicas: usize,
         left: Duration,
-    ) -> Result<(usize, Option<Value>), StoreError> {
+    ) -> Result<(usize, Value), StoreError> {
         let mut questions = redis::pipe();
         questions.cmd("WAIT").arg(replicas).arg(ms(left));
         let all = self.wanted.replicas == Replicas::All;
@@ -193,7 +194,7 @@ impl Rounds {
         match answers.next() {
             Some(Value::Int(acknowledged)) => {
                 let acknowledged = usize::try_from(acknowledged).unwrap_or(0);
-                Ok((acknowledged, answers.next()))
+                Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
             }
             answer => Err(unintelligible("WAIT", answer.as_ref())),
         }
@@ -212,15 +213,15 @@ impl Rounds {
 }
 
 impl Known {
-    /// Of another server, nothing is known.
-    fn of(&mut self, server: u64) -> &mut Self {
-        if self.server != server {
+    /// Of another server, nothing is known. False for a former one.
+    fn moves_to(&mut self, server: u64) -> bool {
+        if self.server < server {
             *self = Self {
                 server,
                 ..Self::default()
             };
         }
-        self
+        self.server == server
     }
 
     fn saw(&mut self, connected: usize) {
