@@ -32,10 +32,14 @@ impl LockClient {
         turn: Turn,
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
-        let mut wakeups: Option<Wakeups> = None;
         let mut refused = None;
         let mut failures = 0;
         loop {
+            if !self.let_others_go_first(&mut pending, wait).await {
+                return Err(LockError::Busy {
+                    retry_after: refused,
+                });
+            }
             let sent = Instant::now();
             let Ok(answer) = timeout_at(wait.until, pending.ask()).await else {
                 return Err(over(refused));
@@ -57,7 +61,6 @@ impl LockClient {
                         return Err(over(None));
                     }
                     pending.renounce(self);
-                    wakeups = None;
                 }
                 Ok(Outcome::Refused { retry_after }) => {
                     failures = 0;
@@ -66,13 +69,14 @@ impl LockClient {
                     if wait.patience.is_zero() {
                         return Err(over(refused));
                     }
-                    if wakeups.is_none() {
-                        wakeups = self.subscribe(&pending.attempt, wait).await;
-                        if wakeups.is_some() {
+                    if pending.ear().is_none() {
+                        self.listen(&mut pending, wait).await;
+                        if pending.ear().is_some() {
                             continue;
                         }
                     }
-                    self.sleep(wakeups.as_mut(), retry_after, wait).await;
+                    self.sleep(pending.ear().as_mut(), retry_after, wait).await;
+                    pending.turn().courtesy().paid();
                     if Instant::now() >= wait.until {
                         return Err(over(refused));
                     }
@@ -83,7 +87,6 @@ impl LockClient {
                         StoreErrorKind::Unanswered if !pending.is_nested() => {
                             // It may be granted yet, so it is taken back, and the next question bears another name.
                             pending.renounce(self);
-                            wakeups = None;
                             failures < 2
                         }
                         StoreErrorKind::Unreachable | StoreErrorKind::Unacknowledged => {
@@ -101,6 +104,30 @@ impl LockClient {
                 }
             }
         }
+    }
+
+    /// Gives the others to whom this process owes a turn the time for it; false if the wait is over by then.
+    async fn let_others_go_first(&self, pending: &mut Pending, wait: Wait) -> bool {
+        while let Some(pause) = pending.turn().courtesy().pause() {
+            if pending.ear().is_none() {
+                self.listen(pending, wait).await;
+            }
+            let until = wait.until.min(Instant::now() + pause);
+            sleep_until(pending.ear().as_mut(), until).await;
+            let now = Instant::now();
+            if now >= wait.until {
+                return false;
+            }
+            if now >= until {
+                break;
+            }
+            pending.turn().courtesy().paid();
+        }
+        true
+    }
+
+    async fn listen(&self, pending: &mut Pending, wait: Wait) {
+        *pending.ear() = self.subscribe(&pending.attempt, wait).await;
     }
 
     /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
@@ -147,14 +174,19 @@ impl LockClient {
         let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
         let until = Instant::now() + poll.min(retry_after.saturating_add(Duration::from_millis(1)));
-        let asleep = tokio::time::sleep_until(until.min(wait.until));
-        match wakeups {
-            Some(wakeups) => tokio::select! {
-                () = wakeups.wait() => {}
-                () = asleep => {}
-            },
-            None => asleep.await,
-        }
+        sleep_until(wakeups, until.min(wait.until)).await;
+    }
+}
+
+/// Until a wake-up, or the end of the time.
+async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) {
+    let asleep = tokio::time::sleep_until(until);
+    match wakeups {
+        Some(wakeups) => tokio::select! {
+            () = wakeups.wait() => {}
+            () = asleep => {}
+        },
+        None => asleep.await,
     }
 }
 
@@ -214,16 +246,22 @@ impl Pending {
         }
     }
 
-    fn is_nested(&self) -> bool {
-        self.turn
-            .as_ref()
-            .is_some_and(|turn| turn.nested().is_some())
+    fn turn(&mut self) -> &mut Turn {
+        let turn = self.turn.as_mut();
+        turn.expect("it is kept until the attempt is a live hold")
     }
 
-    fn refused(&self, retry_after: Duration) {
-        if let Some(turn) = &self.turn {
-            turn.refused(retry_after);
-        }
+    /// What the attempt listens with.
+    fn ear(&mut self) -> &mut Option<Wakeups> {
+        self.turn().ear()
+    }
+
+    fn is_nested(&mut self) -> bool {
+        self.turn().nested().is_some()
+    }
+
+    fn refused(&mut self, retry_after: Duration) {
+        self.turn().refused(retry_after);
     }
 
     async fn ask(&mut self) -> Result<Outcome, StoreError> {
@@ -239,6 +277,8 @@ impl Pending {
     /// Takes back what is there and goes on under another name.
     fn renounce(&mut self, client: &LockClient) {
         self.take_back(None);
+        // A waiter in a queue listens under its name.
+        *self.ear() = None;
         self.attempt.hold.id = client.next_hold_id();
     }
 

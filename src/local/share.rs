@@ -1,6 +1,7 @@
 //! What callers carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,12 +12,13 @@ use tokio::time::Instant;
 
 use super::active::Sharer;
 use super::entry::Left;
-use super::{Admission, Asker, Joined, Local, Terms};
+use super::lane::Legacy;
+use super::{Admission, Asker, Courtesy, Joined, Local, Terms};
 use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
-use crate::store::Record;
+use crate::store::{Record, Wakeups};
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
 /// that on.
@@ -78,17 +80,35 @@ pub(crate) struct Turn {
     local: Arc<Local>,
     key: LockKey,
     asker: Asker,
+    legacy: Legacy,
     done: bool,
 }
 
 impl Turn {
-    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker) -> Self {
+    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker, legacy: Legacy) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
             asker,
+            legacy,
             done: false,
         }
+    }
+
+    /// What this turn listens with; those that follow go on listening.
+    pub(crate) fn ear(&mut self) -> &mut Option<Wakeups> {
+        &mut self.legacy.ear
+    }
+
+    /// Whom to let go first.
+    pub(crate) fn courtesy(&mut self) -> &mut Courtesy {
+        &mut self.legacy.courtesy
+    }
+
+    /// The hold before was released, `listeners` have heard of it, and the answer took so long.
+    fn released(&mut self, listeners: usize, took: Duration) {
+        let listens = self.legacy.ear.is_some();
+        self.legacy.courtesy = Courtesy::after(listeners, listens, took);
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
@@ -107,8 +127,9 @@ impl Turn {
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live.on(terms.route.clone()));
+        let ear = self.legacy.ear.take();
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live.clone(), terms, &self.asker, self.local.at())
+            entry.granted(live.clone(), terms, &self.asker, ear, self.local.at())
         });
         // Kept only now: should it be lost at once, the state machine knows whom to tell.
         self.local.keeper().keep(&live);
@@ -122,8 +143,9 @@ impl Drop for Turn {
         if self.done {
             return;
         }
+        let legacy = mem::take(&mut self.legacy);
         let deliveries = self.local.with(&self.key, |entry| {
-            entry.yielded(&self.asker, self.local.at())
+            entry.yielded(&self.asker, legacy, self.local.at())
         });
         self.local.deliver(&self.key, deliveries);
     }
@@ -216,15 +238,17 @@ impl Share {
                 local.deliver(key, deliveries);
                 return Departure::Shared;
             }
-            Left::LastOfLane => {
+            Left::LastOfLane(legacy) => {
                 let lane = Asker {
                     mode: self.live.hold.mode,
                     owner: None,
                     nested: None,
                 };
-                until_asked = Some(Turn::new(local, key, lane));
+                until_asked = Some(Turn::new(local, key, lane, legacy));
             }
-            Left::LastNested(owner) => until_done = Some(Turn::new(local, key, owner)),
+            Left::LastNested(owner) => {
+                until_done = Some(Turn::new(local, key, owner, Legacy::default()));
+            }
             Left::Last => {}
         }
         let (store, live) = (local.keeper().store(), self.live.clone());
@@ -235,7 +259,13 @@ impl Share {
                 Ending::Record(record) if held => Some(record),
                 _ => None,
             };
-            let released = Keeper::release(store, live, record, until_asked).await;
+            let asked = Instant::now();
+            let answered = |listeners| {
+                if let Some(mut next) = until_asked {
+                    next.released(listeners, asked.elapsed());
+                }
+            };
+            let released = Keeper::release(store, live, record, answered).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))

@@ -16,7 +16,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
 
 mod admin;
@@ -166,6 +167,19 @@ impl RedisStore {
         (hasher.finish() % self.inner.lanes.len() as u64) as usize
     }
 
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?;
+        if released.listeners > 0 {
+            let here = self
+                .inner
+                .subscriptions
+                .listeners(&calls::channel(hold).to_string());
+            released.listeners += here.saturating_sub(1);
+        }
+        Ok(released)
+    }
+
     async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
         self.inner.lanes[self.lane(key)].call(&call).await
     }
@@ -182,13 +196,13 @@ impl RedisStore {
     }
 
     /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
-    async fn end(&self, key: &LockKey, call: Call) -> Result<Standing, StoreError> {
-        let (answer, effect) = self.call_counting(key, call).await?;
-        let standing = reply::standing(&answer)?;
-        if standing == Standing::Held {
+    async fn end(&self, hold: &Hold, call: Call) -> Result<Released, StoreError> {
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.standing == Standing::Held {
             effect.counts().await?;
         }
-        Ok(standing)
+        Ok(released)
     }
 
     /// Waits until a grant counts; one that does not is taken back.
@@ -295,8 +309,8 @@ impl LockStore for RedisStore {
         .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        self.end(&hold.key, calls::release(hold)).await
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        self.end(hold, calls::release(hold)).await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -329,8 +343,8 @@ impl LockStore for RedisStore {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
-        self.end(&hold.key, records::release(hold, record)?).await
+    ) -> Result<Released, StoreError> {
+        self.end(hold, records::release(hold, record)?).await
     }
 
     fn keeps_records(&self) -> bool {
@@ -343,11 +357,11 @@ impl LockStore for RedisStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let call = calls::withdraw(attempt, unanswered);
-        reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)
+        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(attempt).to_string();
+        let channel = calls::channel(&attempt.hold).to_string();
         self.inner.subscriptions.listen(channel).await
     }
 }

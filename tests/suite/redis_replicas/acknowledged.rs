@@ -93,7 +93,7 @@ async fn several_keys_renewals_and_records_too() {
         retention: lease,
     };
     let ended = store.release_recording(&both[0].hold, &record).await;
-    assert_eq!(ended.unwrap(), Standing::Held);
+    assert_eq!(ended.unwrap().standing, Standing::Held);
     assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);
     assert_eq!(everywhere(&replicated, "a").await, 0);
 }

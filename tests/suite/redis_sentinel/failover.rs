@@ -120,7 +120,7 @@ async fn replicas_that_acknowledge_are_those_of_the_new_master() {
     let ended = eventually("it is released", LIMIT, async || {
         store.release(&hold.hold).await
     });
-    assert_eq!(ended.await, Standing::Held);
+    assert_eq!(ended.await.standing, Standing::Held);
     works(&store, "other").await;
     let master = sentinels.until_another_than(0).await;
     assert_eq!(sentinels.replicated.servers[master].dump().await.len(), 0);
