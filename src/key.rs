@@ -65,7 +65,8 @@ impl LockKey {
         P: IntoIterator,
         P::Item: AsRef<str>,
     {
-        let mut name: String = utf8_percent_encode(resource, ESCAPED).collect();
+        let mut name = String::with_capacity(DIGEST_PREFIX);
+        name.extend(utf8_percent_encode(resource, ESCAPED));
         let readable = name.len().min(DIGEST_PREFIX);
         for component in components {
             name.push(':');

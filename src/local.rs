@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
-use crate::name::{KeyMap, LockKey};
 use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
+use crate::name::{KeyMap, LockKey};
 use crate::store::DynStore;
 use crate::telemetry::Route;
 
