@@ -23,12 +23,14 @@ use crate::store::DynStore;
 use crate::telemetry::Route;
 
 mod active;
+mod courtesy;
 mod entry;
 mod lane;
 mod share;
 mod undecided;
 
 use active::Sharer;
+pub(crate) use courtesy::Courtesy;
 use entry::{At, Delivery, Entered, Entry};
 use lane::Legacy;
 pub(crate) use share::{Queued, Share, Turn};
