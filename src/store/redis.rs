@@ -12,7 +12,7 @@ use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
@@ -30,21 +30,25 @@ mod many;
 mod names;
 mod options;
 mod records;
+mod replicas;
 mod reply;
 mod script;
+mod sentinel;
 mod servers;
+mod source;
 mod subscriber;
 mod subscriptions;
 
 use channels::Channels;
 pub use options::RedisStoreBuilder;
+pub use replicas::Replicas;
 use script::Call;
-use servers::Servers;
+use servers::{Counting, Servers};
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer).
+/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
@@ -77,6 +81,8 @@ pub struct RedisStore {
 
 struct Inner {
     servers: Servers,
+    /// Whether replicas are to acknowledge anything.
+    acknowledging: bool,
 }
 
 impl fmt::Debug for RedisStore {
@@ -125,11 +131,50 @@ impl RedisStore {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
 
+    /// Begins to set up a store in whichever server the sentinels name as `master`.
+    ///
+    /// All sentinels that there are should be listed: those that answer are believed in the order of the failovers that
+    /// they have seen. Every connection asks them anew, and has its server confirm that it is a master. Commands and
+    /// wake-ups follow a failover without a restart: until there is a master, calls fail with
+    /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
+    /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
+    ///
+    /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("redis://locks:secret@any/0") // user, password, database; no host: the sentinels know it
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master: impl Into<String>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_sentinels(sentinels, master)
+    }
+
     async fn call(
         &self,
         key: &LockKey,
         call: impl FnOnce(Channels) -> Result<Call, StoreError>,
     ) -> Result<redis::Value, StoreError> {
+        Ok(self.call_counting(key, call).await?.0)
+    }
+
+    /// Calls a script whose effect counts when enough replicas know of it.
+    async fn call_counting(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<(redis::Value, Counting), StoreError> {
         let servers = &self.inner.servers;
         let call = call(servers.channels().await?)?;
         servers.call(key, &call).await
@@ -144,6 +189,35 @@ impl RedisStore {
             released.listeners += here.saturating_sub(1);
         }
         Ok(released)
+    }
+
+    /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
+    async fn end(
+        &self,
+        hold: &Hold,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<Released, StoreError> {
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.standing == Standing::Held {
+            effect.counts().await?;
+        }
+        Ok(released)
+    }
+
+    /// Waits until a grant counts; one that does not is taken back.
+    async fn grant(&self, attempts: &[Attempt], effect: Counting) -> Result<(), StoreError> {
+        let Err(error) = effect.counts().await else {
+            return Ok(());
+        };
+        for attempt in attempts {
+            if let Err(failed) = self.withdraw(attempt, false).await {
+                tracing::debug!(%failed, "could not take back what no replica acknowledged");
+                // It may be held: the caller is told so, and takes it back in its own time.
+                return Err(StoreError::new(StoreErrorKind::Unanswered, error));
+            }
+        }
+        Err(error)
     }
 
     /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
@@ -164,7 +238,11 @@ impl RedisStore {
             let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
             let (key, call) = (key(items[0]), call(&items));
             async move {
-                let standings = reply::standings(&servers.call(key, &call).await?, batch.len())?;
+                let (answer, effect) = servers.call(key, &call).await?;
+                let standings = reply::standings(&answer, batch.len())?;
+                if standings.contains(&Standing::Held) {
+                    effect.counts().await?;
+                }
                 Ok((batch, standings))
             }
         });
@@ -191,9 +269,13 @@ impl RedisStore {
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let answer = self.call(key, |publish| Ok(calls::acquire(attempt, publish)));
-        let answer = answer.await?;
-        reply::outcome(&answer, mode.family())
+        let call = |publish| Ok(calls::acquire(attempt, publish));
+        let (answer, effect) = self.call_counting(key, call).await?;
+        let outcome = reply::outcome(&answer, mode.family())?;
+        if let Outcome::Granted { .. } = outcome {
+            self.grant(std::slice::from_ref(attempt), effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
@@ -209,14 +291,17 @@ impl LockStore for RedisStore {
         self.call_in_batches(
             holds,
             |hold| &hold.key,
-            |batch| calls::check(batch.iter().copied()),
+            |batch| match self.inner.acknowledging {
+                true => calls::check_marked(batch.iter().copied()),
+                false => calls::check(batch.iter().copied()),
+            },
         )
         .await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        let answer = self.call(&hold.key, |publish| Ok(calls::release(hold, publish)));
-        self.released(hold, &answer.await?)
+        self.end(hold, |publish| Ok(calls::release(hold, publish)))
+            .await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -224,8 +309,12 @@ impl LockStore for RedisStore {
             return store::many::all(self, attempts).await;
         }
         let call = |publish| Ok(many::acquire(&script::ACQUIRE_ALL, attempts, publish));
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::all(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::all(&answer, attempts)?;
+        if let AllOutcome::Granted(_) = outcome {
+            self.grant(attempts, effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
@@ -233,8 +322,12 @@ impl LockStore for RedisStore {
             return store::many::any(self, attempts).await;
         }
         let call = |publish| Ok(many::acquire(&script::ACQUIRE_ANY, attempts, publish));
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::any(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::any(&answer, attempts)?;
+        if let AnyOutcome::Granted { index, .. } = outcome {
+            self.grant(&attempts[index..=index], effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn release_recording(
@@ -242,9 +335,8 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Released, StoreError> {
-        let call = |publish| records::release(hold, record, publish);
-        let answer = self.call(&hold.key, call).await?;
-        self.released(hold, &answer)
+        self.end(hold, |publish| records::release(hold, record, publish))
+            .await
     }
 
     fn keeps_records(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod cooperative;
+pub(crate) mod costs;
 pub(crate) mod faults;
 mod fenced;
 

@@ -23,6 +23,7 @@ use super::channels::Channels;
 use super::failure;
 use super::names::Names;
 use super::script::Call;
+use super::servers::Counting;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::store::Wakeups;
@@ -88,7 +89,11 @@ impl Cluster {
     }
 
     /// Calls a script on the server that has the key's slot, wherever that is.
-    pub(super) async fn call(&self, key: &LockKey, call: &Call) -> Result<Value, StoreError> {
+    pub(super) async fn call(
+        &self,
+        key: &LockKey,
+        call: &Call,
+    ) -> Result<(Value, Counting), StoreError> {
         let slot = slot_of(key)?;
         let mut map = self.topology.map().await?;
         let mut detour = None;
@@ -99,9 +104,10 @@ impl Cluster {
                 Some(detour) => detour,
                 None => (master(&map, slot)?, false),
             };
-            let error = match node.lane(key).answer(call, asking).await {
-                Ok(Value::ServerError(error)) => error,
-                Ok(answer) => return Ok(answer),
+            let lane = node.lane(key).clone();
+            let error = match lane.answer(call, asking).await {
+                Ok((Value::ServerError(error), _)) => error,
+                Ok((answer, sent)) => return Ok((answer, Counting { lane, sent })),
                 Err(error) => {
                     map = self.after_failure(map, slot, &node, error).await?;
                     continue;

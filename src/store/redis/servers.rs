@@ -7,9 +7,10 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::{Cluster, Slot};
-use super::lane::{Lane, lane_of};
+use super::lane::{Lane, Sent};
 use super::names::Names;
 use super::script::Call;
+use super::source::Source;
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
 use crate::key::LockKey;
@@ -27,6 +28,19 @@ pub(super) enum Servers {
 pub(super) struct Server {
     pub(super) lanes: Box<[Arc<Lane>]>,
     pub(super) subscriptions: Subscriptions,
+    pub(super) source: Source,
+}
+
+/// Something that was done, and counts when enough replicas know of it.
+pub(super) struct Counting {
+    pub(super) lane: Arc<Lane>,
+    pub(super) sent: Sent,
+}
+
+impl Counting {
+    pub(super) async fn counts(self) -> Result<(), StoreError> {
+        self.lane.acknowledged(self.sent).await
+    }
 }
 
 impl Servers {
@@ -52,9 +66,17 @@ impl Servers {
     }
 
     /// Calls a script whose keys all belong to `key`, or to others that are [together](Self::together) with it.
-    pub(super) async fn call(&self, key: &LockKey, call: &Call) -> Result<Value, StoreError> {
+    pub(super) async fn call(
+        &self,
+        key: &LockKey,
+        call: &Call,
+    ) -> Result<(Value, Counting), StoreError> {
         match self {
-            Self::One(server) => server.lane(key).call(call).await,
+            Self::One(server) => {
+                let lane = server.lane(key).clone();
+                let (answer, sent) = lane.call(call).await?;
+                Ok((answer, Counting { lane, sent }))
+            }
             Self::Cluster(cluster) => cluster.call(key, call).await,
         }
     }
@@ -84,7 +106,7 @@ impl Servers {
     /// sent later about the same: keys of one connection, or of one slot.
     pub(super) fn together(&self, key: &LockKey) -> u16 {
         match self {
-            Self::One(server) => u16::try_from(lane_of(key, server.lanes.len()))
+            Self::One(server) => u16::try_from(key.place_among(server.lanes.len()))
                 .expect("fewer connections than a server has ports"),
             Self::Cluster(_) => Slot::of(key).number(),
         }
@@ -123,12 +145,13 @@ impl Servers {
 
 impl Server {
     fn lane(&self, key: &LockKey) -> &Arc<Lane> {
-        &self.lanes[lane_of(key, self.lanes.len())]
+        &self.lanes[key.place_among(self.lanes.len())]
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.source.close();
         for lane in &self.lanes {
             lane.close();
         }

@@ -9,8 +9,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::channels::{Ear, Heard, Lost, Voice};
 use super::failure;
+use super::sentinel::Departure;
 use super::subscriptions::Shared;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// How often a quiet connection is asked whether it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -28,10 +29,10 @@ impl Shared {
         loop {
             let began = Instant::now();
             match self.open().await {
-                Ok((voice, ear)) => {
+                Ok((voice, ear, departure)) => {
                     self.connected();
-                    let Lost = self.serve(voice, ear).await;
-                    tracing::warn!("the connection to Redis that listens for wake-ups broke");
+                    let Lost = self.serve(voice, ear, departure).await;
+                    tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
                 Err(error) => {
@@ -47,19 +48,22 @@ impl Shared {
         }
     }
 
-    async fn open(&self) -> Result<(Voice, Ear), StoreError> {
-        let opening = self.channels.open(&self.client, self.timeouts);
-        match timeout(self.timeouts.connect, opening).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(failure::no_connection(error)),
-            Err(_) => Err(StoreError::new(
-                StoreErrorKind::Unreachable,
-                "connecting took too long",
-            )),
-        }
+    async fn open(&self) -> Result<(Voice, Ear, Departure), StoreError> {
+        let opening = async {
+            let (client, departure) = self.source.listen().await?;
+            let opened = self.channels.open(&client, self.timeouts).await;
+            let (voice, ear) = opened.map_err(|error| {
+                let failed = failure::no_connection(error);
+                self.source.failed(failed)
+            })?;
+            Ok((voice, ear, departure))
+        };
+        timeout(self.timeouts.connect, opening)
+            .await
+            .unwrap_or_else(|_| Err(self.source.too_slow()))
     }
 
-    async fn serve(&self, mut voice: Voice, mut ear: Ear) -> Lost {
+    async fn serve(&self, mut voice: Voice, mut ear: Ear, mut departure: Departure) -> Lost {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -71,6 +75,8 @@ impl Shared {
                     return Lost;
                 },
                 () = self.work.notified() => {}
+                // A former master passes on what the present one tells it, but only while it follows it.
+                () = departure.wait() => return Lost,
                 _ = heartbeat.tick() => {
                     if self.meanwhile(&mut ear, voice.ping()).await.is_err() {
                         return Lost;

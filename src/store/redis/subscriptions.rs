@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::Client;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::channels::Channels;
 use super::options::Timeouts;
+use super::source::Source;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -22,7 +22,7 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct Shared {
-    pub(super) client: Client,
+    pub(super) source: Source,
     pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
     registry: Mutex<Registry>,
@@ -74,10 +74,10 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(client: Client, channels: Channels, timeouts: Timeouts) -> Self {
+    pub(super) fn new(source: Source, channels: Channels, timeouts: Timeouts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                client,
+                source,
                 channels,
                 timeouts,
                 registry: Mutex::default(),

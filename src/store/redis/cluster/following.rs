@@ -116,7 +116,9 @@ impl Follower {
         loop {
             tokio::select! {
                 heard = there.listening.heard() => match heard {
-                    Some(()) => drop(self.signal.send_replace(())),
+                    Some(()) => {
+                        self.signal.send_replace(());
+                    }
                     None => return,
                 },
                 changed = self.changes.changed() => {

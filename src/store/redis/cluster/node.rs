@@ -3,14 +3,17 @@
 use std::sync::{Arc, OnceLock};
 
 use deadpool_redis::PoolConfig;
-use redis::{Client, ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use super::slots::{Address, Range, ranges};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::store::redis::channels::Channels;
-use crate::store::redis::lane::{Lane, lane_of};
-use crate::store::redis::options::{Timeouts, bad_address, new_pool};
+use crate::store::redis::failure;
+use crate::store::redis::lane::Lane;
+use crate::store::redis::options::{Timeouts, server};
+use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::source::Source;
 use crate::store::redis::subscriptions::Subscriptions;
 
 /// Makes [`Node`]s that are all connected to in the same way.
@@ -19,19 +22,18 @@ pub(in super::super) struct Maker {
     pub(in super::super) like: ConnectionInfo,
     pub(in super::super) timeouts: Timeouts,
     pub(in super::super) lanes: usize,
+    pub(in super::super) acknowledgement: Acknowledgement,
 }
 
 impl Maker {
     pub(super) fn make(&self, address: &Address) -> Result<Node, StoreError> {
         let info = self.like.clone().set_addr(self.at(address));
-        let client = Client::open(info.clone()).map_err(bad_address)?;
-        let pool = new_pool(info, PoolConfig::new(self.lanes), self.timeouts)?;
+        let source = server(info, PoolConfig::new(self.lanes), self.timeouts)?;
+        let lane = |_| Lane::new(source.clone(), self.timeouts, self.acknowledgement);
         Ok(Node {
             address: address.clone(),
-            lanes: (0..self.lanes)
-                .map(|_| Lane::new(pool.clone(), self.timeouts))
-                .collect(),
-            client,
+            lanes: (0..self.lanes).map(lane).collect(),
+            source,
             timeouts: self.timeouts,
             subscriptions: OnceLock::new(),
         })
@@ -58,7 +60,7 @@ impl Maker {
 pub(super) struct Node {
     pub(super) address: Address,
     lanes: Box<[Arc<Lane>]>,
-    client: Client,
+    source: Source,
     timeouts: Timeouts,
     subscriptions: OnceLock<Subscriptions>,
 }
@@ -66,20 +68,23 @@ pub(super) struct Node {
 impl Node {
     /// The connection that carries everything about this key.
     pub(super) fn lane(&self, key: &LockKey) -> &Arc<Lane> {
-        &self.lanes[lane_of(key, self.lanes.len())]
+        &self.lanes[key.place_among(self.lanes.len())]
     }
 
     /// The one connection that listens to what this server tells.
     pub(super) fn subscriptions(&self, channels: Channels) -> &Subscriptions {
-        let (client, timeouts) = (&self.client, self.timeouts);
+        let (source, timeouts) = (&self.source, self.timeouts);
         self.subscriptions
-            .get_or_init(|| Subscriptions::new(client.clone(), channels, timeouts))
+            .get_or_init(|| Subscriptions::new(source.clone(), channels, timeouts))
     }
 
     /// Which slots are whose, as this server sees it.
     pub(super) async fn slots(&self) -> Result<Vec<Range>, StoreError> {
         let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
-        let answer = self.lanes[0].query(&question).await?;
+        let answer = match self.lanes[0].query(&question).await? {
+            Value::ServerError(error) => return Err(failure::refusal(error)),
+            answer => answer,
+        };
         let ranges = ranges(&answer, &self.address).unwrap_or_default();
         if ranges.is_empty() {
             return Err(StoreError::new(
@@ -93,11 +98,11 @@ impl Node {
     /// Whether the server knows sharded channels, as Redisson asks it (PROTOCOL 1.9).
     pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
         let question = redis::cmd("PUBSUB").arg("SHARDNUMSUB").to_owned();
-        match self.lanes[0].query(&question).await {
-            Ok(Value::Array(_) | Value::Map(_)) => Ok(true),
-            Ok(_) => Ok(false),
-            Err(error) if error.kind() == StoreErrorKind::Refused => Ok(false),
-            Err(error) => Err(error),
+        match self.lanes[0].query(&question).await? {
+            // It may know them, and the others may use them: that is for the caller to decide.
+            Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
+            Value::ServerError(_) => Ok(false),
+            _ => Ok(true),
         }
     }
 }
