@@ -10,7 +10,8 @@ use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, RedisStore,
+    Replicas, StoreErrorKind,
 };
 
 use super::{LIMIT, store};
@@ -119,6 +120,37 @@ async fn a_failover_forgets_a_hold() {
         .expect("it is told");
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     other.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_acknowledge() {
+    let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).replicas(Replicas::AtLeast(1));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "acknowledged-").await;
+    let guard = locks.lock(&name).await.unwrap();
+    assert_eq!(cluster.dump_of(3, &name).await.len(), 1);
+    cluster.cut_off_replica(0).await;
+    let unconfirmed = guard.release().await.unwrap_err();
+    assert!(is_unacknowledged(&unconfirmed), "{unconfirmed:?}");
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(is_unacknowledged(&refused), "{refused:?}");
+    eventually("it is taken back", LIMIT, async || {
+        cluster.dump_of(0, &name).await.is_empty()
+    })
+    .await;
+    let elsewhere = cluster.name_on(1, "acknowledged-").await;
+    locks
+        .lock(&elsewhere)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+fn is_unacknowledged(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable(error) if error.kind() == StoreErrorKind::Unacknowledged)
 }
 
 #[tokio::test]
