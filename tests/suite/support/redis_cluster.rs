@@ -215,11 +215,10 @@ impl RedisCluster {
         claims(&self.nodes[node], slot).await
     }
 
-    /// What one node has whose name contains this.
-    pub(crate) async fn dump_of(&self, node: usize, part: &str) -> Dump {
-        let mut dump = self.nodes[node].dump().await;
-        dump.retain(|key, _| key.contains(part));
-        dump
+    /// The keys that one node has, be it a replica, whose name contains this.
+    pub(crate) async fn keys_on(&self, node: usize, part: &str) -> Vec<String> {
+        let pattern = format!("*{part}*");
+        self.nodes[node].ask(&["KEYS", &pattern]).await
     }
 
     /// From now on the replica of a master hears nothing of what the master does, though the master goes on.
