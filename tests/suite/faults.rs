@@ -10,6 +10,7 @@ mod connections;
 mod dropped;
 mod foreign;
 mod full;
+mod idempotent;
 mod matrix;
 mod network;
 mod outages;
