@@ -639,6 +639,8 @@ async fn release(
         };
         match error.kind() {
             StoreErrorKind::Refused | StoreErrorKind::Conflict => return Err(error.into()),
+            // It is released, and asking again would not find it.
+            StoreErrorKind::Unacknowledged => return Err(error.into()),
             _ if Instant::now() >= over => return Err(error.into()),
             StoreErrorKind::Unanswered => unanswered = Some(error),
             StoreErrorKind::Unreachable | StoreErrorKind::Transient => {}

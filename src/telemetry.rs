@@ -44,7 +44,7 @@
 //! A lag that comes near two thirds of the lease means that locks are about to be lost: the store is slow, or the
 //! program's threads are blocked.
 
-use std::fmt::Write;
+use std::fmt;
 
 use sha2::{Digest, Sha256};
 
@@ -69,7 +69,7 @@ const TARGET: &str = "tower_distributed_lock::lock";
 /// A hold is lost while somebody has a share in it.
 pub(crate) fn lost(live: &LiveHold, reason: &'static str) {
     let mode = live.hold.mode.as_str();
-    tracing::warn!(target: TARGET, key = %digest([&live.hold.key]), mode, reason, "a lock was lost");
+    tracing::warn!(target: TARGET, key = %digests(|| [&live.hold.key]), mode, reason, "a lock was lost");
     metrics::lost(&live.route, mode);
 }
 
@@ -84,17 +84,30 @@ pub(crate) fn not_renewed(live: &LiveHold, outcome: &'static str) {
     metrics::renewal(&live.route, live.hold.mode.as_str(), outcome);
 }
 
-/// What stands for names in logs.
-fn digest<'a>(keys: impl IntoIterator<Item = &'a LockKey>) -> String {
-    let mut digests = String::new();
-    for key in keys {
-        if !digests.is_empty() {
-            digests.push(',');
+/// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even
+/// where nobody listens, if its feature `log` is on.
+struct Digests<F>(F);
+
+/// The digests of the keys that `keys` yields.
+fn digests<'a, K>(keys: impl Fn() -> K) -> impl fmt::Display
+where
+    K: IntoIterator<Item = &'a LockKey>,
+{
+    Digests(move |f: &mut fmt::Formatter<'_>| {
+        for (place, key) in keys().into_iter().enumerate() {
+            if place > 0 {
+                f.write_str(",")?;
+            }
+            for byte in &Sha256::digest(key.as_str())[..4] {
+                write!(f, "{byte:02x}")?;
+            }
         }
-        for byte in &Sha256::digest(key.as_str())[..4] {
-            // Writing to a string does not fail.
-            let _ = write!(digests, "{byte:02x}");
-        }
+        Ok(())
+    })
+}
+
+impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Digests<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0(f)
     }
-    digests
 }

@@ -12,6 +12,8 @@ mod idempotency;
 mod interop;
 mod layer;
 mod quorum;
+mod redis_replicas;
+mod redis_sentinel;
 mod redis_store;
 mod roles;
 mod server;

@@ -159,6 +159,7 @@ pub(super) static FORCE: Script = script!(
 
 pub(super) static RENEW: Script = script!("renew");
 pub(super) static CHECK: Script = script!("check");
+pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "check");
 
 impl Script {
     /// Begins a call about one lock: `keys` keys are to follow, then `args` further arguments.

@@ -39,6 +39,7 @@ pub(crate) struct Builder {
     password: Option<String>,
     cluster: bool,
     variables: Vec<(&'static str, PathBuf)>,
+    sentinel: bool,
 }
 
 impl Builder {
@@ -65,6 +66,12 @@ impl Builder {
     /// A variable of its environment.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
         self.variables.push((name, value.into()));
+        self
+    }
+
+    /// `--sentinel`. It still has to be told what to monitor.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
         self
     }
 
@@ -113,6 +120,9 @@ impl Builder {
         command
             .arg(directory.path().join("redis.conf"))
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.sentinel {
+            command.arg("--sentinel");
+        }
         Process::spawn(&mut command).unwrap_or_else(|error| {
             panic!(
                 "cannot run `{}`: {error}\n\
@@ -137,6 +147,7 @@ impl RedisServer {
             password: None,
             cluster: false,
             variables: Vec::new(),
+            sentinel: false,
         }
     }
 
@@ -256,13 +267,14 @@ impl RedisServer {
         self.ask(&question.collect::<Vec<_>>()).await
     }
 
-    async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    /// Sends one command, and expects an answer.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
         let reply = command.query_async(&mut self.connection().await).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT));
