@@ -233,7 +233,8 @@ struct Wait {
 /// Settings of a [`LockClient`].
 ///
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
-/// them. These settings bound how long that may go on before other processes get their turn.
+/// them. These settings bound how long that may go on before other processes get their turn. Then every process that listens
+/// for the lock at that moment may have a turn before this one asks again.
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,

@@ -14,6 +14,9 @@
 //! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
 //! guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`, which leaves its release to the background.
 //!
+//! Renewals that the store does not answer are tried again several times a second, and logged as one outage: `could not renew`
+//! (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when it is over.
+//!
 //! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart, and not
 //! what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at debug only.
 //!

@@ -89,7 +89,9 @@ impl LockClient {
                             pending.renounce(self);
                             failures < 2
                         }
-                        StoreErrorKind::Unreachable => failures < 2,
+                        StoreErrorKind::Unreachable | StoreErrorKind::Unacknowledged => {
+                            failures < 2
+                        }
                         StoreErrorKind::Transient => {
                             tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
                             true

@@ -170,6 +170,8 @@ impl LockRequest {
     /// back in the background, at once when the store has answered.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.check()?;
+        // A lock in memory that is free needs no waiting: a loop over it must not keep the executor from its other tasks.
+        tokio::task::coop::consume_budget().await;
         let now = Instant::now();
         let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
         let wait = Wait {

@@ -2,6 +2,7 @@
 
 use crate::client::costs::counter;
 use crate::client::faults::holder;
+use crate::faults::processes::citizen;
 use crate::interop::hoarder;
 use crate::support::{Console, Role};
 
@@ -13,6 +14,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("counter", |console| Box::pin(counter(console))),
     ("echo", |console| Box::pin(echo(console))),
     ("holder", |console| Box::pin(holder(console))),
+    ("citizen", |console| Box::pin(citizen(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 
