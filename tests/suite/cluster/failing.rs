@@ -79,6 +79,39 @@ async fn a_server_dies_and_its_replica_takes_over() {
     }
 }
 
+/// A server that neither answers nor closes its connections is given up by the others, and then by its clients.
+#[tokio::test]
+async fn a_server_hangs_and_its_replica_takes_over() {
+    let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "3000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).response_timeout(Duration::from_millis(500));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "hangs-").await;
+    let slot = cluster.slot(&name).await;
+    locks.lock(&name).await.unwrap().release().await.unwrap();
+
+    cluster.nodes[0].pause();
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+    eventually("a replica takes over", LIMIT, async || {
+        cluster.serves(3, slot).await
+    })
+    .await;
+    let guard = eventually("its locks are there again", LIMIT, async || {
+        locks.lock(&name).wait(LIMIT).await
+    })
+    .await;
+    // It comes back and believes to be what it was, but not for long, and nobody asks it any more.
+    cluster.nodes[0].resume();
+    let rival = LockClient::new(super::store(&cluster).await);
+    eventually("it knows its place", LIMIT, async || {
+        !cluster.serves(0, slot).await
+    })
+    .await;
+    let taken = rival.lock(&name).wait(Duration::ZERO).await;
+    assert!(matches!(taken, Err(LockError::Busy { .. })), "{taken:?}");
+    guard.release().await.unwrap();
+}
+
 /// A replica that has not heard of a hold takes over: the worst that a Cluster does to a lock.
 #[tokio::test]
 async fn a_failover_forgets_a_hold() {

@@ -223,7 +223,10 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "cluster: node down",
-        Tests(&["cluster::failing::a_server_dies_and_its_replica_takes_over"]),
+        Tests(&[
+            "cluster::failing::a_server_dies_and_its_replica_takes_over",
+            "cluster::failing::a_server_hangs_and_its_replica_takes_over",
+        ]),
     ),
     (
         "cluster: failover that loses the write",
