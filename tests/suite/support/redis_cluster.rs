@@ -168,9 +168,9 @@ impl RedisCluster {
     /// Removes a key, wherever it is.
     pub(crate) async fn delete(&self, key: &str) {
         // The two that have not got it say so.
-        let deleted = self.masters().map(|node| node.try_ask::<()>(&["DEL", key]));
-        let deleted = deleted.collect::<Vec<_>>();
-        assert!(join_all(deleted).await.iter().any(Result::is_ok), "{key}");
+        let words = ["DEL", key];
+        let asked = self.masters().map(|node| node.try_ask::<()>(&words));
+        assert!(join_all(asked).await.iter().any(Result::is_ok), "{key}");
     }
 
     /// The nodes that were made masters.
