@@ -5,12 +5,10 @@
 //! server answered that it was not executed, or if it was never sent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{ServerError, Value};
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
 
 mod following;
 mod map;
@@ -18,6 +16,7 @@ mod node;
 mod redirect;
 mod slots;
 mod topology;
+mod way;
 
 use super::channels::Channels;
 use super::failure;
@@ -27,20 +26,15 @@ use super::servers::Counting;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::store::Wakeups;
-use map::Map;
 pub(super) use node::Maker;
-use node::Node;
 use redirect::Redirect;
 use slots::Address;
 pub(super) use slots::{Slot, addresses, hash_tag};
-use topology::{Doubt, Topology};
+use topology::Topology;
+use way::Way;
 
 /// How often a command is sent, each time because the one before was not executed.
 const TRIES: u32 = 8;
-
-/// The pause before a command is sent again to a server that cannot serve it just now; it doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The servers of a Redis Cluster.
 pub(super) struct Cluster {
@@ -68,22 +62,7 @@ impl Cluster {
         let probe = || async {
             let map = self.topology.map().await?;
             let answers = map.masters().iter().map(|node| node.shards_channels());
-            let answers = join_all(answers).await;
-            let mut known = answers.iter().filter_map(|answer| answer.as_ref().ok());
-            match (
-                known.next(),
-                answers.iter().find_map(|answer| answer.as_ref().err()),
-            ) {
-                (None, Some(error)) => Err(error.clone()),
-                // One server that does not know the command would fail in the middle of a script. One that is down will be
-                // like the others.
-                (first, _) => Ok(
-                    match first.into_iter().chain(known).all(|sharded| *sharded) {
-                        true => Channels::Sharded,
-                        false => Channels::Plain,
-                    },
-                ),
-            }
+            agreed(join_all(answers).await)
         };
         self.channels.get_or_try_init(probe).await.copied()
     }
@@ -94,50 +73,21 @@ impl Cluster {
         key: &LockKey,
         call: &Call,
     ) -> Result<(Value, Counting), StoreError> {
-        let slot = slot_of(key)?;
-        let mut map = self.topology.map().await?;
-        let mut detour = None;
-        let mut pause = FIRST_PAUSE;
+        let mut way = Way::new(&self.topology, slot_of(key)?).await?;
         let mut refusal = None;
         for _ in 0..TRIES {
-            let (node, asking) = match detour.take() {
-                Some(detour) => detour,
-                None => {
-                    let master;
-                    (map, master) = self.topology.master(map, slot).await?;
-                    (master, false)
-                }
-            };
-            let lane = node.lane(key).clone();
-            let error = match lane.answer(call, asking).await {
+            let stop = way.next().await?;
+            let lane = stop.node.lane(key).clone();
+            let error = match lane.answer(call, stop.asking).await {
                 Ok((Value::ServerError(error), _)) => error,
                 Ok((answer, sent)) => return Ok((answer, Counting { lane, sent })),
                 Err(error) => {
-                    map = self.after_failure(map, slot, &node, error).await?;
+                    way.failure(&stop, error).await?;
                     continue;
                 }
             };
-            match Redirect::read(&error, &node.address) {
-                Some(Redirect::Moved(address)) => {
-                    map = self.newer(&map, Doubt::Moved(address.clone())).await?;
-                    if map.is_master(slot, &node) {
-                        detour = Some((self.topology.node(&address)?, false));
-                    }
-                }
-                Some(Redirect::Ask(address)) => {
-                    detour = Some((self.topology.node(&address)?, true));
-                }
-                Some(Redirect::Later) => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                Some(Redirect::Elsewhere) => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    map = self
-                        .newer(&map, Doubt::Failed(node.address.clone()))
-                        .await?;
-                }
+            match Redirect::read(&error, &stop.node.address) {
+                Some(redirect) => way.redirect(&stop, redirect).await?,
                 None => return Err(failure::refusal(error)),
             }
             refusal = Some(error);
@@ -164,44 +114,29 @@ impl Cluster {
             _ => 0,
         }
     }
-
-    /// A new map, if the command can be sent to another server instead.
-    async fn after_failure(
-        &self,
-        map: Arc<Map>,
-        slot: Slot,
-        node: &Arc<Node>,
-        error: StoreError,
-    ) -> Result<Arc<Map>, StoreError> {
-        let doubt = Doubt::Failed(node.address.clone());
-        match error.kind() {
-            StoreErrorKind::Unreachable => {
-                let map = self.topology.newer(&map, doubt).await.map_err(|_| error)?;
-                if map.is_master(slot, node) {
-                    return Err(transient(
-                        "the server of the key cannot be reached, and no other has taken over yet",
-                    ));
-                }
-                Ok(map)
-            }
-            StoreErrorKind::Unanswered => {
-                self.topology.doubt(&map, doubt);
-                Err(error)
-            }
-            _ => Err(error),
-        }
-    }
-
-    async fn newer(&self, seen: &Map, doubt: Doubt) -> Result<Arc<Map>, StoreError> {
-        // The server that has just answered is there: it is the Cluster that cannot serve.
-        let newer = self.topology.newer(seen, doubt).await;
-        newer.map_err(|error| StoreError::new(StoreErrorKind::Transient, error))
-    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.topology.close();
+    }
+}
+
+/// What all servers can do. One that does not know a command would fail in the middle of a script.
+fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError> {
+    let mut heard = false;
+    let mut failed = None;
+    for answer in answers {
+        match answer {
+            Ok(true) => heard = true,
+            Ok(false) => return Ok(Channels::Plain),
+            // One that is down will be like the others.
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if !heard => Err(error),
+        _ => Ok(Channels::Sharded),
     }
 }
 
@@ -216,10 +151,6 @@ fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
 fn exhausted(refusal: Option<ServerError>) -> StoreError {
     match refusal {
         Some(error) => StoreError::new(StoreErrorKind::Transient, error),
-        None => transient("the Cluster is being rearranged"),
+        None => StoreError::new(StoreErrorKind::Transient, "the Cluster is being rearranged"),
     }
-}
-
-fn transient(text: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Transient, text)
 }

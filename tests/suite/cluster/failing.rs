@@ -10,8 +10,8 @@ use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, RedisStore,
-    Replicas, StoreErrorKind,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, Owner,
+    RedisStore, Replicas, StoreErrorKind,
 };
 
 use super::{LIMIT, store};
@@ -77,6 +77,41 @@ async fn a_server_dies_and_its_replica_takes_over() {
         let guard = locks.lock(name).wait(LIMIT).await.unwrap();
         guard.release().await.unwrap();
     }
+}
+
+/// Nobody takes over. Whoever has locks elsewhere keeps them, and hears of it.
+#[tokio::test]
+async fn a_part_that_is_gone_takes_no_other_locks_along() {
+    const SHORT: Duration = Duration::from_secs(3);
+    let mut cluster = RedisCluster::start_with(&[
+        ("cluster-node-timeout", "3000"),
+        ("cluster-require-full-coverage", "no"),
+    ])
+    .await;
+    let locks = LockClient::new(store(&cluster).await);
+    let owner = Owner::new();
+    let mut guards = Vec::new();
+    for node in [0, 1, 1, 2] {
+        let name = cluster.name_on(node, "part-").await;
+        let request = locks.lock(&name).lease(Lease::Renewed(SHORT)).owner(&owner);
+        guards.push(request.await.unwrap());
+    }
+    for node in [0, 3] {
+        cluster.nodes[node].kill9();
+    }
+    // Renewals of all four fall due together, again and again.
+    tokio::time::sleep(SHORT * 3).await;
+    let mut guards = guards.into_iter();
+    let gone = guards.next().unwrap();
+    assert!(gone.is_lost());
+    // It is asked about in vain, and that holds up no other question.
+    let asking = tokio::spawn(gone.release());
+    for guard in guards {
+        assert!(!guard.is_lost());
+        let confirmed = tokio::time::timeout(LIMIT, guard.release()).await;
+        confirmed.expect("at once").unwrap();
+    }
+    assert!(asking.await.unwrap().is_err());
 }
 
 /// A server that neither answers nor closes its connections is given up by the others, and then by its clients.
