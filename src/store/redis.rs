@@ -31,6 +31,11 @@ mod reply;
 mod script;
 mod subscriber;
 mod subscriptions;
+#[cfg(feature = "redis-tls")]
+mod tls;
+#[cfg(not(feature = "redis-tls"))]
+#[path = "redis/no_tls.rs"]
+mod tls;
 
 use lane::Lane;
 pub use options::RedisStoreBuilder;

@@ -7,7 +7,10 @@ mod fencing;
 mod holds;
 mod many;
 mod phases;
+mod protocols;
 mod records;
+#[cfg(feature = "redis-tls")]
+mod tls;
 mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};

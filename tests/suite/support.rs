@@ -3,6 +3,7 @@
 //! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
 //! Nothing here works under tokio's paused clock: real processes do not follow it.
 
+mod authority;
 mod demo_server;
 mod dump;
 mod eventually;
@@ -13,6 +14,7 @@ mod process;
 mod proxy;
 mod redis_server;
 
+pub(crate) use authority::{Authority, Credentials};
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;

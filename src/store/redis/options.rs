@@ -10,6 +10,7 @@ use redis::{
 
 use super::lane::Lane;
 use super::subscriptions::Subscriptions;
+use super::tls::Tls;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -56,6 +57,7 @@ pub struct RedisStoreBuilder {
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
+    pub(super) tls: Tls,
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +73,7 @@ impl RedisStoreBuilder {
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
+            tls: Tls::default(),
         }
     }
 
@@ -136,7 +139,7 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let address = self.address?;
+        let address = self.tls.secure(self.address?)?;
         let client = Client::open(address.clone()).map_err(bad_address)?;
         let pool = match self.connections {
             Connections::Ours(config) => new_pool(address, config, self.timeouts)?,
