@@ -28,6 +28,7 @@ mod names;
 mod options;
 mod records;
 mod reply;
+mod rights;
 mod script;
 mod subscriber;
 mod subscriptions;
@@ -39,6 +40,7 @@ mod tls;
 
 use lane::Lane;
 pub use options::RedisStoreBuilder;
+pub use rights::{AclRules, MissingRights};
 use script::Call;
 use subscriptions::Subscriptions;
 
@@ -123,6 +125,18 @@ impl RedisStore {
     /// for wake-ups: it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty one
+    /// stands for all locks.
+    ///
+    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
+    where
+        P: Into<String>,
+    {
+        AclRules::new(prefixes.into_iter().map(Into::into).collect())
     }
 
     /// The connection that carries everything about this key: what is sent later arrives later.

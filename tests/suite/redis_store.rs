@@ -1,5 +1,6 @@
 //! `RedisStore` on a real server.
 
+mod acl;
 mod admin;
 mod connections;
 mod fair;

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::failure;
 use super::options::Timeouts;
+use super::rights;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -68,12 +69,9 @@ impl Lane {
         })
     }
 
-    /// Connects, and makes sure that the server answers.
+    /// Connects, and makes sure that the server answers, and lets the user do what locks need.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        let (kept, handle, answer) = self.open().await?;
-        if let Value::ServerError(error) = answer {
-            return Err(failure::refusal(error));
-        }
+        let (kept, handle) = self.open().await?;
         self.up(kept, handle);
         Ok(())
     }
@@ -86,10 +84,7 @@ impl Lane {
         if is_unknown_script(&answer) {
             answer = self.send(&call.in_full()).await?;
         }
-        match answer {
-            Value::ServerError(error) => Err(failure::refusal(error)),
-            answer => Ok(answer),
-        }
+        understood(answer)
     }
 
     async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
@@ -202,8 +197,7 @@ impl Lane {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.open().await {
-                // A server that answers with an error, such as that it is loading, says so to each command as well.
-                Ok((kept, handle, _)) => {
+                Ok((kept, handle)) => {
                     self.up(kept, handle);
                     return;
                 }
@@ -227,8 +221,9 @@ impl Lane {
         self.settled.notify_waiters();
     }
 
-    /// Takes a connection from the pool and asks it something.
-    async fn open(&self) -> Result<(Connection, MultiplexedConnection, Value), StoreError> {
+    /// Takes a connection from the pool and asks whether it can be used. One that cannot carries no command: a lock that is
+    /// taken by a user who may write and not expire would stay for ever.
+    async fn open(&self) -> Result<(Connection, MultiplexedConnection), StoreError> {
         let opening = async {
             let kept = self.pool.get().await.map_err(|error| match error {
                 PoolError::Backend(error) => failure::no_connection(error),
@@ -236,8 +231,14 @@ impl Lane {
             })?;
             let mut handle = (*kept).clone();
             handle.set_response_timeout(self.timeouts.response);
-            let answer = handle.send_packed_command(&redis::cmd("PING")).await;
-            Ok((kept, handle, answer.map_err(failure::no_connection)?))
+            understood(ask(&mut handle, &redis::cmd("PING")).await?)?;
+            let rights = rights::question();
+            let mut answer = ask(&mut handle, &rights.command).await?;
+            if is_unknown_script(&answer) {
+                answer = ask(&mut handle, &rights.in_full()).await?;
+            }
+            rights::suffice(&understood(answer)?)?;
+            Ok((kept, handle))
         };
         timeout(self.timeouts.connect, opening)
             .await
@@ -262,6 +263,19 @@ impl Lane {
 
 fn is_running(task: &Option<JoinHandle<()>>) -> bool {
     task.as_ref().is_some_and(|task| !task.is_finished())
+}
+
+/// Asks over a connection that carries nothing else yet.
+async fn ask(handle: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, StoreError> {
+    let answer = handle.send_packed_command(command).await;
+    answer.map_err(failure::no_connection)
+}
+
+fn understood(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(failure::refusal(error)),
+        answer => Ok(answer),
+    }
 }
 
 fn is_unknown_script(answer: &Value) -> bool {

@@ -136,6 +136,8 @@ pub(super) static FORCE: Script = script!(
     "admin/force"
 );
 
+pub(super) static RIGHTS: Script = script!("rights");
+
 pub(super) static RENEW: Script = script!("renew");
 pub(super) static CHECK: Script = script!("check");
 
