@@ -139,7 +139,7 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let address = self.tls.secure(self.address?)?;
+        let address = unnamed(self.tls.secure(self.address?)?);
         let client = Client::open(address.clone()).map_err(bad_address)?;
         let pool = match self.connections {
             Connections::Ours(config) => new_pool(address, config, self.timeouts)?,
@@ -160,6 +160,12 @@ impl RedisStoreBuilder {
             }),
         })
     }
+}
+
+/// Connections do not tell the server the name of the library: a user who has the documented rights may not.
+fn unnamed(address: ConnectionInfo) -> ConnectionInfo {
+    let settings = address.redis_settings().clone().set_skip_set_lib_name();
+    address.set_redis_settings(settings)
 }
 
 fn new_pool(
