@@ -12,6 +12,7 @@ use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
+use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
@@ -21,8 +22,10 @@ use crate::store::{
 };
 
 mod admin;
+mod audit;
 mod calls;
 mod failure;
+mod info;
 mod lane;
 mod many;
 mod names;
@@ -261,6 +264,10 @@ impl LockStore for RedisStore {
         let call = records::release(hold, record)?;
         let answer = self.call(&hold.key, call).await?;
         self.released(hold, &answer)
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        audit::look_at(&self.inner.lanes[0]).await
     }
 
     fn keeps_records(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod acl;
 mod admin;
+mod audit;
 mod connections;
 mod fair;
 mod fencing;

@@ -87,7 +87,8 @@ impl Lane {
         understood(answer)
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+    /// Sends a command; an error that the server answers with is a value. See [`call`](Self::call) on sending twice.
+    pub(super) async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
         let mut again = true;
         loop {
             let (mut handle, generation) = self.handle().await?;

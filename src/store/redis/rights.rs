@@ -226,6 +226,13 @@ pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
     }
 }
 
+/// The rights for whose lack a connection was not used.
+pub(super) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
+    let source = std::error::Error::source(error)?;
+    let missing = source.downcast_ref::<MissingRights>()?;
+    Some(missing.0.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -239,6 +239,11 @@ impl RedisServer {
         self.process.resume();
     }
 
+    /// Takes away the directory that the server writes into.
+    pub(crate) fn remove_directory(&self) {
+        fs::remove_dir_all(self.directory.path()).expect("the directory is removed");
+    }
+
     /// What the server has logged since its last start.
     pub(crate) fn log(&self) -> String {
         self.process.output()
