@@ -197,7 +197,7 @@ fn unseen(what: &'static str, rule: &'static str) -> Warning {
 /// Asks a question; `None` if the user may not ask it, or the service does not offer it.
 async fn ask(lane: &Arc<Lane>, command: &str, words: &[&str]) -> Result<Option<Value>, StoreError> {
     let command = redis::cmd(command).arg(words).to_owned();
-    match lane.send(&command).await? {
+    match lane.send(&command).await?.0 {
         Value::ServerError(error) => match error.kind() {
             Some(ServerErrorKind::NoPerm | ServerErrorKind::ResponseError) => Ok(None),
             _ => Err(failure::refusal(error)),

@@ -11,6 +11,13 @@ impl Tls {
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
         Ok(address)
     }
+
+    pub(super) fn secure_where_it_applies(
+        &self,
+        address: ConnectionInfo,
+    ) -> Result<ConnectionInfo, StoreError> {
+        Ok(address)
+    }
 }
 
 pub(super) fn distrust(_: &RedisError) -> Option<StoreError> {

@@ -1,5 +1,6 @@
 //! What the user of a connection may do: checked before the first lock, never after.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use redis::Value;
@@ -54,6 +55,12 @@ const ADMINISTERING: [&str; 1] = ["zrangebyscore"];
 /// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
 const AUDITING: [&str; 2] = ["config|get", "info"];
 
+/// What a store that follows sentinels asks for besides.
+const FOLLOWING: [&str; 1] = ["role"];
+
+/// What a store that waits for replicas asks for besides.
+const ACKNOWLEDGING: [&str; 2] = ["role", "wait"];
+
 /// What stands before the names of the keys that belong to a lock, besides its own.
 const KEYS: [&str; 9] = [
     "redisson_lock_queue:",
@@ -87,39 +94,50 @@ const CHANNELS: [&str; 2] = ["redisson_lock__channel:", "redisson_rwlock:"];
 #[derive(Debug, Clone)]
 pub struct AclRules {
     prefixes: Vec<String>,
-    admin: bool,
-    audit: bool,
+    commands: BTreeSet<&'static str>,
 }
 
 impl AclRules {
     pub(super) fn new(prefixes: Vec<String>) -> Self {
         Self {
             prefixes,
-            admin: false,
-            audit: false,
+            commands: LOCKING.into(),
         }
     }
 
     /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits.
     #[must_use]
-    pub fn admin(mut self) -> Self {
-        self.admin = true;
-        self
+    pub fn admin(self) -> Self {
+        self.and(ADMINISTERING)
+    }
+
+    /// Also what a store needs that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves needs
+    /// `+sentinel` there.
+    #[must_use]
+    pub fn sentinel(self) -> Self {
+        self.and(FOLLOWING)
+    }
+
+    /// Also what a store needs that [waits for replicas](super::RedisStoreBuilder::replicas).
+    #[must_use]
+    pub fn replicas(self) -> Self {
+        self.and(ACKNOWLEDGING)
     }
 
     /// Also what [`LockClient::audit`](crate::LockClient::audit) needs, to see everything: `CONFIG GET` shows passwords that
     /// stand in the server's configuration.
     #[must_use]
-    pub fn audit(mut self) -> Self {
-        self.audit = true;
+    pub fn audit(self) -> Self {
+        self.and(AUDITING)
+    }
+
+    fn and(mut self, commands: impl IntoIterator<Item = &'static str>) -> Self {
+        self.commands.extend(commands);
         self
     }
 
     /// The rules, one by one.
     pub fn iter(&self) -> impl Iterator<Item = String> {
-        let admin = self.admin.then_some(ADMINISTERING).into_iter().flatten();
-        let audit = self.audit.then_some(AUDITING).into_iter().flatten();
-        let commands = LOCKING.into_iter().chain(admin).chain(audit);
         let patterns = match self.prefixes.iter().any(String::is_empty) {
             // Redis takes no pattern after the one for everything.
             true => patterns(""),
@@ -133,7 +151,7 @@ impl AclRules {
             .into_iter()
             .chain(patterns)
             .chain([format!("&{SCRATCH}")])
-            .chain(commands.map(|command| format!("+{command}")))
+            .chain(self.commands.iter().map(|command| format!("+{command}")))
             .collect::<Vec<_>>()
             .into_iter()
     }
@@ -235,7 +253,6 @@ pub(super) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::*;

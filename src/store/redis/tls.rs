@@ -69,15 +69,22 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// The address, with these settings in it.
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
-        let is_set = self.authorities.is_some() || self.identity.is_some();
-        if !matches!(address.addr(), ConnectionAddr::TcpTls { .. }) {
-            return match is_set {
-                true => Err(refused("certificates need a `rediss://` address")),
-                false => Ok(address),
-            };
+        if self.is_set() && !is_encrypted(&address) {
+            return Err(refused("certificates need a `rediss://` address"));
+        }
+        self.secure_where_it_applies(address)
+    }
+
+    /// The same, for one of several addresses.
+    pub(super) fn secure_where_it_applies(
+        &self,
+        address: ConnectionInfo,
+    ) -> Result<ConnectionInfo, StoreError> {
+        if !is_encrypted(&address) {
+            return Ok(address);
         }
         choose_provider();
-        if !is_set {
+        if !self.is_set() {
             return Ok(address);
         }
         self.validate()?;
@@ -94,6 +101,10 @@ impl Tls {
         let client = Client::build_with_tls(address, certificates)
             .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
         Ok(client.get_connection_info().clone())
+    }
+
+    fn is_set(&self) -> bool {
+        self.authorities.is_some() || self.identity.is_some()
     }
 
     /// What is wrong with a PEM would else show as a server that is not trusted.
@@ -122,6 +133,10 @@ impl Tls {
         }
         Ok(())
     }
+}
+
+fn is_encrypted(address: &ConnectionInfo) -> bool {
+    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 /// Makes sure that rustls has somebody to do its cryptography: one that the program has chosen, or ring.

@@ -41,6 +41,8 @@ pub(crate) struct Builder {
     cluster: bool,
     /// The server's own certificate, and that of the authority of its clients.
     tls: Option<(Credentials, String)>,
+    variables: Vec<(&'static str, PathBuf)>,
+    sentinel: bool,
 }
 
 impl Builder {
@@ -73,6 +75,18 @@ impl Builder {
     /// Whether clients must show a certificate on the TLS port.
     pub(crate) fn mutual(self, required: bool) -> Self {
         self.config("tls-auth-clients", if required { "yes" } else { "no" })
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// `--sentinel`. It still has to be told what to monitor.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
     }
 
     /// Another binary than the default one.
@@ -140,7 +154,12 @@ impl Builder {
 
     fn spawn(&self, directory: &TempDir) -> Process {
         let mut command = Command::new(&self.binary);
-        command.arg(directory.path().join("redis.conf"));
+        command
+            .arg(directory.path().join("redis.conf"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.sentinel {
+            command.arg("--sentinel");
+        }
         Process::spawn(&mut command).unwrap_or_else(|error| {
             panic!(
                 "cannot run `{}`: {error}\n\
@@ -165,6 +184,8 @@ impl RedisServer {
             password: None,
             cluster: false,
             tls: None,
+            variables: Vec::new(),
+            sentinel: false,
         }
     }
 
@@ -303,13 +324,14 @@ impl RedisServer {
         self.ask(&question.collect::<Vec<_>>()).await
     }
 
-    async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    /// Sends one command, and expects an answer.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
         let reply = command.query_async(&mut self.connection().await).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT));
@@ -320,7 +342,7 @@ impl RedisServer {
         let name = redis::cmd("CLIENT").arg("SETNAME").arg(OBSERVER).to_owned();
         name.query_async::<()>(&mut connection).await?;
         // Redis 6.2 does not show the name to a monitor.
-        let mark = redis::cmd("ECHO").arg(OBSERVER).to_owned();
+        let mark = redis::cmd("PING").arg(OBSERVER).to_owned();
         mark.query_async::<()>(&mut connection).await?;
         Ok(connection)
     }
