@@ -1,11 +1,10 @@
 -- Says which commands of the other scripts the user may not run. Nothing that it does has an effect that stays: what
 -- would write is asked for in a way that fails after the rights were looked at. A key or channel that the user may not
--- touch is no matter: it cannot know which are for locks.
--- ARGV     1 a name that nobody else uses, for a key and a channel; 2 publish command
+-- touch is no matter.
+-- ARGV     1 a name that nobody else uses, for a key and a channel
 -- Returns  the commands
 local name = ARGV[1]
 local calls = {
-  {'DEL', name},
   {'EXISTS', name},
   {'GET', name},
   {'HDEL', name, 'f'},
@@ -20,7 +19,6 @@ local calls = {
   {'LREM', name, 0, 'v'},
   {'PEXPIRE', name, 1},
   {'PTTL', name},
-  {ARGV[2], name, ''},
   {'RENAME', name, name},
   {'SET', name, 'v', 'NX', 'XX'},
   {'TIME'},
@@ -41,7 +39,6 @@ local function may(call)
   end
   local answer = redis.pcall(unpack(call))
   local refusal = type(answer) == 'table' and answer.err or ''
-  -- Redis 7, Valkey; Redis 6.2
   if refusal:find('permissions to run the', 1, true) or refusal:find('run this command', 1, true) then
     missing[#missing + 1] = call[1]
     return false
@@ -49,12 +46,15 @@ local function may(call)
   return true
 end
 
-local deletes = may(calls[1])
-for i = 2, #calls do
-  may(calls[i])
+for _, call in ipairs(calls) do
+  may(call)
 end
--- It cannot fail on a key that is not there, so it is tried only where it can be undone.
-if deletes and may({'RPUSH', name, 'v'}) then
+-- In a Cluster, releases may be told by the other command.
+if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', name, '')) then
+  may({'PUBLISH', name, ''})
+end
+-- This has an effect on any key, so it is tried only where it can be undone.
+if may({'DEL', name}) and may({'RPUSH', name, 'v'}) then
   redis.pcall('DEL', name)
 end
 return missing

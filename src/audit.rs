@@ -33,7 +33,7 @@ pub struct Audit {
     pub facts: Vec<(&'static str, String)>,
     /// What should be looked at, and is not as it should be.
     pub warnings: Vec<Warning>,
-    /// The audits of the stores that this one is made of.
+    /// The audits of the stores, or servers, that this one is made of.
     pub members: Vec<Result<Audit, StoreError>>,
     /// What tells this server from others: two audits that have the same are of one server.
     pub server_id: Option<String>,

@@ -51,7 +51,7 @@ pub enum Warning {
         /// Their numbers, from 1.
         members: [usize; 2],
     },
-    /// A member of a quorum does not answer.
+    /// A member of a quorum or a Cluster does not answer.
     MemberSilent {
         /// Its number, from 1.
         member: usize,

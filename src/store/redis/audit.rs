@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value, from_redis_value};
 
 use super::info::Info;
@@ -17,7 +18,11 @@ const OLDEST: [u64; 2] = [6, 2];
 const OLDEST_NAME: &str = "Redis 6.2";
 
 pub(super) async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
-    let missing = match lane.call(&rights::question()).await {
+    let missing = match lane
+        .call(&rights::question())
+        .await
+        .map(|(answer, _)| answer)
+    {
         Ok(answer) => rights::missing(&answer)?,
         // No connection is used whose user lacks rights, not even for this.
         Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
@@ -41,6 +46,20 @@ pub(super) async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
     audit.warnings = warnings(&info, &settings);
     audit.warnings.extend(lacking(missing));
     Ok(audit)
+}
+
+/// The servers of a Cluster.
+pub(super) async fn look_at_all(lanes: &[Arc<Lane>]) -> Audit {
+    let mut audit = Audit::new(Deployment::Failover);
+    let servers = format!("a Cluster, {} primaries", lanes.len());
+    audit.facts.push(("server", servers));
+    audit.members = join_all(lanes.iter().map(look_at)).await;
+    for (n, member) in (1..).zip(&audit.members) {
+        if member.is_err() {
+            audit.warnings.push(Warning::MemberSilent { member: n });
+        }
+    }
+    audit
 }
 
 /// All that is known is what the user may not do.
@@ -197,7 +216,7 @@ fn unseen(what: &'static str, rule: &'static str) -> Warning {
 /// Asks a question; `None` if the user may not ask it, or the service does not offer it.
 async fn ask(lane: &Arc<Lane>, command: &str, words: &[&str]) -> Result<Option<Value>, StoreError> {
     let command = redis::cmd(command).arg(words).to_owned();
-    match lane.send(&command).await?.0 {
+    match lane.query(&command).await? {
         Value::ServerError(error) => match error.kind() {
             Some(ServerErrorKind::NoPerm | ServerErrorKind::ResponseError) => Ok(None),
             _ => Err(failure::refusal(error)),

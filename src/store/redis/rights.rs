@@ -5,7 +5,6 @@ use std::fmt;
 
 use redis::Value;
 
-use super::calls::PUBLISH;
 use super::reply::unintelligible;
 use super::script::{self, Call};
 use crate::error::{StoreError, StoreErrorKind};
@@ -60,6 +59,16 @@ const FOLLOWING: [&str; 1] = ["role"];
 
 /// What a store that waits for replicas asks for besides.
 const ACKNOWLEDGING: [&str; 2] = ["role", "wait"];
+
+/// What a store in a Cluster asks for besides.
+const ROUTING: [&str; 6] = [
+    "asking",
+    "cluster|slots",
+    "pubsub|shardnumsub",
+    "spublish",
+    "ssubscribe",
+    "sunsubscribe",
+];
 
 /// What stands before the names of the keys that belong to a lock, besides its own.
 const KEYS: [&str; 9] = [
@@ -116,6 +125,12 @@ impl AclRules {
     #[must_use]
     pub fn sentinel(self) -> Self {
         self.and(FOLLOWING)
+    }
+
+    /// Also what a store needs [in a Cluster](super::RedisStore::cluster) of Redis 7 or newer.
+    #[must_use]
+    pub fn cluster(self) -> Self {
+        self.and(ROUTING)
     }
 
     /// Also what a store needs that [waits for replicas](super::RedisStoreBuilder::replicas).
@@ -212,10 +227,7 @@ impl MissingRights {
 
 /// Asks what the user may not do.
 pub(super) fn question() -> Call {
-    script::RIGHTS
-        .call_with_capacity(0, 2, 64)
-        .arg(SCRATCH)
-        .arg(PUBLISH)
+    script::RIGHTS.call_with_capacity(0, 1, 64).arg(SCRATCH)
 }
 
 /// Reads the answer to [`question`].
@@ -293,14 +305,7 @@ mod tests {
     fn every_command_of_the_locking_scripts_is_checked() {
         let text = include_str!("../../../lua/rights.lua");
         for command in LOCKING {
-            let sent = [
-                "eval",
-                "evalsha",
-                "ping",
-                "publish",
-                "subscribe",
-                "unsubscribe",
-            ];
+            let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
             let checked = text.contains(&format!("{{'{}'", command.to_uppercase()));
             assert_eq!(checked, !sent.contains(&command), "{command}");
         }
