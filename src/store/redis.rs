@@ -58,7 +58,8 @@ use servers::{Counting, Servers};
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
+/// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
+/// [Cluster](RedisStore::cluster).
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
@@ -67,7 +68,8 @@ const BATCH: usize = 100;
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
 ///
-/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred.
+/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred and one server
+/// has them.
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
@@ -118,10 +120,34 @@ impl RedisStore {
         RedisStoreBuilder::new(address)
     }
 
-    /// Begins to set up a store for the Redis Cluster to which the servers at `addresses` belong.
+    /// Begins to set up a store in the Redis Cluster to which the servers at `addresses` belong.
     ///
     /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
     /// and TLS settings of the first address.
+    ///
+    /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
+    ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others are
+    ///   taken one after the other, all or nothing in the end.
+    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or nobody serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): whoever waits or releases goes on trying. A
+    ///   server that fails concerns only the locks in its slots.
+    /// * **Wake-ups** travel as Redisson's do; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
+    /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
+    ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
+    ///
+    /// A restricted user needs these rights besides those for one server: `+cluster|slots`, `+pubsub|shardnumsub`,
+    /// `+asking`, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+hello`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let seeds = ["redis://locks:secret@10.0.0.1:7000", "redis://locks:secret@10.0.0.2:7000"];
+    /// let store = RedisStore::cluster(seeds).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cluster<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
     ) -> RedisStoreBuilder {

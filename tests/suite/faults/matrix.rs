@@ -219,19 +219,28 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "cluster: MOVED, ASK and TRYAGAIN during slot migration",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&["cluster::moving::"]),
     ),
     (
         "cluster: node down",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::failing::a_server_dies_and_its_replica_takes_over",
+            "cluster::failing::a_server_hangs_and_its_replica_takes_over",
+        ]),
     ),
     (
         "cluster: failover that loses the write",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::failing::a_failover_forgets_a_hold",
+            "cluster::failing::a_failover_that_forgets_a_hold_lets_no_response_out",
+        ]),
     ),
     (
         "cluster: sharded subscriptions moving",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::moving::a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived",
+            "cluster::moving::a_waiter_is_woken_where_its_slot_has_gone",
+        ]),
     ),
     (
         "access: missing ACL verbs",
