@@ -162,6 +162,11 @@ impl LockClient {
         self.inner.store.supports(mode, fenced)
     }
 
+    /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
+    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.store.accepts(key)
+    }
+
     /// Takes one key: queues in the process, then asks the store.
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
         let admission = match self.inner.local.enter(key, terms)? {
