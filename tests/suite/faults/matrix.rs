@@ -364,7 +364,10 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "client: runtime shutdown while releasing",
-        Tests(&["faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting"]),
+        Tests(&[
+            "faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting",
+            "faults::runtimes::a_release_begun_on_a_runtime_that_ended_harms_no_other_lock",
+        ]),
     ),
     (
         "client: guard dropped outside a runtime",
