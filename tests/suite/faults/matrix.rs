@@ -179,6 +179,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: silent partition",
         Tests(&[
             "faults::network::a_holder_behind_a_partition_gives_up_before_another_is_let_in",
+            "faults::network::a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll",
             "client::faults::a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later",
             "redis_store::connections::a_connection_that_died_silently_is_replaced",
             "redis_store::wakeups::a_connection_that_died_silently_is_noticed",
@@ -374,7 +375,10 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "client: runtime shutdown while releasing",
-        Tests(&["faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting"]),
+        Tests(&[
+            "faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting",
+            "faults::runtimes::a_release_begun_on_a_runtime_that_ended_harms_no_other_lock",
+        ]),
     ),
     (
         "client: guard dropped outside a runtime",
