@@ -87,8 +87,9 @@ impl LockClient {
                             failures < 2
                         }
                         StoreErrorKind::Unreachable => failures < 2,
-                        StoreErrorKind::Transient => {
-                            tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
+                        StoreErrorKind::Transient if !wait.patience.is_zero() => {
+                            let pause = Instant::now() + jittered(TRANSIENT_PAUSE);
+                            tokio::time::sleep_until(pause.min(wait.until)).await;
                             true
                         }
                         _ => false,
@@ -148,6 +149,7 @@ impl LockClient {
         let asleep = tokio::time::sleep_until(until.min(wait.until));
         match wakeups {
             Some(wakeups) => tokio::select! {
+                biased; // without chance, a simulation replays
                 () = wakeups.wait() => {}
                 () = asleep => {}
             },

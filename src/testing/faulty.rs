@@ -83,10 +83,7 @@ impl<S: LockStore> FaultyStore<S> {
     }
 
     /// Carries a call to the store and its answer back, as far as they get.
-    async fn call<T, F>(
-        &self,
-        execute: impl Fn(Arc<Server<S>>) -> F,
-    ) -> Result<T, StoreError>
+    async fn call<T, F>(&self, execute: impl Fn(Arc<Server<S>>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,

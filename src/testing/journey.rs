@@ -60,7 +60,11 @@ impl Journey {
         if is_slow {
             state.tally.hit(Fault::Slow);
         }
-        let delay = if is_slow { faults.delay } else { Duration::ZERO };
+        let delay = if is_slow {
+            faults.delay
+        } else {
+            Duration::ZERO
+        };
         let mut part = |of: Duration| of.mul_f64(random.f64());
         Self {
             there: part(delay),

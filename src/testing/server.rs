@@ -46,7 +46,8 @@ impl<S: LockStore> Server<S> {
     /// Adds a connection.
     pub(super) fn connect(&self) -> Arc<Link> {
         let mut state = self.state();
-        let link = Arc::new(Link::new(state.severed));
+        let link = Arc::new(Link::default());
+        link.set_severed(state.severed);
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&link));
         link
@@ -76,10 +77,7 @@ impl<S: LockStore> Server<S> {
         answer
     }
 
-    pub(super) async fn acquire_all(
-        &self,
-        attempts: &[Attempt],
-    ) -> Result<AllOutcome, StoreError> {
+    pub(super) async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
         let answer = self.store.acquire_all(attempts).await;
         if let Ok(AllOutcome::Granted(_)) = answer {
             let mut state = self.state();
@@ -88,10 +86,7 @@ impl<S: LockStore> Server<S> {
         answer
     }
 
-    pub(super) async fn acquire_any(
-        &self,
-        attempts: &[Attempt],
-    ) -> Result<AnyOutcome, StoreError> {
+    pub(super) async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
         let answer = self.store.acquire_any(attempts).await;
         if let Ok(AnyOutcome::Granted { index, .. }) = answer {
             self.state().granted(&attempts[index]);
@@ -167,7 +162,11 @@ impl State {
     }
 
     fn waits(&mut self, attempt: &Attempt) {
-        if !self.waiters.iter().any(|waiter| waiter.hold == attempt.hold) {
+        if !self
+            .waiters
+            .iter()
+            .any(|waiter| waiter.hold == attempt.hold)
+        {
             self.waiters.push(attempt.clone());
         }
     }

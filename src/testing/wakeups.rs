@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Fault;
-use super::link::{Line, Link};
+use super::link::Link;
 use super::server::Server;
 use crate::store::{LockStore, Wakeups};
 
@@ -17,33 +17,30 @@ pub(super) fn relay<S: LockStore>(
     wakeups: Wakeups,
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
-    let relaying = tokio::spawn(run(server.clone(), link.watch(), wakeups, waking));
+    let relaying = tokio::spawn(run(server.clone(), link.clone(), wakeups, waking));
     Wakeups::new(signal, Relay(relaying.abort_handle()))
 }
 
 async fn run<S: LockStore>(
     server: Arc<Server<S>>,
-    mut line: watch::Receiver<Line>,
+    link: Arc<Link>,
     mut wakeups: Wakeups,
     waking: watch::Sender<()>,
 ) {
+    let mut cuts = link.cuts();
     loop {
         tokio::select! {
             // One order, so that one seed gives one history.
             biased;
             () = wakeups.wait() => {
-                let passes = line.borrow().is_up() && !is_lost(&server);
+                let passes = link.is_up() && !is_lost(&server);
                 if passes {
                     waking.send_replace(());
                 }
             }
-            changed = line.changed() => match changed {
-                Ok(()) if line.borrow_and_update().is_up() => {
-                    waking.send_replace(());
-                }
-                Ok(()) => {}
-                Err(_) => return,
-            },
+            () = link.mended(&mut cuts) => {
+                waking.send_replace(());
+            }
         }
     }
 }

@@ -14,4 +14,5 @@ mod quorum;
 mod redis_store;
 mod roles;
 mod server;
+mod simulation;
 mod support;

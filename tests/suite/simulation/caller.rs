@@ -1,0 +1,318 @@
+//! Somebody who takes locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::{
+    LockClient, LockError, LockGuard, LockKey, LockMode, LockRequest, MemoryStore, Owner,
+};
+
+use super::book::Guarded;
+use super::flawed::Flawed;
+use super::impatient::Patience;
+use super::log::Log;
+use super::plan::{Ending, Plan, What, Who};
+use super::section::Section;
+use super::waits::Waits;
+use super::witness::Witness;
+
+/// How much longer than its wait an acquisition may take: timers are that coarse.
+const COARSE: Duration = Duration::from_millis(2);
+
+/// What a single try may take.
+const ONE_TRY: Duration = Duration::from_secs(2);
+
+/// How long a release may take beyond the lease: an owner check that follows another.
+const CHECKS: Duration = Duration::from_secs(5);
+
+pub(super) struct Caller {
+    pub(super) name: String,
+    pub(super) locks: LockClient,
+    pub(super) log: Arc<Log>,
+    pub(super) witness: Witness<Flawed<MemoryStore>>,
+    pub(super) waits: Arc<Waits>,
+    pub(super) shared: Owner,
+    pub(super) random: Rng,
+}
+
+/// A guard, and what its sections will say.
+struct Held {
+    guard: LockGuard,
+    owner: u64,
+    asked: u64,
+    from: u64,
+    since: Instant,
+    max_hold: Option<Duration>,
+}
+
+impl Caller {
+    pub(super) async fn run(mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let plan = Plan::draw(&mut self.random);
+            self.act(&plan).await;
+            sleep(Duration::from_millis(self.random.u64(..100))).await;
+        }
+    }
+
+    async fn act(&mut self, plan: &Plan) {
+        let owner = match plan.owner {
+            Who::Shared => self.shared.clone(),
+            Who::Own | Who::Nobody => Owner::new(),
+        };
+        let named = (plan.owner != Who::Nobody).then_some(&owner);
+        let Some(held) = self.take(plan, named, plan.what, plan.mode).await else {
+            return;
+        };
+        let half = plan.work / 2;
+        sleep(half).await;
+        self.believes(&held.guard);
+        if let Some(mode) = plan.nested {
+            self.nest(plan, &owner, mode, &held).await;
+        }
+        sleep(half).await;
+        self.end(plan, held).await;
+    }
+
+    /// Enters once more, and leaves.
+    async fn nest(&mut self, plan: &Plan, owner: &Owner, mode: LockMode, outer: &Held) {
+        let What::One(key) = plan.what else { return };
+        let Some(inner) = self.take(plan, Some(owner), What::One(key), mode).await else {
+            return;
+        };
+        let same = inner.guard.fencing_token() == outer.guard.fencing_token();
+        if mode != LockMode::Read && !same && !outer.guard.is_lost() {
+            let text = format!("{} has another token inside than outside", self.name);
+            self.log.violated("S6", text);
+        }
+        sleep(plan.work / 4).await;
+        self.end(plan, inner).await;
+    }
+
+    async fn take(
+        &mut self,
+        plan: &Plan,
+        owner: Option<&Owner>,
+        what: What,
+        mode: LockMode,
+    ) -> Option<Held> {
+        let (asked, began) = (self.log.tick(), Instant::now());
+        let request = self.request(plan, owner, what, mode);
+        self.log
+            .note(|| format!("{} asks for {what:?} {mode:?} {plan:?}", self.name));
+        let one = match what {
+            What::One(key) if !plan.wait.is_zero() => Some(LockKey::new(key)),
+            _ => None,
+        };
+        let waiting = one.as_ref().map(|key| self.waits.wait(key));
+        let answer = plan.patience.bear(request.acquire()).await;
+        let budget = if plan.wait.is_zero() {
+            ONE_TRY
+        } else {
+            plan.wait
+        };
+        if began.elapsed() > budget + COARSE {
+            let text = format!("{} waited {:?}, not {budget:?}", self.name, began.elapsed());
+            self.log.violated("L4", text);
+        }
+        match answer {
+            None => {
+                self.log.note(|| format!("{} goes away", self.name));
+                self.log.count(|counts| counts.cancelled += 1);
+                None
+            }
+            Some(Err(error)) => {
+                self.log.note(|| format!("{}: {error}", self.name));
+                self.log.count(|counts| counts.failed += 1);
+                if let (LockError::Busy { .. }, Some(key), Some(waiting)) = (error, &one, &waiting)
+                {
+                    waiting.refused(&mut self.witness.book(), key);
+                }
+                None
+            }
+            Some(Ok(guard)) => {
+                drop(waiting);
+                Some(self.taken(plan, guard, owner, what, asked))
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        plan: &Plan,
+        owner: Option<&Owner>,
+        what: What,
+        mode: LockMode,
+    ) -> LockRequest {
+        let request = match what {
+            What::One(key) => self.locks.lock(key),
+            What::All(keys) => self.locks.lock_all(keys),
+            What::Any(keys) => self.locks.lock_any(keys),
+        };
+        let request = request.mode(mode).wait(plan.wait).lease(plan.lease);
+        let request = match plan.max_hold {
+            Some(max_hold) => request.max_hold(max_hold),
+            None => request,
+        };
+        let request = match plan.fenced && mode.is_exclusive() {
+            true => request.fenced(),
+            false => request,
+        };
+        match owner {
+            Some(owner) => request.owner(owner),
+            None => request,
+        }
+    }
+
+    fn taken(
+        &self,
+        plan: &Plan,
+        guard: LockGuard,
+        owner: Option<&Owner>,
+        what: What,
+        asked: u64,
+    ) -> Held {
+        let from = self.log.tick();
+        self.log.note(|| format!("{} holds {guard:?}", self.name));
+        self.log.count(|counts| counts.granted += 1);
+        let keys: Vec<_> = guard.keys().map(|key| key.as_str().to_owned()).collect();
+        let right = match what {
+            What::One(key) => keys == [key],
+            What::All(wanted) => keys == wanted,
+            What::Any(of) => keys.len() == 1 && of.contains(&&*keys[0]),
+        };
+        if !right {
+            let text = format!("{} got {keys:?} for {what:?}", self.name);
+            self.log.violated("S8", text);
+        }
+        if plan.fenced && guard.mode().is_exclusive() && guard.fencing_token().is_none() {
+            self.log
+                .violated("S6", format!("{} got no token", self.name));
+        }
+        self.believes(&guard);
+        Held {
+            guard,
+            // Whoever named no owner is one of its own.
+            owner: owner.map_or(asked, |owner| owner_number(owner)),
+            asked,
+            from,
+            since: Instant::now(),
+            max_hold: plan.max_hold,
+        }
+    }
+
+    /// A guard that is not lost was promised what it believes.
+    fn believes(&self, guard: &LockGuard) {
+        if guard.is_lost() {
+            return;
+        }
+        for key in guard.keys() {
+            let at = self.at(guard, key);
+            if !self.witness.book().promised(at, guard.deadline()) {
+                let text = format!("{} believes to hold {key} for too long", self.name);
+                self.log.violated("S4", text);
+            }
+        }
+    }
+
+    async fn end(&mut self, plan: &Plan, held: Held) {
+        self.believes(&held.guard);
+        if let Some(max_hold) = held.max_hold
+            && held.since.elapsed() > max_hold
+            && !held.guard.is_lost()
+        {
+            let text = format!("{} holds for longer than {max_hold:?}", self.name);
+            self.log.violated("L9", text);
+        }
+        let (patience, releases) = match plan.ending {
+            Ending::Release => (Patience::Endless, true),
+            Ending::HalfRelease(patience) => (patience, true),
+            Ending::Drop => (Patience::Endless, false),
+        };
+        let to = self.log.tick();
+        self.log
+            .note(|| format!("{} ends {:?} ({:?})", self.name, held.guard, plan.ending));
+        let sections = self.sections(&held, to);
+        let ats: Vec<_> = held
+            .guard
+            .keys()
+            .map(|key| (key.clone(), held.guard.mode()))
+            .collect();
+        let began = Instant::now();
+        let released = match releases {
+            true => patience.bear(held.guard.release()).await,
+            false => {
+                drop(held.guard);
+                None
+            }
+        };
+        if began.elapsed() > plan.lease.duration() + CHECKS {
+            let text = format!("{} was released for {:?}", self.name, began.elapsed());
+            self.log.violated("L4", text);
+        }
+        let confirmed = matches!(released, Some(Ok(())));
+        self.log
+            .note(|| format!("{} ended: {released:?}", self.name));
+        if confirmed {
+            for (key, mode) in &ats {
+                let client = self.locks.id();
+                let at = Guarded {
+                    key,
+                    mode: *mode,
+                    client,
+                };
+                if !self.witness.book().carried(at, held.from, to) {
+                    let text = format!("{} had {key} confirmed, which had a gap", self.name);
+                    self.log.violated("S9", text);
+                }
+            }
+        }
+        self.log.count(|counts| match confirmed {
+            true => counts.confirmed += 1,
+            false => counts.unconfirmed += 1,
+        });
+        for mut section in sections {
+            section.confirmed = confirmed;
+            self.log.section(section);
+        }
+    }
+
+    fn sections(&self, held: &Held, to: u64) -> Vec<Section> {
+        let guard = &held.guard;
+        let several = guard.keys().count() > 1;
+        guard
+            .keys()
+            .map(|key| Section {
+                key: key.as_str().to_owned(),
+                excludes: guard.mode().is_exclusive(),
+                owner: held.owner,
+                asked: held.asked,
+                from: held.from,
+                to,
+                confirmed: false,
+                // A guard of several keys tells the first one's token only.
+                token: guard
+                    .fencing_token()
+                    .filter(|_| !several)
+                    .map(|token| token.value()),
+            })
+            .collect()
+    }
+
+    fn at<'a>(&self, guard: &LockGuard, key: &'a LockKey) -> Guarded<'a> {
+        Guarded {
+            key,
+            mode: guard.mode(),
+            client: self.locks.id(),
+        }
+    }
+}
+
+/// A number for an owner that no tick is.
+fn owner_number(owner: &Owner) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    owner.hash(&mut hasher);
+    hasher.finish() | 1 << 63
+}
