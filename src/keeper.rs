@@ -134,8 +134,8 @@ impl Keeper {
 
     /// Releases in the store, trying again until it answers or the lease is over anyway.
     ///
-    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. `until_asked` is dropped when the store was asked once, whatever it
-    /// answered.
+    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. When the store was asked once,
+    /// whatever it answered, `asked` is told how many have heard of the release.
     ///
     /// # Errors
     ///
@@ -144,9 +144,9 @@ impl Keeper {
         store: Arc<dyn DynStore>,
         live: Arc<LiveHold>,
         record: Option<Record>,
-        until_asked: impl Send,
+        asked: impl FnOnce(usize) + Send,
     ) -> Result<(), LockError> {
-        let result = release(store, &live, record, until_asked).await;
+        let result = release(store, &live, record, asked).await;
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             telemetry::lost(&live, "the store did not carry it at its release");
         }
@@ -206,7 +206,7 @@ impl Keeper {
             shared.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release(store, &live, None, ()).await;
+                let _ = release(store, &live, None, |_| ()).await;
             }));
         }
     }
@@ -521,9 +521,9 @@ async fn release(
     store: Arc<dyn DynStore>,
     live: &LiveHold,
     record: Option<Record>,
-    until_asked: impl Send,
+    asked: impl FnOnce(usize) + Send,
 ) -> Result<(), LockError> {
-    let mut until_asked = Some(until_asked);
+    let mut asked = Some(asked);
     let over = Instant::now() + live.lease.duration();
     let mut backoff = FIRST_BACKOFF;
     let mut unanswered = None;
@@ -533,8 +533,10 @@ async fn release(
             None => store.release(hold).await,
             Some(record) => store.release_recording(hold, record.clone()).await,
         };
-        drop(until_asked.take());
-        let error = match released {
+        if let Some(asked) = asked.take() {
+            asked(released.as_ref().map_or(0, |released| released.listeners));
+        }
+        let error = match released.map(|released| released.standing) {
             Ok(Standing::Held) => return Ok(()),
             // An earlier try may have been the one that released it: nobody can say.
             Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),

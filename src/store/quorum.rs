@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
 
@@ -272,7 +272,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         self.survey(holds).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.end(hold).await
     }
 

@@ -16,7 +16,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
 use crate::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
 
 /// A [`LockStore`] in front of another, with [`Faults`] between the two.
@@ -234,7 +235,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.call(|server| {
             let hold = hold.clone();
             async move {
@@ -249,7 +250,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<Released, StoreError> {
         self.call(|server| {
             let (hold, record) = (hold.clone(), record.clone());
             async move {

@@ -114,7 +114,8 @@ impl<S: LockStore> Server<S> {
                 let place = state.random.usize(..state.holds.len());
                 state.holds.swap_remove(place)
             };
-            if let Ok(Standing::Held) = self.store.release(&hold).await {
+            let released = self.store.release(&hold).await;
+            if released.is_ok_and(|released| released.standing == Standing::Held) {
                 self.state().tally.hit(Fault::Vanished);
                 return;
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
 use tower_distributed_lock::{FencingToken, Hold, Inspect, Inspection, LockKey, StoreError};
 
@@ -125,11 +125,15 @@ impl<S: Inspect> LockStore for Flawed<S> {
         Ok(standings.into_iter().map(|s| self.standing(s)).collect())
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         if self.flaw == Flaw::ReleasesOthers && self.inner.force_unlock(&hold.key).await? {
-            return Ok(Standing::Held);
+            return Ok(Standing::Held.into());
         }
-        Ok(self.standing(self.inner.release(hold).await?))
+        let released = self.inner.release(hold).await?;
+        Ok(Released {
+            standing: self.standing(released.standing),
+            ..released
+        })
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

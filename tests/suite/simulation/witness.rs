@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
 use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
 
@@ -169,11 +169,11 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         Ok(standings)
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        let standing = self.inner.release(hold).await?;
-        self.stands("released", hold, standing, true);
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        let released = self.inner.release(hold).await?;
+        self.stands("released", hold, released.standing, true);
         self.compare(&hold.key).await;
-        Ok(standing)
+        Ok(released)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
