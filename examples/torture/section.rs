@@ -1,13 +1,14 @@
 //! What was done under locks, and whether it overlapped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A piece of work under a lock: from after it was granted until before its release began.
 ///
 /// Times are of one clock for everybody, in any unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     pub(crate) excludes: bool,
     /// Who worked. Sections of one owner may overlap: it re-enters.
     pub(crate) owner: u64,
@@ -15,6 +16,8 @@ pub(crate) struct Section {
     pub(crate) asked: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// Whether it had not lost the lock by then, as far as it knew.
+    pub(crate) held: bool,
     pub(crate) confirmed: bool,
     pub(crate) token: Option<u64>,
 }
@@ -32,37 +35,57 @@ impl Section {
 /// What the sections of one run prove.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
+    /// How many sections there were.
+    pub(crate) sections: u64,
     /// How many pairs overlapped, confirmed or not. Without any, nothing is proved about confirmation.
     pub(crate) overlaps: u64,
-    /// Pairs that overlapped though both were confirmed: S5, or S7 if one of them read.
-    pub(crate) confirmed: Vec<(Section, Section)>,
-    /// Pairs whose later token is not larger: S6.
-    pub(crate) unordered: Vec<(Section, Section)>,
+    /// Promises that were broken, with the two sections that show it.
+    pub(crate) broken: Vec<(&'static str, Section, Section)>,
 }
 
-/// Looks at every pair of sections of one key.
-pub(crate) fn judge(sections: Vec<Section>) -> Verdict {
-    let mut keys: BTreeMap<String, Vec<Section>> = BTreeMap::new();
+/// Looks at every pair of sections of one key. `kept` says whether the store kept its data while both worked.
+///
+/// * S5, and S7 where one of them read: two that were confirmed did not overlap.
+/// * S1: nor did two that had not lost their locks, while the store kept its data.
+/// * S6: whoever asked later has a larger token.
+pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) -> bool) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut keys: BTreeMap<Arc<str>, Vec<Section>> = BTreeMap::new();
     for section in sections {
+        verdict.sections += 1;
         keys.entry(section.key.clone()).or_default().push(section);
     }
-    let mut verdict = Verdict::default();
     for mut sections in keys.into_values() {
         sections.sort_by_key(|section| section.from);
-        compare_times(&sections, &mut verdict);
+        compare_times(&sections, &kept, &mut verdict);
         compare_tokens(&sections, &mut verdict);
     }
     verdict
 }
 
-fn compare_times(sections: &[Section], verdict: &mut Verdict) {
+fn compare_times(
+    sections: &[Section],
+    kept: &impl Fn(&Section, &Section) -> bool,
+    verdict: &mut Verdict,
+) {
     let mut present: Vec<&Section> = Vec::new();
     for section in sections {
         present.retain(|other| other.to > section.from);
         for other in present.iter().filter(|other| other.overlaps(section)) {
             verdict.overlaps += 1;
+            let mut breaks = |promise| {
+                let pair = (promise, (*other).clone(), section.clone());
+                verdict.broken.push(pair);
+            };
             if other.confirmed && section.confirmed {
-                verdict.confirmed.push(((*other).clone(), section.clone()));
+                breaks(if other.excludes && section.excludes {
+                    "S5"
+                } else {
+                    "S7"
+                });
+            }
+            if other.held && section.held && kept(other, section) {
+                breaks("S1");
             }
         }
         present.push(section);
@@ -71,9 +94,8 @@ fn compare_times(sections: &[Section], verdict: &mut Verdict) {
 
 /// Whoever asks after somebody else was granted gets a larger token, unless it joins what its owner holds.
 fn compare_tokens(sections: &[Section], verdict: &mut Verdict) {
-    let mut asking: Vec<&Section> = sections.iter().filter(|one| one.token.is_some()).collect();
-    // Sorted by grant already.
-    let granted = asking.clone();
+    let granted: Vec<&Section> = sections.iter().filter(|one| one.token.is_some()).collect();
+    let mut asking = granted.clone();
     asking.sort_by_key(|section| section.asked);
     let (mut next, mut largest) = (granted.iter().peekable(), None::<&Section>);
     for section in asking {
@@ -92,7 +114,8 @@ fn compare_tokens(sections: &[Section], verdict: &mut Verdict) {
                 && outer.to >= section.asked
         });
         if !joins {
-            verdict.unordered.push((largest.clone(), section.clone()));
+            let pair = ("S6", largest.clone(), section.clone());
+            verdict.broken.push(pair);
         }
     }
 }

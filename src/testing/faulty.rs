@@ -78,11 +78,6 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.sever(false);
     }
 
-    /// Breaks this clone's connection for good, as when its process has died: what its client holds lapses.
-    pub fn sever(&self) {
-        self.link.set_severed(true);
-    }
-
     /// Carries a call to the store and its answer back, as far as they get.
     async fn call<T, F>(&self, execute: impl Fn(Arc<Server<S>>) -> F) -> Result<T, StoreError>
     where

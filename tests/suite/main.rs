@@ -16,3 +16,5 @@ mod roles;
 mod server;
 mod simulation;
 mod support;
+mod testing;
+mod torture;

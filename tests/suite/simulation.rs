@@ -23,7 +23,7 @@ use tower_distributed_lock::testing::{Fault, Tally};
 use world::{History, Weather, run};
 
 /// How many histories a test tries, unless `SIMULATION_SCHEDULES` says otherwise.
-const SCHEDULES: u64 = 1000;
+const SCHEDULES: u64 = 500;
 
 fn number(name: &str) -> Option<u64> {
     let value = env::var(name).ok()?;

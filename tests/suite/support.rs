@@ -6,6 +6,7 @@
 mod demo_server;
 mod dump;
 mod eventually;
+mod example;
 mod monitor;
 mod peer;
 mod port;
@@ -16,6 +17,7 @@ mod redis_server;
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
+pub(crate) use example::example;
 pub(crate) use monitor::Monitor;
 pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;

@@ -121,14 +121,13 @@ impl Book {
         self.of(at).any(|life| life.until >= deadline)
     }
 
-    /// Whether the store carried one hold of `client` all the time between two ticks, of which the second is now.
-    pub(super) fn carried(&self, at: Guarded<'_>, from: u64, to: u64) -> bool {
-        let now = Instant::now();
+    /// Whether the store carried one hold of `client` all the time between two ticks, of which the second came at `then`.
+    pub(super) fn carried(&self, at: Guarded<'_>, from: u64, to: u64, then: Instant) -> bool {
         self.of(at).any(|life| {
             life.granted <= from
                 && match life.ended {
                     Some((ended, _)) => ended >= to,
-                    None => life.until > now,
+                    None => life.until > then,
                 }
         })
     }

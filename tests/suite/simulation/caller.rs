@@ -262,7 +262,7 @@ impl Caller {
                     mode: *mode,
                     client,
                 };
-                if !self.witness.book().carried(at, held.from, to) {
+                if !self.witness.book().carried(at, held.from, to, began) {
                     let text = format!("{} had {key} confirmed, which had a gap", self.name);
                     self.log.violated("S9", text);
                 }
@@ -284,12 +284,13 @@ impl Caller {
         guard
             .keys()
             .map(|key| Section {
-                key: key.as_str().to_owned(),
+                key: key.as_str().into(),
                 excludes: guard.mode().is_exclusive(),
                 owner: held.owner,
                 asked: held.asked,
                 from: held.from,
                 to,
+                held: !guard.is_lost(),
                 confirmed: false,
                 // A guard of several keys tells the first one's token only.
                 token: guard
