@@ -73,14 +73,31 @@ impl Arm<'_> {
         let worker = self.random.usize(..self.crew.workers.len());
         let server = self.random.usize(..self.servers.len());
         Ok(match blow {
-            Blow::Kill => self.crew.replace(worker, self.history).await? > 0,
-            Blow::Pause => self.pause(worker).await,
+            Blow::Kill => {
+                let busiest = self.busiest();
+                self.crew.replace(busiest, self.history).await? > 0
+            }
+            Blow::Pause => {
+                let busiest = self.busiest();
+                self.pause(busiest).await
+            }
             Blow::Flush => self.flush(server).await?,
             Blow::Restart => self.restart(server).await,
             Blow::Disconnect => self.disconnect(server).await?,
             Blow::Partition => self.partition(worker).await,
             Blow::Cut => self.cut(worker).await > 0,
         })
+    }
+
+    /// Whoever works under most locks.
+    fn busiest(&mut self) -> usize {
+        self.crew.hear(self.history);
+        let busy = |place: &usize| {
+            let worker = &self.crew.workers[*place];
+            self.history.under_way(worker.generation)
+        };
+        let places = 0..self.crew.workers.len();
+        places.max_by_key(busy).expect("there are workers")
     }
 
     /// Between half a lease and one and a half.

@@ -85,6 +85,11 @@ impl History {
         self.granted.values().sum::<u64>() + self.missed.values().sum::<u64>()
     }
 
+    /// Whether any two sections have overlapped yet.
+    pub(crate) fn has_overlaps(&self) -> bool {
+        judge(self.sections.clone(), |_, _| false).overlaps > 0
+    }
+
     /// What it all proves.
     pub(crate) fn verdict(&mut self) -> Verdict {
         let losses = std::mem::take(&mut self.losses);

@@ -15,7 +15,7 @@ use crate::blow::{Score, Scores};
 use crate::clock::now;
 use crate::history::History;
 use crate::options::Options;
-use crate::redis::progress;
+use crate::redis::{is_over, progress};
 use crate::report::Report;
 use crate::work::{Habits, Sink, leave};
 use crate::worker::{Orders, start};
@@ -50,14 +50,15 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
     let began = Instant::now();
     flush_now_and_then(options, &store, &history).await;
     stopping.send_replace(true);
+    // The last outage has its time too.
+    store.set(Faults::none());
+    sleep(OUTAGE).await;
     let scores = scores(&store);
     let mut leaving = JoinSet::new();
     for (tasks, locks, sink) in crew {
         let habits = habits.clone();
-        let store = store.clone();
         leaving.spawn(async move {
             tasks.join_all().await;
-            store.set(Faults::none());
             leave(&locks, &habits, &sink).await;
         });
     }
@@ -68,6 +69,9 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
     Ok(Report::new(options, time, scores, history))
 }
 
+/// Longer than the usual lease.
+const OUTAGE: Duration = Duration::from_millis(2_500);
+
 const NO_PANIC: &str = "nobody panics while it takes something down";
 
 /// What vanishes must be known, so nothing does by chance.
@@ -75,8 +79,9 @@ fn faults() -> Faults {
     Faults::hostile()
         .chance(Fault::Vanished, 0.0)
         .chance(Fault::Flushed, 0.0)
+        .chance(Fault::Disconnected, 0.002)
         .timeout(Duration::from_millis(300))
-        .outage(Duration::from_secs(3))
+        .outage(OUTAGE)
 }
 
 async fn flush_now_and_then(
@@ -86,7 +91,12 @@ async fn flush_now_and_then(
 ) {
     let mut random = Rng::with_seed(options.seed);
     let began = Instant::now();
-    while began.elapsed() < options.time {
+    while !is_over(
+        options,
+        began,
+        &scores(store),
+        &history.lock().expect(NO_PANIC),
+    ) {
         sleep(Duration::from_millis(random.u64(200..2_000))).await;
         let before = now();
         store.flush().await;

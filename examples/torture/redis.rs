@@ -43,7 +43,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
     Ok(Report::new(options, time, scores, history))
 }
 
-/// Until the time is over and every class of faults has hit; not for ever.
+/// Until the time is over, and the run has proved something.
 async fn blow_after_blow(
     options: &Options,
     servers: &mut [RedisServer],
@@ -61,13 +61,7 @@ async fn blow_after_blow(
     // The workers have to get going first.
     sleep(Duration::from_millis(500)).await;
     loop {
-        let all_hit = scores.values().all(|score| score.hit > 0);
-        let most = if all_hit {
-            options.time
-        } else {
-            3 * options.time
-        };
-        if began.elapsed() >= most {
+        if is_over(options, began, &scores, history) {
             return Ok(scores);
         }
         let blow = match round.pop() {
@@ -92,6 +86,18 @@ async fn blow_after_blow(
         crew.hear(history);
         progress(began.elapsed(), options.time, &scores, history);
     }
+}
+
+/// A run that has proved nothing yet goes on, but not for ever.
+pub(crate) fn is_over(
+    options: &Options,
+    began: Instant,
+    scores: &Scores,
+    history: &History,
+) -> bool {
+    let elapsed = began.elapsed();
+    let all_hit = || scores.values().all(|score| score.hit > 0);
+    elapsed >= 3 * options.time || elapsed >= options.time && all_hit() && history.has_overlaps()
 }
 
 /// What should not be there any more.

@@ -216,9 +216,9 @@ impl Task {
 
     /// Works: nearly always shortly, now and then for longer than a lease.
     async fn hold(&mut self) {
-        let micros = match self.random.u8(..40) {
+        let micros = match self.random.u8(..200) {
             0 => self.random.u64(..2 * self.habits.lease_ms * 1_000),
-            1..6 => self.random.u64(..50_000),
+            1..10 => self.random.u64(..50_000),
             _ => self.random.u64(..3_000),
         };
         sleep(Duration::from_micros(micros)).await;

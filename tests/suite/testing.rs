@@ -150,7 +150,7 @@ async fn a_lost_wake_up_costs_a_poll() {
     tokio::time::sleep(10 * MS).await;
     let released = Instant::now();
     guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap();
+    let _guard = waiting.await.unwrap().unwrap();
     let waited = released.elapsed();
     assert!(waited > 500 * MS && waited <= 1_000 * MS, "{waited:?}");
     assert_eq!(store.tally().of(Fault::WakeupLost), 1);
