@@ -29,6 +29,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
         keys: options.keys,
         tasks: options.tasks,
         lease_ms: options.lease_ms,
+        gullible: options.gullible,
         ordered: true,
     };
     let store = FaultyStore::new(MemoryStore::new(), faults(), options.seed);

@@ -16,6 +16,7 @@ Tortures the locks of several processes, and checks afterwards what was promised
     --tasks N                     how many tasks in each (default 8)
     --keys N                      how many keys of each family (default 3)
     --lease MS                    how long a lock lives without renewal (default 1500)
+    --gullible                    take every release for confirmed: the report must show broken promises
     --seed N                      of everything that is random, but for what the machine adds
 
 It ends with a report, and with 1 if a promise was broken, a fault never hit, or no two locked sections overlapped.
@@ -30,6 +31,7 @@ pub(crate) struct Options {
     pub(crate) tasks: usize,
     pub(crate) keys: usize,
     pub(crate) lease_ms: u64,
+    pub(crate) gullible: bool,
     pub(crate) seed: u64,
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn read() -> Result<Role> {
         tasks: 8,
         keys: 3,
         lease_ms: 1_500,
+        gullible: false,
         seed: fastrand::u64(..1_000_000),
     };
     let mut parser = lexopt::Parser::from_env();
@@ -99,6 +102,7 @@ pub(crate) fn read() -> Result<Role> {
             Long("tasks") => options.tasks = parser.value()?.parse()?,
             Long("keys") => options.keys = parser.value()?.parse()?,
             Long("lease") => options.lease_ms = parser.value()?.parse()?,
+            Long("gullible") => options.gullible = true,
             Long("seed") => options.seed = parser.value()?.parse()?,
             // How it calls itself.
             Long("worker") => return Ok(Role::Worker(parser.value()?.string()?)),

@@ -28,6 +28,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
         keys: options.keys,
         tasks: options.tasks,
         lease_ms: options.lease_ms,
+        gullible: options.gullible,
         ordered: options.store != Store::Quorum,
     };
     let mut history = History::default();

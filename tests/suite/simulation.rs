@@ -11,7 +11,7 @@ mod impatient;
 mod log;
 mod plan;
 #[path = "../../examples/torture/section.rs"]
-mod section;
+pub(crate) mod section;
 mod waits;
 mod witness;
 mod world;

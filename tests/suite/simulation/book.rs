@@ -93,10 +93,10 @@ impl Book {
     /// Since when nobody holds the key; `None` if somebody does. A key that was never held has been free for ever.
     pub(super) fn free_since(&mut self, key: &LockKey, ever: Instant) -> Option<Instant> {
         let now = Instant::now();
-        let lives = self.lives(key).iter();
-        lives.fold(Some(ever), |since, life| {
+        let mut lives = self.lives(key).iter();
+        lives.try_fold(ever, |since, life| {
             let end = life.ended.map_or(life.until, |(_, at)| at);
-            (!life.is_live(now)).then_some(since?.max(end))
+            (!life.is_live(now)).then_some(since.max(end))
         })
     }
 
@@ -154,7 +154,6 @@ impl Book {
             .lives(key)
             .iter()
             .filter(|life| life.is_live(now))
-            .map(|life| &*life)
             .collect();
         let mut found = Vec::new();
         for life in &lives {

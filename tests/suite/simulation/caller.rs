@@ -194,7 +194,7 @@ impl Caller {
         Held {
             guard,
             // Whoever named no owner is one of its own.
-            owner: owner.map_or(asked, |owner| owner_number(owner)),
+            owner: owner.map_or(asked, owner_number),
             asked,
             from,
             since: Instant::now(),
