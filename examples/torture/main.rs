@@ -28,9 +28,21 @@ mod worker;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
 
 use options::{Role, Store};
+
+/// Resolves at the first SIGINT or SIGTERM.
+async fn asked_to_stop() {
+    let handled = "signals can be handled";
+    let mut interrupt = signal(SignalKind::interrupt()).expect(handled);
+    let mut terminate = signal(SignalKind::terminate()).expect(handled);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -45,9 +57,16 @@ async fn main() -> Result<ExitCode> {
         }
         Role::Parent(options) => options,
     };
-    let report = match options.store {
-        Store::Memory => memory::torture(&options).await?,
-        Store::Redis | Store::Quorum => redis::torture(&options).await?,
+    let torture = async {
+        match options.store {
+            Store::Memory => memory::torture(&options).await,
+            Store::Redis | Store::Quorum => redis::torture(&options).await,
+        }
+    };
+    let report = tokio::select! {
+        report = torture => report?,
+        // Servers and workers end by being dropped, not by themselves.
+        () = asked_to_stop() => bail!("stopped before the end"),
     };
     println!("\n{report}");
     let complaints = report.complaints();
