@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::clock::now;
 use crate::event::Event;
+use crate::habits::Habits;
 use crate::history::History;
 use crate::options::Options;
 use crate::support::{Process, Proxy, RedisServer};
-use crate::work::Habits;
 use crate::worker::Orders;
 
 /// One worker after another in the same place.

@@ -15,7 +15,9 @@ mod blow;
 mod clock;
 mod crew;
 mod event;
+mod habits;
 mod history;
+mod leave;
 mod memory;
 mod options;
 mod pulse;
@@ -23,6 +25,7 @@ mod redis;
 mod report;
 mod section;
 mod support;
+mod wish;
 mod work;
 mod worker;
 

@@ -13,11 +13,13 @@ use tower_distributed_lock::{LockClient, MemoryStore};
 
 use crate::blow::{Score, Scores};
 use crate::clock::now;
+use crate::habits::Habits;
 use crate::history::History;
+use crate::leave::leave;
 use crate::options::Options;
 use crate::redis::{is_over, progress};
 use crate::report::Report;
-use crate::work::{Habits, Sink, leave};
+use crate::work::Sink;
 use crate::worker::{Orders, start};
 
 /// Withdrawals are remembered for two minutes; nothing else may last.

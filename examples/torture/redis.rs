@@ -9,11 +9,11 @@ use tokio::time::sleep;
 
 use crate::blow::{Arm, Blow, Scores, outlives_locks};
 use crate::crew::Crew;
+use crate::habits::Habits;
 use crate::history::History;
 use crate::options::{Options, Store};
 use crate::report::Report;
 use crate::support::{RedisServer, eventually};
-use crate::work::Habits;
 
 /// What is left of the dead must have lapsed by then.
 const LAPSED: Duration = Duration::from_secs(60);

@@ -5,51 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockGuard, LockMode, LockRequest, Owner,
-};
+use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, Owner};
 
 use crate::clock::now;
 use crate::event::{Began, Ended, Ending, Event, Missed, Mode};
+use crate::habits::Habits;
 use crate::pulse::{Pulse, nanos};
+use crate::wish::Wish;
 
 /// How much longer than its wait an acquisition may take on a machine with too much to do.
 const SLACK: Duration = Duration::from_secs(5);
 
 /// What a single try may take.
 const ONE_TRY: Duration = Duration::from_secs(2);
-
-/// What all workers of a run have in common.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Habits {
-    pub(crate) keys: usize,
-    pub(crate) tasks: usize,
-    pub(crate) lease_ms: u64,
-    /// Whether the store serves fair queues and fencing tokens.
-    pub(crate) ordered: bool,
-    /// Whether every release is taken for confirmed, as by a client that does not look: so that the check is seen to fail.
-    pub(crate) gullible: bool,
-}
-
-impl Habits {
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms)
-    }
-
-    /// Every key, and whether it is a read-write lock.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (String, bool)> {
-        let keys = 0..self.keys;
-        keys.flat_map(|n| {
-            [
-                (format!("exclusive:{n}"), false),
-                (format!("shared:{n}"), true),
-            ]
-        })
-    }
-}
 
 /// Where events go.
 pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -66,16 +36,6 @@ pub(crate) struct Task {
     pub(crate) numbers: Arc<AtomicU64>,
     /// An owner that two tasks share.
     pub(crate) shared: (Owner, u64),
-}
-
-/// A request, as it was drawn.
-struct Wish {
-    request: LockRequest,
-    mode: LockMode,
-    owner: u64,
-    key: Option<String>,
-    wait: Duration,
-    max_hold: Option<Duration>,
 }
 
 struct Held {
@@ -113,54 +73,6 @@ impl Task {
         };
         if let Some(held) = self.take(wish).await {
             self.end(held).await;
-        }
-    }
-
-    fn wish(&mut self) -> Wish {
-        let random = &mut self.random;
-        let shared = random.bool();
-        // Most go where most are.
-        let n = random.usize(..self.habits.keys) * random.usize(..2);
-        let name = |n: usize| format!("{}:{n}", if shared { "shared" } else { "exclusive" });
-        let mode = match (shared, random.u8(..10)) {
-            (true, 0..6) => LockMode::Read,
-            (true, _) => LockMode::Write,
-            (false, 0..5) if self.habits.ordered => LockMode::Fair,
-            (false, _) => LockMode::Reentrant,
-        };
-        let all = || (0..self.habits.keys).map(name);
-        let (request, key) = match random.u8(..12) {
-            0 => (self.locks.lock_all(all()), None),
-            1 => (self.locks.lock_any(all()), None),
-            _ => (self.locks.lock(name(n)), Some(name(n))),
-        };
-        let wait = [0, 100, 2_000, 20_000][random.usize(..4)];
-        let wait = Duration::from_millis(wait);
-        let lease = self.habits.lease();
-        let lease = match random.u8(..8) {
-            0 => Lease::Fixed(lease),
-            _ => Lease::Renewed(lease),
-        };
-        let max_hold = (random.u8(..16) == 0).then(|| Duration::from_millis(random.u64(20..1_000)));
-        let mut request = request.mode(mode).wait(wait).lease(lease);
-        if let Some(max_hold) = max_hold {
-            request = request.max_hold(max_hold);
-        }
-        if self.habits.ordered && mode.is_exclusive() && random.u8(..3) == 0 {
-            request = request.fenced();
-        }
-        let mut owner = self.number();
-        if key.is_some() && self.random.u8(..5) == 0 {
-            request = request.owner(&self.shared.0);
-            owner = self.shared.1;
-        }
-        Wish {
-            request,
-            mode,
-            owner,
-            key,
-            wait,
-            max_hold,
         }
     }
 
@@ -276,49 +188,7 @@ impl Task {
         });
     }
 
-    fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
-}
-
-/// In good weather everything can be had, and nothing is left.
-pub(crate) async fn leave(locks: &LockClient, habits: &Habits, sink: &Sink) {
-    let broken = |promise: &str, text: String| {
-        sink(Event::Broken {
-            promise: promise.into(),
-            text,
-        });
-    };
-    for (key, shared) in habits.keys() {
-        let mode = match shared {
-            true => LockMode::Write,
-            false => LockMode::Reentrant,
-        };
-        let request = locks.lock(&*key).mode(mode).wait(Duration::from_secs(30));
-        let released = match request.await {
-            Ok(guard) => guard.release().await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = released {
-            broken("L6", format!("{key} cannot be had at the end: {error:?}"));
-        }
-    }
-    let idle = async {
-        while locks.keys_in_use() > 0 {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    if timeout(Duration::from_secs(30), idle).await.is_err() {
-        broken(
-            "L8",
-            format!("{} keys are in use for ever", locks.keys_in_use()),
-        );
-    }
-    if let Err(error) = locks.shutdown(Duration::from_secs(30)).await {
-        broken(
-            "L8",
-            format!("the client does not come to its end: {error:?}"),
-        );
-    }
-    sink(Event::Done);
 }

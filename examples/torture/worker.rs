@@ -15,8 +15,10 @@ use tower_distributed_lock::{
 };
 
 use crate::event::Event;
+use crate::habits::Habits;
+use crate::leave::leave;
 use crate::pulse::Pulse;
-use crate::work::{Habits, Sink, Task, leave};
+use crate::work::{Sink, Task};
 
 /// What a worker is told, as its argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ mod book;
 mod caller;
 mod flawed;
 mod impatient;
+mod leaving;
 mod log;
 mod plan;
 #[path = "../../examples/torture/section.rs"]

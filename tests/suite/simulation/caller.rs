@@ -11,10 +11,8 @@ use tower_distributed_lock::{
 
 use super::book::Guarded;
 use super::flawed::Flawed;
-use super::impatient::Patience;
 use super::log::Log;
-use super::plan::{Ending, Plan, What, Who};
-use super::section::Section;
+use super::plan::{Plan, What, Who};
 use super::waits::Waits;
 use super::witness::Witness;
 
@@ -23,9 +21,6 @@ const COARSE: Duration = Duration::from_millis(2);
 
 /// What a single try may take.
 const ONE_TRY: Duration = Duration::from_secs(2);
-
-/// How long a release may take beyond the lease: an owner check that follows another.
-const CHECKS: Duration = Duration::from_secs(5);
 
 pub(super) struct Caller {
     pub(super) name: String,
@@ -38,13 +33,13 @@ pub(super) struct Caller {
 }
 
 /// A guard, and what its sections will say.
-struct Held {
-    guard: LockGuard,
-    owner: u64,
-    asked: u64,
-    from: u64,
-    since: Instant,
-    max_hold: Option<Duration>,
+pub(super) struct Held {
+    pub(super) guard: LockGuard,
+    pub(super) owner: u64,
+    pub(super) asked: u64,
+    pub(super) from: u64,
+    pub(super) since: Instant,
+    pub(super) max_hold: Option<Duration>,
 }
 
 impl Caller {
@@ -203,7 +198,7 @@ impl Caller {
     }
 
     /// A guard that is not lost was promised what it believes.
-    fn believes(&self, guard: &LockGuard) {
+    pub(super) fn believes(&self, guard: &LockGuard) {
         if guard.is_lost() {
             return;
         }
@@ -214,91 +209,6 @@ impl Caller {
                 self.log.violated("S4", text);
             }
         }
-    }
-
-    async fn end(&mut self, plan: &Plan, held: Held) {
-        self.believes(&held.guard);
-        if let Some(max_hold) = held.max_hold
-            && held.since.elapsed() > max_hold
-            && !held.guard.is_lost()
-        {
-            let text = format!("{} holds for longer than {max_hold:?}", self.name);
-            self.log.violated("L9", text);
-        }
-        let (patience, releases) = match plan.ending {
-            Ending::Release => (Patience::Endless, true),
-            Ending::HalfRelease(patience) => (patience, true),
-            Ending::Drop => (Patience::Endless, false),
-        };
-        let to = self.log.tick();
-        self.log
-            .note(|| format!("{} ends {:?} ({:?})", self.name, held.guard, plan.ending));
-        let sections = self.sections(&held, to);
-        let ats: Vec<_> = held
-            .guard
-            .keys()
-            .map(|key| (key.clone(), held.guard.mode()))
-            .collect();
-        let began = Instant::now();
-        let released = match releases {
-            true => patience.bear(held.guard.release()).await,
-            false => {
-                drop(held.guard);
-                None
-            }
-        };
-        if began.elapsed() > plan.lease.duration() + CHECKS {
-            let text = format!("{} was released for {:?}", self.name, began.elapsed());
-            self.log.violated("L4", text);
-        }
-        let confirmed = matches!(released, Some(Ok(())));
-        self.log
-            .note(|| format!("{} ended: {released:?}", self.name));
-        if confirmed {
-            for (key, mode) in &ats {
-                let client = self.locks.id();
-                let at = Guarded {
-                    key,
-                    mode: *mode,
-                    client,
-                };
-                if !self.witness.book().carried(at, held.from, to, began) {
-                    let text = format!("{} had {key} confirmed, which had a gap", self.name);
-                    self.log.violated("S9", text);
-                }
-            }
-        }
-        self.log.count(|counts| match confirmed {
-            true => counts.confirmed += 1,
-            false => counts.unconfirmed += 1,
-        });
-        for mut section in sections {
-            section.confirmed = confirmed;
-            self.log.section(section);
-        }
-    }
-
-    fn sections(&self, held: &Held, to: u64) -> Vec<Section> {
-        let guard = &held.guard;
-        let several = guard.keys().count() > 1;
-        guard
-            .keys()
-            .map(|key| Section {
-                key: key.as_str().into(),
-                excludes: guard.mode().is_exclusive(),
-                owner: held.owner,
-                asked: held.asked,
-                from: held.from,
-                to,
-                held: !guard.is_lost(),
-                confirmed: false,
-                // A guard of several keys tells the first one's token only.
-                token: guard
-                    .fencing_token()
-                    .filter(|_| !several)
-                    .map(|token| token.value()),
-            })
-            .collect()
     }
 
     fn at<'a>(&self, guard: &LockGuard, key: &'a LockKey) -> Guarded<'a> {
