@@ -174,7 +174,7 @@ impl Task {
 
     fn look_at_the_wait(&self, asked: u64, stood: u64, from: u64, wait: Duration) {
         let budget = if wait.is_zero() { ONE_TRY } else { wait };
-        let stood = self.pulse.stood() - stood;
+        let stood = self.pulse.stood().saturating_sub(stood);
         if (from - asked).saturating_sub(stood) > nanos(budget + SLACK) {
             let waited = Duration::from_nanos(from - asked);
             self.broken("L4", format!("waited {waited:?}, not {budget:?}"));
