@@ -45,6 +45,7 @@
 //! | `redis` | yes | `RedisStore` |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
+//! | `testing` | | the `testing` module: a store that misbehaves, for your tests |
 
 pub mod admin;
 pub mod audit;
@@ -63,6 +64,8 @@ pub mod lock;
 mod name;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 /// Names of what is protected, and the places of a request where a layer finds them.
 pub mod key {

@@ -92,6 +92,7 @@ fn client(line: &str) -> &str {
     rest.split_once(']').unwrap_or_default().0
 }
 
+#[cfg(test)]
 mod tests {
     use redis::AsyncTypedCommands;
 

@@ -392,6 +392,7 @@ impl RedisServer {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
