@@ -4,12 +4,13 @@
 //! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -253,14 +254,14 @@ impl Keeper {
     /// Waits until every adopted job is done.
     pub(crate) async fn drained(&self) {
         let shared = &self.handle.shared;
-        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        shared.ensure_running(&mut shared.state());
         loop {
             let drained = shared.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
             {
-                let state = shared.state();
+                let mut state = shared.state();
+                // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+                shared.ensure_running(&mut state);
                 if state.jobs.is_empty() && state.driving == 0 {
                     return;
                 }
@@ -345,7 +346,12 @@ impl Shared {
             state.driving += 1;
             let shared = self.clone();
             running.push(Box::pin(async move {
-                job.await;
+                // One that was begun on a runtime that has ended meanwhile panics: its timers are gone. The others go on.
+                if AssertUnwindSafe(job).catch_unwind().await.is_err() {
+                    tracing::warn!(
+                        "what was left in the background has ended in a panic; leases will"
+                    );
+                }
                 let mut state = shared.state();
                 state.driving -= 1;
                 if state.driving == 0 {
@@ -498,11 +504,15 @@ impl Drop for Running {
                 return;
             }
             state.task = None;
-            if let Some(runtime) = state.spare.take() {
+            state.driving = 0;
+            // After a panic, which only foreign code has, it goes on here.
+            let spare = state.spare.take();
+            if let Some(runtime) = spare.or_else(|| runtime::Handle::try_current().ok()) {
                 shared.start(&mut state, &runtime);
             }
             std::mem::take(&mut state.checks)
         };
+        shared.drained.notify_waiters();
         // Whoever asked asks again, on a runtime that lives.
         drop(abandoned);
     }

@@ -3,6 +3,7 @@
 //! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
 //! Nothing here works under tokio's paused clock: real processes do not follow it.
 
+mod authority;
 mod demo_server;
 mod dump;
 mod eventually;
@@ -17,6 +18,7 @@ mod redis_sentinels;
 mod redis_server;
 mod replicated;
 
+pub(crate) use authority::{Authority, Credentials};
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
