@@ -146,8 +146,9 @@ fn shared_work() -> StoreError {
 ///    else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
 ///    that writer releases, its read stays, and other readers may enter.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
-///    lapses on its own. A shared expiry is never shortened below what another live hold was promised: a `Write` hold
-///    whose owner also reads lives at least as long as that read.
+///    lapses on its own. A renewal never shortens a life: one that arrives late must not undo what was promised since. A
+///    shared expiry is never shortened below what another live hold was promised: a `Write` hold whose owner also reads
+///    lives at least as long as that read.
 /// 3. **Only `acquire` creates.** `renew`, `check`, `release` and `withdraw` never create a hold, and touch no other than
 ///    the one they name.
 /// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id

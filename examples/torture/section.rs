@@ -47,7 +47,8 @@ pub(crate) struct Verdict {
 ///
 /// * S5, and S7 where one of them read: two that were confirmed did not overlap.
 /// * S1: nor did two that had not lost their locks, while the store kept its data.
-/// * S6: whoever asked later has a larger token.
+/// * S6: whoever asked later has a larger token, if its hold was still there: the token of one that was lost unnoticed is
+///   older, which is what tokens are for.
 pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) -> bool) -> Verdict {
     let mut verdict = Verdict::default();
     let mut keys: BTreeMap<Arc<str>, Vec<Section>> = BTreeMap::new();
@@ -58,7 +59,7 @@ pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) ->
     for mut sections in keys.into_values() {
         sections.sort_by_key(|section| section.from);
         compare_times(&sections, &kept, &mut verdict);
-        compare_tokens(&sections, &mut verdict);
+        compare_tokens(&sections, &kept, &mut verdict);
     }
     verdict
 }
@@ -92,8 +93,12 @@ fn compare_times(
     }
 }
 
-/// Whoever asks after somebody else was granted gets a larger token, unless it joins what its owner holds.
-fn compare_tokens(sections: &[Section], verdict: &mut Verdict) {
+/// Whoever asks after somebody else was granted gets a larger token, or its owner's own.
+fn compare_tokens(
+    sections: &[Section],
+    kept: &impl Fn(&Section, &Section) -> bool,
+    verdict: &mut Verdict,
+) {
     let granted: Vec<&Section> = sections.iter().filter(|one| one.token.is_some()).collect();
     let mut asking = granted.clone();
     asking.sort_by_key(|section| section.asked);
@@ -104,16 +109,10 @@ fn compare_tokens(sections: &[Section], verdict: &mut Verdict) {
                 largest = Some(earlier);
             }
         }
-        let Some(largest) = largest.filter(|largest| largest.token >= section.token) else {
-            continue;
-        };
-        let joins = granted.iter().any(|outer| {
-            outer.owner == section.owner
-                && outer.token == section.token
-                && outer.from < section.from
-                && outer.to >= section.asked
-        });
-        if !joins {
+        let Some(largest) = largest else { continue };
+        let rises = largest.token < section.token
+            || largest.token == section.token && largest.owner == section.owner;
+        if !rises && (section.confirmed || section.held && kept(largest, section)) {
             let pair = ("S6", largest.clone(), section.clone());
             verdict.broken.push(pair);
         }

@@ -69,7 +69,7 @@ impl Book {
         }
         let live = lives.iter_mut().filter(|life| life.is_live(now));
         for life in live.filter(|life| life.hold == *hold) {
-            life.until = until;
+            life.until = until.max(life.until);
         }
         true
     }
