@@ -12,6 +12,7 @@ use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
+use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
@@ -21,10 +22,12 @@ use crate::store::{
 };
 
 mod admin;
+mod audit;
 mod calls;
 mod channels;
 mod cluster;
 mod failure;
+mod info;
 mod lane;
 mod many;
 mod names;
@@ -32,16 +35,23 @@ mod options;
 mod records;
 mod replicas;
 mod reply;
+mod rights;
 mod script;
 mod sentinel;
 mod servers;
 mod source;
 mod subscriber;
 mod subscriptions;
+#[cfg(feature = "redis-tls")]
+mod tls;
+#[cfg(not(feature = "redis-tls"))]
+#[path = "redis/no_tls.rs"]
+mod tls;
 
 use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
+pub use rights::{AclRules, MissingRights};
 use script::Call;
 use servers::{Counting, Servers};
 
@@ -155,6 +165,18 @@ impl RedisStore {
     /// for wake-ups: it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty one
+    /// stands for all locks.
+    ///
+    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
+    where
+        P: Into<String>,
+    {
+        AclRules::new(prefixes.into_iter().map(Into::into).collect())
     }
 
     /// Begins to set up a store in whichever server the sentinels name as `master`.
@@ -363,6 +385,13 @@ impl LockStore for RedisStore {
     ) -> Result<Released, StoreError> {
         self.end(hold, |publish| records::release(hold, record, publish))
             .await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        match &self.inner.servers {
+            Servers::One(server) => audit::look_at(&server.lanes[0]).await,
+            Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
+        }
     }
 
     fn keeps_records(&self) -> bool {

@@ -20,6 +20,7 @@ mod way;
 
 use super::channels::Channels;
 use super::failure;
+use super::lane::Lane;
 use super::names::Names;
 use super::script::Call;
 use super::servers::Counting;
@@ -65,6 +66,13 @@ impl Cluster {
             agreed(join_all(answers).await)
         };
         self.channels.get_or_try_init(probe).await.copied()
+    }
+
+    /// A connection to each server that has slots.
+    pub(super) async fn lanes(&self) -> Result<Vec<Arc<Lane>>, StoreError> {
+        let map = self.topology.map().await?;
+        let nodes = map.masters().iter();
+        Ok(nodes.map(|node| node.first_lane().clone()).collect())
     }
 
     /// Calls a script on the server that has the key's slot, wherever that is.

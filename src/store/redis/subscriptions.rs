@@ -158,8 +158,9 @@ impl Listening {
 }
 
 /// One who listens. Dropping it tells the task, which unsubscribes when it was the last.
+///
+/// It does not keep what it listens by: with its store, the connections go.
 struct Listener {
-    /// Whoever listens on keeps no connection of a store that is gone.
     shared: Weak<Shared>,
     channel: Arc<str>,
 }
