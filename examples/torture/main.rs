@@ -24,6 +24,7 @@ mod pulse;
 mod redis;
 mod report;
 mod section;
+#[allow(dead_code, unused_imports, reason = "the tests use more of it")]
 mod support;
 mod wish;
 mod work;

@@ -1,8 +1,7 @@
 //! Servers, processes and the proxy: those of the tests.
 
-// The tests use more of them.
-#![allow(dead_code, unused_imports)]
-
+#[path = "../../tests/suite/support/authority.rs"]
+mod authority;
 #[path = "../../tests/suite/support/dump.rs"]
 mod dump;
 #[path = "../../tests/suite/support/eventually.rs"]
@@ -18,6 +17,7 @@ mod proxy;
 #[path = "../../tests/suite/support/redis_server.rs"]
 mod redis_server;
 
+pub(crate) use authority::{Authority, Credentials};
 pub(crate) use dump::Dump;
 pub(crate) use eventually::eventually;
 pub(crate) use monitor::Monitor;

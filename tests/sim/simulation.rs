@@ -1,1 +1,0 @@
-../suite/simulation.rs
