@@ -120,7 +120,8 @@ impl Lane {
     ) -> Result<(Value, Sent), StoreError> {
         let (mut answer, mut sent) = self.send(&call.command).await?;
         if is_unknown_script(&answer) {
-            (answer, sent) = self.send(&call.in_full()).await?;
+            // Seldom, so it takes no room in the future of every call.
+            (answer, sent) = Box::pin(self.send(&call.in_full())).await?;
         }
         match answer {
             Value::ServerError(error) => {
@@ -174,9 +175,14 @@ impl Lane {
 
     /// The connection, at once if it is up or known to be down.
     async fn handle(self: &Arc<Self>) -> Result<Sent, StoreError> {
-        if let Some(known) = self.look() {
-            return known;
+        match self.look() {
+            Some(known) => known,
+            None => Box::pin(self.mended()).await,
         }
+    }
+
+    /// The connection, once the task that replaces it has succeeded or failed.
+    async fn mended(self: &Arc<Self>) -> Result<Sent, StoreError> {
         let settling = async {
             loop {
                 let mut settled = pin!(self.settled.notified());
