@@ -3,13 +3,14 @@
 //! It renews holds in batches at a third of their lease, says when one is lost, answers owner checks, and drives to its
 //! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -72,9 +73,10 @@ struct State {
     jobs: Vec<Job>,
     /// How many of them the task is driving.
     driving: usize,
-    checks: Vec<Check>,
-    /// A batch of checks is on its way; those that come meanwhile share the next one.
-    checking: bool,
+    /// By the part of the store that they are for.
+    checks: BTreeMap<u16, Vec<Check>>,
+    /// The parts that are being asked; checks that come meanwhile share the next question.
+    checking: BTreeSet<u16>,
     /// When the task wakes by itself.
     alarm: Option<Instant>,
     task: Option<Task>,
@@ -205,11 +207,13 @@ impl Keeper {
 
     async fn standing(&self, live: &Arc<LiveHold>) -> Result<Standing, StoreError> {
         let shared = &self.handle.shared;
+        let part = shared.store.part(&live.hold.key);
         loop {
             let (answer, answered) = oneshot::channel();
             {
                 let mut state = shared.state();
-                state.checks.push(Check {
+                let checks = state.checks.entry(part).or_default();
+                checks.push(Check {
                     live: live.clone(),
                     answer,
                 });
@@ -250,14 +254,14 @@ impl Keeper {
     /// Waits until every adopted job is done.
     pub(crate) async fn drained(&self) {
         let shared = &self.handle.shared;
-        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        shared.ensure_running(&mut shared.state());
         loop {
             let drained = shared.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
             {
-                let state = shared.state();
+                let mut state = shared.state();
+                // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+                shared.ensure_running(&mut state);
                 if state.jobs.is_empty() && state.driving == 0 {
                     return;
                 }
@@ -292,7 +296,7 @@ impl Shared {
 
     fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
         state.driving = 0;
-        state.checking = false;
+        state.checking.clear();
         state.alarm = None;
         state.task = Some(Task {
             handle: runtime.spawn(self.clone().run()),
@@ -316,8 +320,10 @@ impl Shared {
         let mut running = FuturesUnordered::<Job>::new();
         while let Some(alarm) = self.look(&mut running) {
             tokio::select! {
-                () = self.work.notified() => {}
+                // Without chance, a simulation replays; each turn looks at everything, so nothing starves.
+                biased;
                 Some(()) = running.next() => {}
+                () = self.work.notified() => {}
                 () = tokio::time::sleep_until(alarm) => {}
             }
         }
@@ -343,7 +349,12 @@ impl Shared {
             state.driving += 1;
             let shared = self.clone();
             running.push(Box::pin(async move {
-                job.await;
+                // One that was begun on a runtime that has ended meanwhile panics: its timers are gone. The others go on.
+                if AssertUnwindSafe(job).catch_unwind().await.is_err() {
+                    tracing::warn!(
+                        "what was left in the background has ended in a panic; leases will"
+                    );
+                }
                 let mut state = shared.state();
                 state.driving -= 1;
                 if state.driving == 0 {
@@ -351,13 +362,12 @@ impl Shared {
                 }
             }));
         }
-        if !state.checks.is_empty() && !state.checking {
-            state.checking = true;
-            let checks = std::mem::take(&mut state.checks);
-            running.push(Box::pin(self.clone().answer(checks)));
+        for (part, checks) in state.checks_to_ask() {
+            running.push(Box::pin(self.clone().answer(part, checks)));
         }
         let mut lost = Vec::new();
-        for batch in state.due(Instant::now(), &mut lost) {
+        let part = |live: &LiveHold| self.store.part(&live.hold.key);
+        for batch in state.due(Instant::now(), part, &mut lost) {
             running.push(Box::pin(self.clone().renew(batch)));
         }
         if !lost.is_empty() {
@@ -470,7 +480,7 @@ impl Shared {
         }
     }
 
-    async fn answer(self: Arc<Self>, checks: Vec<Check>) {
+    async fn answer(self: Arc<Self>, part: u16, checks: Vec<Check>) {
         for batch in in_batches(by_hold(checks)) {
             let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
             let answers = self.ask_whether(holds).await;
@@ -482,7 +492,7 @@ impl Shared {
                 }
             }
         }
-        self.state().checking = false;
+        self.state().checking.remove(&part);
         self.work.notify_one();
     }
 }
@@ -497,11 +507,15 @@ impl Drop for Running {
                 return;
             }
             state.task = None;
-            if let Some(runtime) = state.spare.take() {
+            state.driving = 0;
+            // After a panic, which only foreign code has, it goes on here.
+            let spare = state.spare.take();
+            if let Some(runtime) = spare.or_else(|| runtime::Handle::try_current().ok()) {
                 shared.start(&mut state, &runtime);
             }
             std::mem::take(&mut state.checks)
         };
+        shared.drained.notify_waiters();
         // Whoever asked asks again, on a runtime that lives.
         drop(abandoned);
     }
@@ -543,9 +557,27 @@ impl State {
         }
     }
 
-    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
-    fn due(&mut self, now: Instant, lost: &mut Vec<Arc<LiveHold>>) -> Vec<Batch> {
-        let mut renewals = Vec::new();
+    /// The checks for each part of the store that is not being asked already.
+    fn checks_to_ask(&mut self) -> Vec<(u16, Vec<Check>)> {
+        let idle = |part: &u16| !self.checking.contains(part);
+        let parts: Vec<u16> = self.checks.keys().copied().filter(idle).collect();
+        let checks = parts
+            .into_iter()
+            .filter_map(|part| self.checks.remove_entry(&part));
+        let checks: Vec<_> = checks.collect();
+        self.checking.extend(checks.iter().map(|(part, _)| *part));
+        checks
+    }
+
+    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew, each batch
+    /// from one part of the store.
+    fn due(
+        &mut self,
+        now: Instant,
+        part: impl Fn(&LiveHold) -> u16,
+        lost: &mut Vec<Arc<LiveHold>>,
+    ) -> Vec<Batch> {
+        let mut renewals = BTreeMap::<u16, Vec<_>>::new();
         while let Some((&place, live)) = self.calendar.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
@@ -570,10 +602,11 @@ impl State {
             if let Lease::Renewed(_) = live.lease
                 && let Some(lease) = live.next_lease(now)
             {
+                let renewals = renewals.entry(part(&live)).or_default();
                 renewals.push((live, lease));
             }
         }
-        in_batches(renewals)
+        renewals.into_values().flat_map(in_batches).collect()
     }
 }
 
@@ -591,13 +624,16 @@ fn first_look(live: &LiveHold) -> Instant {
 
 /// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
 /// had it.
-fn by_hold(mut checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
-    checks.sort_unstable_by_key(|check| Arc::as_ptr(&check.live).addr());
+///
+/// They stay in the order in which they were first asked about: an order of addresses would be another in each run.
+fn by_hold(checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
+    let mut places = HashMap::with_capacity(checks.len());
     let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
     for Check { live, answer } in checks {
-        match holds.last_mut() {
-            Some((last, askers)) if Arc::ptr_eq(last, &live) => askers.push(answer),
-            _ => holds.push((live, vec![answer])),
+        let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
+        match holds.get_mut(place) {
+            Some((_, askers)) => askers.push(answer),
+            None => holds.push((live, vec![answer])),
         }
     }
     holds

@@ -6,8 +6,10 @@
 //! assertion that nothing is left: no key in use in a client, nothing in the store.
 //!
 //! The stores: `memory` on paused time; `distant`, the same with random delays on the way to it and back;
-//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several threads.
+//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several
+//! threads; `cluster`, the same on a Redis Cluster of three masters that all tests share, under names of their own.
 
+mod apart;
 mod env;
 mod observed;
 mod site;
@@ -69,6 +71,11 @@ macro_rules! conformance {
                     crate::conformance::env::on_redis(conformance!(@mode $mode), crate::conformance::$file::$case);
                 })+
             }
+            mod cluster {
+                $(#[test] fn $mode() {
+                    crate::conformance::env::on_cluster(conformance!(@mode $mode), crate::conformance::$file::$case);
+                })+
+            }
             conformance!(@quorum $file $case [$($mode)+] []);
             mod distant {
                 $(#[test] fn $mode() {
@@ -109,7 +116,8 @@ conformance! {
             a_crowd_waits_without_bound a_wait_for_ever_overflows;
         lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
             the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
-            a_lease_too_short_to_be_held_is_tried;
+            a_lease_too_short_to_be_held_is_tried
+            what_was_renewed_for_less_is_believed_to_live_on;
         loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
             a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost;
         letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod client;
+mod cluster;
 mod conformance;
 mod differential;
 mod faults;
@@ -17,4 +18,7 @@ mod redis_sentinel;
 mod redis_store;
 mod roles;
 mod server;
+mod simulation;
 mod support;
+mod testing;
+mod torture;

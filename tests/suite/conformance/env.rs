@@ -1,23 +1,26 @@
 //! The world in which a case runs.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore, QuorumStore,
     RedisStore,
 };
 
-use super::observed::{Distance, Ledger, Observed};
+use super::apart::Apart;
+use super::observed::{Ledger, Observed};
 use super::{KEY, family};
-use crate::support::RedisServer;
+use crate::support::{RedisCluster, RedisServer};
 
 /// One store, and the clients that a case makes of it: each is what another process would be.
 pub(super) struct Env {
     backing: Backing,
-    distance: Distance,
+    is_far: bool,
     ledger: Arc<Ledger>,
     clients: Mutex<Vec<LockClient>>,
 }
@@ -25,28 +28,38 @@ pub(super) struct Env {
 enum Backing {
     Memory(MemoryStore),
     Redis(Box<RedisServer>),
+    /// Shared with other tests; what every name of this test begins with.
+    Cluster(&'static RedisCluster, String),
     /// Three of them, of which a lock needs two.
     Quorum([MemoryStore; 3]),
 }
 
-const NEARBY: Distance = Distance::UpTo(Duration::from_millis(2));
+/// The same store, so far away that questions overtake each other, and callers go while theirs is on its way.
+fn far<S: LockStore>(store: S) -> FaultyStore<S> {
+    let slow = Faults::none().chance(Fault::Slow, 1.0);
+    FaultyStore::new(
+        store,
+        slow.delay(Duration::from_millis(2)),
+        fastrand::u64(..),
+    )
+}
 
 /// Runs `case` on the memory store. Time stands still while anybody works, and leaps while everybody waits.
 pub(super) fn on_memory(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let store = Backing::Memory(MemoryStore::new());
-    on_paused_time(Env::new(store, Distance::None), mode, case);
+    on_paused_time(Env::new(store, false), mode, case);
 }
 
 /// The same, with the store far enough away for questions to cross.
 pub(super) fn on_distant(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let store = Backing::Memory(MemoryStore::new());
-    on_paused_time(Env::new(store, NEARBY), mode, case);
+    on_paused_time(Env::new(store, true), mode, case);
 }
 
 /// Runs `case` on a quorum of memory stores, each at its own random distance.
 pub(super) fn on_quorum(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let stores = Backing::Quorum(std::array::from_fn(|_| MemoryStore::new()));
-    on_paused_time(Env::new(stores, NEARBY), mode, case);
+    on_paused_time(Env::new(stores, true), mode, case);
 }
 
 fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
@@ -60,15 +73,29 @@ fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMod
 
 /// Runs `case` on a Redis server of its own, in real time and on several threads.
 pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    in_real_time(async {
+        let server = Box::new(RedisServer::start().await);
+        run(Env::new(Backing::Redis(server), false), mode, case).await;
+    });
+}
+
+/// Runs `case` on a Redis Cluster that it shares with others, under names of its own.
+pub(super) fn on_cluster(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    in_real_time(async {
+        let prefix = format!("env-{}.", NEXT.fetch_add(1, Ordering::Relaxed));
+        let cluster = Backing::Cluster(RedisCluster::shared().await, prefix);
+        run(Env::new(cluster, false), mode, case).await;
+    });
+}
+
+fn in_real_time(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(async {
-        let server = Box::new(RedisServer::start().await);
-        run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
-    });
+    runtime.block_on(test);
 }
 
 async fn run(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
@@ -77,10 +104,10 @@ async fn run(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
 }
 
 impl Env {
-    fn new(backing: Backing, distance: Distance) -> Self {
+    fn new(backing: Backing, is_far: bool) -> Self {
         Self {
             backing,
-            distance,
+            is_far,
             ledger: Arc::default(),
             clients: Mutex::default(),
         }
@@ -97,17 +124,18 @@ impl Env {
         settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
     ) -> LockClient {
         let builder = match &self.backing {
-            Backing::Memory(store) => self.observe(store.clone(), self.distance),
+            Backing::Memory(store) if self.is_far => self.observe(far(store.clone())),
+            Backing::Memory(store) => self.observe(store.clone()),
             Backing::Quorum(stores) => {
-                let nobody = Arc::default();
-                let members = stores
-                    .clone()
-                    .map(|store| Observed::new(store, &nobody, self.distance));
-                self.observe(QuorumStore::new(members).unwrap(), Distance::None)
+                self.observe(QuorumStore::new(stores.clone().map(far)).unwrap())
             }
             Backing::Redis(server) => {
                 let store = RedisStore::connect(server.url()).await.unwrap();
-                self.observe(store, self.distance)
+                self.observe(store)
+            }
+            Backing::Cluster(cluster, prefix) => {
+                let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+                self.observe(Apart::new(store, prefix))
             }
         };
         let client = settings(builder).build();
@@ -120,8 +148,8 @@ impl Env {
         self.clients.lock().unwrap().clear();
     }
 
-    fn observe(&self, store: impl LockStore, distance: Distance) -> LockClientBuilder {
-        LockClient::builder(Observed::new(store, &self.ledger, distance))
+    fn observe(&self, store: impl LockStore) -> LockClientBuilder {
+        LockClient::builder(Observed::new(store, &self.ledger))
     }
 
     /// What the clients have asked so far.
@@ -133,7 +161,7 @@ impl Env {
     pub(super) fn short_lease(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_secs(5),
-            Backing::Redis(_) => Duration::from_millis(800),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(800),
         }
     }
 
@@ -142,7 +170,7 @@ impl Env {
     pub(super) fn moment(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(20),
-            Backing::Redis(_) => Duration::from_millis(40),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(40),
         }
     }
 
@@ -151,7 +179,7 @@ impl Env {
     pub(super) fn prompt(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(200),
-            Backing::Redis(_) => Duration::from_millis(700),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(700),
         }
     }
 
@@ -170,6 +198,9 @@ impl Env {
                     let mut redis = server.connection().await;
                     let gone = redis::cmd("DEL").arg(hold.key.as_str()).to_owned();
                     gone.exec_async(&mut redis).await.unwrap();
+                }
+                Backing::Cluster(cluster, prefix) => {
+                    cluster.delete(&format!("{prefix}{}", hold.key)).await;
                 }
             }
         }
@@ -214,7 +245,7 @@ impl Env {
     fn pause(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(1),
-            Backing::Redis(_) => Duration::from_millis(10),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(10),
         }
     }
 
@@ -229,6 +260,11 @@ impl Env {
                     let mut keys = server.dump().await;
                     keys.retain(|key, _| !key.starts_with("redisson_lock_token:"));
                     keys.is_empty() && server.pubsub_channels().await.is_empty()
+                }
+                Backing::Cluster(cluster, prefix) => {
+                    let mut keys = cluster.dump(prefix).await;
+                    keys.retain(|key, _| !key.starts_with("redisson_lock_token:"));
+                    keys.is_empty() && cluster.pubsub_channels(prefix).await.is_empty()
                 }
             }
         })
