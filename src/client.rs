@@ -261,7 +261,7 @@ pub struct LockClientBuilder {
 }
 
 impl LockClientBuilder {
-    /// Passes a lock on inside the process at most `times` in a row (default 16; 0: never).
+    /// Passes a lock on inside the process at most `times` in a row (default 64; 0: never).
     pub fn handovers(mut self, times: u32) -> Self {
         self.pace.handovers = times;
         self

@@ -139,7 +139,7 @@ impl Keeper {
         state.put(place, live);
         shared.ensure_running(&mut state);
         let replaced = state.note(here);
-        shared.ring(&state, place.0);
+        shared.ring(&mut state, place.0);
         drop(state);
         // The last handle of a runtime that has ended may take more along: not under the mutex.
         drop(replaced);
@@ -305,8 +305,11 @@ impl Shared {
     }
 
     /// Wakes the task if it would sleep past `instant`.
-    fn ring(&self, state: &State, instant: Instant) {
+    fn ring(&self, state: &mut State, instant: Instant) {
         if state.alarm.is_none_or(|alarm| instant < alarm) {
+            // Whatever the task finds when it looks: if the hold has gone by then, and the alarm were forgotten with it, every
+            // short hold would wake the task, and that one another thread.
+            state.alarm = Some(instant);
             self.work.notify_one();
         }
     }

@@ -125,7 +125,9 @@ impl HoldId {
 
 impl fmt::Display for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.client.hyphenated(), self.n)
+        self.client.hyphenated().fmt(f)?;
+        f.write_str(":")?;
+        self.n.fmt(f)
     }
 }
 

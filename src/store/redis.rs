@@ -258,7 +258,7 @@ impl RedisStore {
             return Ok(());
         };
         for attempt in attempts {
-            if let Err(failed) = self.withdraw(attempt, false).await {
+            if let Err(failed) = Box::pin(self.withdraw(attempt, false)).await {
                 tracing::debug!(%failed, "could not take back what no replica acknowledged");
                 // It may be held: the caller is told so, and takes it back in its own time.
                 return Err(StoreError::new(StoreErrorKind::Unanswered, error));

@@ -1,5 +1,6 @@
 //! The ways to lock that are measured, behind one face.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,6 +27,8 @@ pub(crate) enum Contender {
     Fair,
     Read,
     ReadUnconfirmed,
+    /// This crate with a client for each section, so that nothing is shared but the connections.
+    ReadUnshared,
     /// This crate on the memory store.
     Memory,
     /// Redisson's algorithm in Rust.
@@ -44,13 +47,14 @@ impl Contender {
         Self::Passing(256),
     ];
 
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Confirmed,
         Self::Unconfirmed,
         Self::Alone,
         Self::Fair,
         Self::Read,
         Self::ReadUnconfirmed,
+        Self::ReadUnshared,
         Self::Memory,
         Self::Redisson,
         Self::Rslock,
@@ -71,6 +75,7 @@ impl Contender {
             Self::Fair => "ours, fair",
             Self::Read => "ours, read",
             Self::ReadUnconfirmed => "ours, read, unconfirmed",
+            Self::ReadUnshared => "ours, read, unshared",
             Self::Memory => "ours, in memory",
             Self::Redisson => "Redisson's algorithm",
             Self::Rslock => "rslock",
@@ -106,6 +111,11 @@ impl Contender {
                 mode: LockMode::Read,
                 confirmed: false,
             },
+            Self::ReadUnshared => {
+                let store = RedisStore::connect(url).await?;
+                let clients = (0..UNSHARED).map(|_| LockClient::new(store.clone()));
+                Locks::Unshared(clients.collect(), AtomicUsize::new(0))
+            }
             Self::Memory => Locks::ours(LockClient::new(MemoryStore::new()), LockMode::Reentrant),
             Self::Redisson => Locks::Redisson(Algorithm::connect(url).await?),
             Self::Rslock => Locks::Rslock(LockManager::new(vec![url])),
@@ -129,11 +139,16 @@ pub(crate) enum Locks {
         mode: LockMode,
         confirmed: bool,
     },
+    /// Read locks, by one client after the other.
+    Unshared(Vec<LockClient>, AtomicUsize),
     Redisson(Algorithm),
     Rslock(LockManager),
     Rlock(RLock),
     AsyncRedisLock(Locker),
 }
+
+/// How many clients take turns where nothing is to be shared: many more than there are sections at a time.
+const UNSHARED: usize = 1024;
 
 /// For how long a peer that wants a lease takes it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -166,6 +181,13 @@ impl Locks {
                 if *confirmed {
                     guard.release().await?;
                 }
+                Ok(section)
+            }
+            Self::Unshared(clients, next) => {
+                let client = &clients[next.fetch_add(1, Ordering::Relaxed) % clients.len()];
+                let guard = client.lock(key).mode(LockMode::Read).await?;
+                let section = stay(asked, hold).await;
+                guard.release().await?;
                 Ok(section)
             }
             Self::Redisson(algorithm) => {

@@ -6,11 +6,15 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use redis::{AsyncConnectionConfig, Cmd};
+use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tower_distributed_lock::{LockClient, RedisStore};
+use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::samples::Latencies;
 use crate::server::Server;
+
+const RESPONSE: Duration = Duration::from_secs(3);
 
 /// The commands of one critical section, as this crate sends them, with a key and a hold id to be filled in.
 #[derive(Clone)]
@@ -22,18 +26,28 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     /// Watches this crate take and release a lock.
-    pub(crate) async fn learn(server: &Server) -> Result<Self> {
+    pub(crate) async fn learn(server: &Server, mode: LockMode) -> Result<Self> {
         let client = LockClient::new(RedisStore::connect(server.url()).await?);
         let key = "recipe".to_owned();
         // Once before it counts: the server does not know the scripts yet.
-        client.lock(key.as_str()).await?.release().await?;
+        client
+            .lock(key.as_str())
+            .mode(mode)
+            .await?
+            .release()
+            .await?;
         let mut monitor = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
         monitor.write_all(b"MONITOR\r\n").await?;
         let mut seen = Vec::new();
         while !seen.ends_with(b"+OK\r\n") {
             monitor.read_buf(&mut seen).await?;
         }
-        client.lock(key.as_str()).await?.release().await?;
+        client
+            .lock(key.as_str())
+            .mode(mode)
+            .await?
+            .release()
+            .await?;
         let last = server.ask::<String>(&["ECHO", "the end"]).await?;
         let mut text = String::new();
         while !text.contains(&last) {
@@ -64,15 +78,82 @@ impl Recipe {
         self.commands.len()
     }
 
-    /// The commands of the section number `n` in bytes.
-    fn commands(&self, n: usize) -> Vec<Vec<u8>> {
+    /// The commands of the section number `n`.
+    fn commands(&self, n: usize) -> impl Iterator<Item = Vec<String>> {
         let key = format!("limit{n}");
         let id = format!("{}{n}", self.id);
-        let fill = |word: &String| word.replace(&self.key, &key).replace(&self.id, &id);
+        let fill = move |word: &String| word.replace(&self.key, &key).replace(&self.id, &id);
         let commands = self.commands.iter();
-        commands
-            .map(|words| encode(&words.iter().map(fill).collect::<Vec<_>>()))
-            .collect()
+        commands.map(move |words| words.iter().map(&fill).collect())
+    }
+
+    /// The same in bytes.
+    fn bytes(&self, n: usize) -> Vec<Vec<u8>> {
+        self.commands(n).map(|words| encode(&words)).collect()
+    }
+}
+
+/// A bare handle of the Redis client that this crate uses, which sends the very commands that this crate sends: what is left
+/// when all of ours is taken away.
+///
+/// Nothing that shares connections among tasks is faster: its tasks and the connection's own have to wake each other, which a
+/// task that owns its socket is spared.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    connection: MultiplexedConnection,
+    sections: Arc<[Vec<Cmd>]>,
+}
+
+impl Handle {
+    /// For so many different sections.
+    pub(crate) async fn connect(server: &Server, recipe: &Recipe, sections: usize) -> Result<Self> {
+        let client = redis::Client::open(server.url())?;
+        // As patient as this crate.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE));
+        let command = |words: Vec<String>| {
+            let mut command = redis::cmd(&words[0]);
+            words[1..].iter().for_each(|word| {
+                command.arg(word);
+            });
+            command
+        };
+        Ok(Self {
+            connection: client
+                .get_multiplexed_async_connection_with_config(&patient)
+                .await?,
+            sections: (0..sections)
+                .map(|n| recipe.commands(n).map(command).collect())
+                .collect(),
+        })
+    }
+
+    /// One section, with `work` after its first command.
+    pub(crate) async fn section<T>(&self, n: usize, work: impl Future<Output = T>) -> Result<T> {
+        let mut connection = self.connection.clone();
+        let (first, rest) = self.sections[n % self.sections.len()]
+            .split_first()
+            .context("a section has commands")?;
+        connection.send_packed_command(first).await?;
+        let done = work.await;
+        for command in rest {
+            connection.send_packed_command(command).await?;
+        }
+        Ok(done)
+    }
+
+    /// How long sections take one task, one after the other.
+    pub(crate) async fn latencies(&self, sections: usize) -> Result<Latencies> {
+        let handle = self.clone();
+        let working = tokio::spawn(async move {
+            let mut latencies = Latencies::new();
+            for _ in 0..sections {
+                let asked = Instant::now();
+                handle.section(0, async {}).await?;
+                latencies.record(asked.elapsed());
+            }
+            Ok(latencies)
+        });
+        working.await?
     }
 }
 
@@ -102,7 +183,7 @@ pub(crate) fn pipelined(
     sections: usize,
 ) -> Result<f64> {
     let mut socket = connect(server)?;
-    let commands: Vec<_> = (0..tasks).map(|task| recipe.commands(task)).collect();
+    let commands: Vec<_> = (0..tasks).map(|task| recipe.bytes(task)).collect();
     let mut turns: Vec<usize> = vec![0; tasks];
     // Answers come in the order of the commands.
     let mut asked: std::collections::VecDeque<_> = (0..tasks).collect();
@@ -155,7 +236,7 @@ pub(crate) fn blocking(
     let rounds = sections.div_ceil(tasks);
     let threads: Vec<_> = (0..tasks)
         .map(|task| {
-            let (commands, barrier) = (recipe.commands(task), barrier.clone());
+            let (commands, barrier) = (recipe.bytes(task), barrier.clone());
             let socket = connect(server);
             std::thread::spawn(move || -> Result<()> {
                 barrier.wait();

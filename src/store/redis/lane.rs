@@ -179,9 +179,14 @@ impl Lane {
 
     /// The connection, at once if it is up or known to be down.
     async fn handle(self: &Arc<Self>) -> Result<Sent, StoreError> {
-        if let Some(known) = self.look() {
-            return known;
+        match self.look() {
+            Some(known) => known,
+            None => Box::pin(self.mended()).await,
         }
+    }
+
+    /// The connection, once the task that replaces it has succeeded or failed.
+    async fn mended(self: &Arc<Self>) -> Result<Sent, StoreError> {
         let settling = async {
             loop {
                 let mut settled = pin!(self.settled.notified());

@@ -168,10 +168,13 @@ impl Display for Name<'_> {
         if self.tagged {
             f.write_str(self.lock)?;
         } else {
-            write!(f, "{{{}}}", self.lock)?;
+            f.write_str("{")?;
+            f.write_str(self.lock)?;
+            f.write_str("}")?;
         }
         if let Some(id) = self.id {
-            write!(f, ":{id}")?;
+            f.write_str(":")?;
+            id.fmt(f)?;
         }
         f.write_str(self.suffix)
     }

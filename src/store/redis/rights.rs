@@ -83,6 +83,9 @@ const KEYS: [&str; 9] = [
     "tower_lock_writers:",
 ];
 
+/// The same, of a store that waits for replicas.
+const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
+
 /// What stands before the names of the channels that belong to a lock.
 const CHANNELS: [&str; 2] = ["redisson_lock__channel:", "redisson_rwlock:"];
 
@@ -104,6 +107,7 @@ const CHANNELS: [&str; 2] = ["redisson_lock__channel:", "redisson_rwlock:"];
 pub struct AclRules {
     prefixes: Vec<String>,
     commands: BTreeSet<&'static str>,
+    keys: Vec<&'static str>,
 }
 
 impl AclRules {
@@ -111,6 +115,7 @@ impl AclRules {
         Self {
             prefixes,
             commands: LOCKING.into(),
+            keys: KEYS.into(),
         }
     }
 
@@ -135,7 +140,8 @@ impl AclRules {
 
     /// Also what a store needs that [waits for replicas](super::RedisStoreBuilder::replicas).
     #[must_use]
-    pub fn replicas(self) -> Self {
+    pub fn replicas(mut self) -> Self {
+        self.keys.extend(ACKNOWLEDGED_KEYS);
         self.and(ACKNOWLEDGING)
     }
 
@@ -155,9 +161,12 @@ impl AclRules {
     pub fn iter(&self) -> impl Iterator<Item = String> {
         let patterns = match self.prefixes.iter().any(String::is_empty) {
             // Redis takes no pattern after the one for everything.
-            true => patterns(""),
+            true => patterns("", &self.keys),
             false => {
-                let patterns = self.prefixes.iter().flat_map(|prefix| patterns(prefix));
+                let patterns = self
+                    .prefixes
+                    .iter()
+                    .flat_map(|prefix| patterns(prefix, &self.keys));
                 patterns.chain([format!("~{SCRATCH}")]).collect()
             }
         };
@@ -180,7 +189,7 @@ impl fmt::Display for AclRules {
 }
 
 /// The keys and channels of the locks whose names begin with `prefix`.
-fn patterns(prefix: &str) -> Vec<String> {
+fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     let channels = |rest: String| CHANNELS.map(|before| format!("&{before}{rest}"));
     if prefix.is_empty() {
         return [vec!["~*".to_owned()], channels("*".to_owned()).into()].concat();
@@ -194,7 +203,7 @@ fn patterns(prefix: &str) -> Vec<String> {
     let mut patterns = vec![format!("~{escaped}*")];
     patterns.extend((!prefix.contains('{')).then(|| format!("~{tagged}")));
     // The scripts are given the channels as keys, so that a Cluster finds them in the slot of the lock.
-    let keys = KEYS.into_iter().chain(CHANNELS);
+    let keys = keys.iter().copied().chain(CHANNELS);
     patterns.extend(keys.map(|before| format!("~{before}{tagged}")));
     patterns.extend(channels(tagged));
     patterns
@@ -278,7 +287,7 @@ mod tests {
             return;
         }
         let text = std::fs::read_to_string(path).expect("text");
-        for call in ["redis.call('", "redis.pcall('"] {
+        for call in ["redis.call('", "redis.pcall('", "on_hash('"] {
             for (at, _) in text.match_indices(call) {
                 let rest = &text[at + call.len()..];
                 found.insert(rest[..rest.find('\'').expect("a quote")].to_lowercase());
@@ -312,16 +321,26 @@ mod tests {
     }
 
     #[test]
+    fn every_name_that_belongs_to_a_lock_is_granted() {
+        let text = include_str!("names.rs");
+        let granted = [&KEYS[..], &ACKNOWLEDGED_KEYS, &CHANNELS].concat();
+        let named = text.split("self.name(\"").skip(1);
+        let named = named.filter_map(|rest| rest.split('"').next());
+        let named: BTreeSet<_> = named.filter(|prefix| !prefix.is_empty()).collect();
+        assert_eq!(named, granted.into_iter().collect());
+    }
+
+    #[test]
     fn patterns_follow_redissons_names_and_match_nothing_else() {
-        let plain = patterns("order:");
+        let plain = patterns("order:", &KEYS);
         assert_eq!(plain[..2], ["~order:*", "~{order:*"]);
         assert!(plain.contains(&"~redisson_lock_token:{order:*".to_owned()));
         assert!(plain.contains(&"&redisson_rwlock:{order:*".to_owned()));
-        let tagged = patterns("order:{");
+        let tagged = patterns("order:{", &KEYS);
         assert_eq!(tagged[..2], ["~order:{*", "~redisson_lock_queue:order:{*"]);
-        assert_eq!(patterns("a*[b] c")[0], "~a\\*\\[b\\]?c*");
+        assert_eq!(patterns("a*[b] c", &KEYS)[0], "~a\\*\\[b\\]?c*");
         assert_eq!(
-            patterns(""),
+            patterns("", &KEYS),
             ["~*", "&redisson_lock__channel:*", "&redisson_rwlock:*"]
         );
     }

@@ -1,6 +1,8 @@
 //! What a lock costs, in counts: figures that are promised, and that no busy machine changes.
 
 use std::alloc::System;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tower_distributed_lock::{LockClient, LockError, MemoryStore};
@@ -70,4 +72,31 @@ async fn counted(peer: &mut Peer) -> f64 {
     let counted = peer.hear().await;
     peer.tell("go on");
     counted.parse().expect("a number")
+}
+
+#[test]
+fn a_pair_wakes_no_thread_but_for_its_answers() {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let counter = woken.clone();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .on_thread_unpark(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()
+        .expect("a runtime");
+    let per_pair = runtime.block_on(async {
+        let server = RedisServer::start().await;
+        let client = super::client(server.url()).await;
+        // In a task: the thread that drives the runtime is not one of its workers.
+        let counted = tokio::spawn(async move {
+            pairs(&client, 100).await.expect("nobody else is there");
+            let before = woken.load(Ordering::Relaxed);
+            pairs(&client, PAIRS).await.expect("nobody else is there");
+            woken.load(Ordering::Relaxed) - before
+        });
+        counted.await.expect("it does not panic") as f64 / PAIRS as f64
+    });
+    assert!(per_pair < 2.5, "{per_pair}");
 }

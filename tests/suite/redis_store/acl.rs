@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
+use tower_distributed_lock::audit::Deployment;
 use tower_distributed_lock::store::{Fencing, Record, Renewal};
-use tower_distributed_lock::{AclRules, LockAdmin, LockError, LockStore, MissingRights};
+use tower_distributed_lock::{
+    AclRules, LockAdmin, LockClient, LockError, LockStore, MissingRights, Replicas,
+};
 
 use super::*;
-use crate::support::eventually;
+use crate::support::{RedisCluster, RedisSentinels, Replicated, eventually};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -56,11 +59,17 @@ async fn refused(store: &RedisStore, attempt: &Attempt) -> Result<(), StoreError
 
 /// Everything that a store is asked to do, on keys that begin with `prefix`.
 async fn everything(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
-    exclusive(store, &format!("{prefix}exclusive}}")).await?;
-    fair(store, &format!("{prefix}fair}}")).await?;
-    read_write(store, &format!("{prefix}read-write}}")).await?;
+    exclusive(store, &name(prefix, "exclusive")).await?;
+    fair(store, &name(prefix, "fair")).await?;
+    read_write(store, &name(prefix, "read-write")).await?;
     several(store, prefix).await?;
     records(store, prefix).await
+}
+
+/// A prefix may have opened a hash tag.
+fn name(prefix: &str, rest: &str) -> String {
+    let end = if prefix.contains('{') { "}" } else { "" };
+    format!("{prefix}{rest}{end}")
 }
 
 async fn exclusive(store: &RedisStore, key: &str) -> Result<(), StoreError> {
@@ -122,7 +131,7 @@ async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
 }
 
 async fn several(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
-    let attempts = MODES.map(|mode| attempt(format!("{prefix}{}}}", mode.as_str()), mode));
+    let attempts = MODES.map(|mode| attempt(name(prefix, mode.as_str()), mode));
     store.acquire_all(&attempts).await?;
     for attempt in &attempts {
         store.release(&attempt.hold).await?;
@@ -137,7 +146,7 @@ async fn records(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
         retention: LEASE,
     };
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
-        let work = attempt(format!("{prefix}{}}}", mode.as_str()), mode);
+        let work = attempt(name(prefix, mode.as_str()), mode);
         acquire(store, &work).await?;
         store.release_recording(&work.hold, &record).await?;
         assert!(store.record(&work.hold.key).await?.is_some());
@@ -360,4 +369,77 @@ async fn a_password_that_changes_shows_at_the_next_connection() {
         store.acquire(&hold).await
     })
     .await;
+}
+
+/// The user on each of several servers, which then grant it these rules.
+async fn with_user(servers: impl IntoIterator<Item = &RedisServer>, rules: &AclRules) {
+    for server in servers {
+        without(server, rules, "").await;
+    }
+}
+
+#[tokio::test]
+async fn replicas_that_acknowledge_need_rights_of_their_own() {
+    let replicated = Replicated::start(1).await;
+    let rules = RedisStore::acl_rules(["k:"]).replicas();
+    with_user([replicated.master()], &rules).await;
+    let store = RedisStore::builder(address(replicated.master()))
+        .replicas(Replicas::All)
+        .replica_timeout(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    everything(&store, "k:").await.unwrap();
+    assert_eq!(
+        refusals(replicated.master()).await,
+        Value::Array(Vec::new())
+    );
+    for rule in ["+role", "+wait"] {
+        without(replicated.master(), &rules, rule).await;
+        let hold = attempt("k:1", LockMode::Reentrant);
+        let error = error(&store, &hold).await;
+        assert!(
+            matches!(
+                error.kind(),
+                StoreErrorKind::Refused | StoreErrorKind::Unacknowledged
+            ),
+            "{rule}: {error:?}"
+        );
+        store.withdraw(&hold, false).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn following_sentinels_needs_one_right_more() {
+    let deployment = RedisSentinels::start().await;
+    let rules = RedisStore::acl_rules(["k:"]).sentinel();
+    with_user(&deployment.replicated.servers, &rules).await;
+    let connect = || {
+        RedisStore::sentinel(deployment.urls(), RedisSentinels::NAME)
+            .servers("redis://locks:secret@any")
+            .connect()
+    };
+    let store = connect().await.unwrap();
+    everything(&store, "k:").await.unwrap();
+    let master = deployment.replicated.master();
+    assert_eq!(refusals(master).await, Value::Array(Vec::new()));
+    without(master, &rules, "+role").await;
+    let error = connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_needs_rights_of_its_own() {
+    let cluster = RedisCluster::start().await;
+    let rules = RedisStore::acl_rules(["k:"]).cluster();
+    with_user(&cluster.nodes, &rules).await;
+    let addresses: Vec<_> = cluster.nodes.iter().map(address).collect();
+    let store = RedisStore::cluster(addresses).connect().await.unwrap();
+    everything(&store, "k:").await.unwrap();
+    for node in &cluster.nodes {
+        assert_eq!(refusals(node).await, Value::Array(Vec::new()));
+    }
+    let audit = LockClient::new(store).audit().await.unwrap();
+    assert_eq!(audit.deployment, Deployment::Failover);
+    assert_eq!(audit.members.len(), cluster.masters().count(), "{audit}");
 }

@@ -180,3 +180,24 @@ async fn a_hanging_redis_does_not_outlast_the_wait() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn it_says_at_its_start_what_its_store_promises_and_what_weakens_it() {
+    let redis = RedisServer::builder()
+        .config("maxmemory-policy", "allkeys-lru")
+        .start()
+        .await;
+    let server = DemoServer::start(&[("REDIS_URL", &redis.url())]).await;
+    let told = eventually("the audit is printed", SOON, async || {
+        let told = server.process.output();
+        told.contains("rising tokens").then_some(told)
+    })
+    .await;
+    for expected in [
+        "S1 lease exclusion",
+        "allkeys-lru evicts locks",
+        "appendonly",
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}

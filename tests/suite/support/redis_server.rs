@@ -358,7 +358,9 @@ impl RedisServer {
         name.query_async::<()>(&mut connection).await?;
         // Redis 6.2 does not show the name to a monitor.
         let mark = redis::cmd("PING").arg(OBSERVER).to_owned();
-        mark.query_async::<()>(&mut connection).await?;
+        if !self.settings.sentinel {
+            mark.query_async::<()>(&mut connection).await?;
+        }
         Ok(connection)
     }
 
