@@ -87,10 +87,10 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.source.close();
         for lane in &self.lanes {
             lane.close();
         }
+        self.source.close();
     }
 }
 

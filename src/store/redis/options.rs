@@ -11,7 +11,7 @@ use redis::{
 use super::lane::Lane;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
-use super::source::Source;
+use super::source::{Source, Station};
 use super::subscriptions::Subscriptions;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
@@ -192,15 +192,15 @@ impl RedisStoreBuilder {
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let address = self.address?;
-        let source = match self.connections {
-            Connections::Ours(config) => Source::Server {
-                client: Box::new(Client::open(address.clone()).map_err(bad_address)?),
-                pool: new_pool(address, config, self.timeouts)?,
-            },
-            Connections::Given(pool) => Source::Server {
-                client: Box::new(Client::open(address).map_err(bad_address)?),
-                pool,
-            },
+        let listening = Client::open(address.clone()).map_err(bad_address)?;
+        let (source, station) = match self.connections {
+            Connections::Ours(config) => (
+                Source::Server(new_pool(address, config, self.timeouts)?),
+                Station::Server(Box::new(listening)),
+            ),
+            Connections::Given(pool) => {
+                (Source::Server(pool), Station::Server(Box::new(listening)))
+            }
             Connections::Sentinel { sentinels, master } => {
                 let sentinels = sentinels?;
                 if sentinels.is_empty() {
@@ -208,7 +208,8 @@ impl RedisStoreBuilder {
                 }
                 let config = PoolConfig::default();
                 let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
-                Source::Sentinels(Arc::new(all))
+                let all = Arc::new(all);
+                (Source::Sentinels(all.clone()), Station::Sentinels(all))
             }
         };
         let lanes = self.lanes.min(source.room());
@@ -222,7 +223,7 @@ impl RedisStoreBuilder {
                 lanes: (0..lanes)
                     .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
                     .collect(),
-                subscriptions: Subscriptions::new(source.clone(), self.timeouts),
+                subscriptions: Subscriptions::new(station, self.timeouts),
                 source,
                 acknowledging: self.acknowledgement.is_wanted(),
             }),

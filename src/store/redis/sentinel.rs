@@ -288,10 +288,14 @@ impl Sentinels {
         }
     }
 
-    /// Ends the task that watches.
+    /// Ends the task that watches, and lets go of the connections.
     pub(super) fn close(&self) {
+        *lock(&self.pool) = None;
         if let Some(watching) = lock(&self.watching).take() {
             watching.abort();
+        }
+        for sentinel in &self.sentinels {
+            sentinel.hang_up();
         }
     }
 }

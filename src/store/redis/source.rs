@@ -10,28 +10,34 @@ use super::failure;
 use super::sentinel::{Departure, Sentinels};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// What a store's connections lead to.
+/// Where connections for commands come from.
 #[derive(Clone)]
 pub(super) enum Source {
-    /// One server: a pool for the commands, its address for the connection that listens.
-    Server { pool: Pool, client: Box<Client> },
+    Server(Pool),
     /// Whichever server the sentinels name as the master.
     Sentinels(Arc<Sentinels>),
 }
 
+/// Where the connection that listens comes from. It holds no pool: whoever still listens when the store is gone keeps none
+/// of its connections.
+pub(super) enum Station {
+    Server(Box<Client>),
+    Sentinels(Arc<Sentinels>),
+}
+
 impl Source {
-    /// How many connections for commands there may be.
+    /// How many connections there may be.
     pub(super) fn room(&self) -> usize {
         match self {
-            Self::Server { pool, .. } => pool.status().max_size,
+            Self::Server(pool) => pool.status().max_size,
             Self::Sentinels(sentinels) => sentinels.room(),
         }
     }
 
-    /// A connection for commands, and when it is to be left for another.
+    /// A connection, and when it is to be left for another.
     pub(super) async fn take(&self) -> Result<(Connection, Departure), StoreError> {
         match self {
-            Self::Server { pool, .. } => {
+            Self::Server(pool) => {
                 let connection = pool.get().await.map_err(no_connection)?;
                 Ok((connection, Departure::Never))
             }
@@ -39,15 +45,11 @@ impl Source {
         }
     }
 
-    /// A connection that listens, and when it is to be left for another.
-    pub(super) async fn listen(&self) -> Result<(PubSub, Departure), StoreError> {
+    /// Connecting took too long.
+    pub(super) fn too_slow(&self) -> StoreError {
         match self {
-            Self::Server { client, .. } => Ok((open(client).await?, Departure::Never)),
-            Self::Sentinels(sentinels) => {
-                let (client, departure) = sentinels.listen().await?;
-                let pubsub = open(&client).await.map_err(failing_over)?;
-                Ok((pubsub, departure))
-            }
+            Self::Server(_) => too_slow(),
+            Self::Sentinels(_) => failing_over(too_slow()),
         }
     }
 
@@ -57,13 +59,26 @@ impl Source {
             sentinels.close();
         }
     }
+}
+
+impl Station {
+    /// A connection, and when it is to be left for another.
+    pub(super) async fn listen(&self) -> Result<(PubSub, Departure), StoreError> {
+        match self {
+            Self::Server(client) => Ok((open(client).await?, Departure::Never)),
+            Self::Sentinels(sentinels) => {
+                let (client, departure) = sentinels.listen().await?;
+                let pubsub = open(&client).await.map_err(failing_over)?;
+                Ok((pubsub, departure))
+            }
+        }
+    }
 
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
-        let slow = StoreError::new(StoreErrorKind::Unreachable, "connecting took too long");
         match self {
-            Self::Server { .. } => slow,
-            Self::Sentinels(_) => failing_over(slow),
+            Self::Server(_) => too_slow(),
+            Self::Sentinels(_) => failing_over(too_slow()),
         }
     }
 }
@@ -86,4 +101,8 @@ pub(super) fn failing_over(error: StoreError) -> StoreError {
         StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
         _ => error,
     }
+}
+
+fn too_slow() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, "connecting took too long")
 }

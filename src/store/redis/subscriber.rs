@@ -54,9 +54,9 @@ impl Shared {
     }
 
     async fn open(&self) -> Result<(PubSub, Departure), StoreError> {
-        timeout(self.timeouts.connect, self.source.listen())
+        timeout(self.timeouts.connect, self.station.listen())
             .await
-            .unwrap_or_else(|_| Err(self.source.too_slow()))
+            .unwrap_or_else(|_| Err(self.station.too_slow()))
     }
 
     async fn serve(&self, pubsub: PubSub, mut departure: Departure) -> Lost {

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::options::Timeouts;
-use super::source::Source;
+use super::source::Station;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -21,7 +21,7 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct Shared {
-    pub(super) source: Source,
+    pub(super) station: Station,
     pub(super) timeouts: Timeouts,
     registry: Mutex<Registry>,
     /// Something is wanted that the server was not told.
@@ -72,10 +72,10 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(source: Source, timeouts: Timeouts) -> Self {
+    pub(super) fn new(station: Station, timeouts: Timeouts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                source,
+                station,
                 timeouts,
                 registry: Mutex::default(),
                 work: Notify::new(),

@@ -47,6 +47,10 @@ impl Sentinel {
         master(&answers)
     }
 
+    pub(super) fn hang_up(&self) {
+        *self.kept() = None;
+    }
+
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeouts.connect))
