@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -21,9 +22,11 @@ use crate::telemetry;
 
 mod driven;
 mod live;
+mod outage;
 
 pub(crate) use driven::{Driven, Job};
 pub(crate) use live::{LiveHold, Phase};
+use outage::Outage;
 
 /// How many holds one question names: few enough to keep a single-threaded server responsive.
 const BATCH: usize = 100;
@@ -74,9 +77,21 @@ struct State {
     checking: bool,
     /// When the task wakes by itself.
     alarm: Option<Instant>,
-    task: Option<JoinHandle<()>>,
+    task: Option<Task>,
+    /// Another runtime that had something to keep lately: it takes over when the task's own ends.
+    spare: Option<runtime::Handle>,
+    outage: Outage,
     orphaned: bool,
 }
+
+/// The task, and where it runs.
+struct Task {
+    handle: JoinHandle<()>,
+    home: runtime::Id,
+}
+
+/// Held by the task while it runs. Dropped with it, when its runtime ends, it has another one go on.
+struct Running(Arc<Shared>);
 
 /// Where a hold stands in the calendar. The number keeps holds of one instant apart.
 pub(crate) type Place = (Instant, u64);
@@ -117,10 +132,15 @@ impl Keeper {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let place = (first_look(live), NUMBER.fetch_add(1, Ordering::Relaxed));
         let shared = &self.handle.shared;
+        let here = runtime::Handle::try_current().ok();
         let mut state = shared.state();
         state.put(place, live);
         shared.ensure_running(&mut state);
+        let replaced = state.note(here);
         shared.ring(&state, place.0);
+        drop(state);
+        // The last handle of a runtime that has ended may take more along: not under the mutex.
+        drop(replaced);
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
@@ -139,14 +159,21 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say.
+    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say, at once if the store refused:
+    /// what it refused is tried on in the background.
     pub(crate) async fn release(
-        store: Arc<dyn DynStore>,
+        self,
         live: Arc<LiveHold>,
         record: Option<Record>,
         asked: impl FnOnce(usize) + Send,
     ) -> Result<(), LockError> {
-        let result = release(store, &live, record, asked).await;
+        // A release that is dropped has been dropped with the keeper's runtime: nobody goes on with it, and nobody shall wait
+        // for its end.
+        let cut_off = CutOff(live.clone());
+        let result = release(self.store(), &live, record, asked).await;
+        if was_refused(&result) {
+            self.adopt(Box::pin(insist(self.store(), live.clone())));
+        }
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             telemetry::lost(&live, "the store did not carry it at its release");
         }
@@ -154,25 +181,15 @@ impl Keeper {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
         });
+        drop(cut_off);
         result
     }
 
     /// Asks the store whether it carries the hold now. Everybody who asks at about the same time shares one question.
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        let (answer, answered) = oneshot::channel();
-        {
-            let shared = &self.handle.shared;
-            let mut state = shared.state();
-            state.checks.push(Check {
-                live: live.clone(),
-                answer,
-            });
-            shared.ensure_running(&mut state);
-        }
-        self.handle.shared.work.notify_one();
-        match answered.await {
-            Ok(Ok(Standing::Held)) => Ok(()),
-            Ok(Ok(Standing::Gone)) => match live.phase() {
+        match self.standing(live).await {
+            Ok(Standing::Held) => Ok(()),
+            Ok(Standing::Gone) => match live.phase() {
                 // It went on after us and its release overtook the question: that release speaks for us too.
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
@@ -182,8 +199,27 @@ impl Keeper {
                     Err(LockError::Lost)
                 }
             },
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(LockError::Shutdown),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn standing(&self, live: &Arc<LiveHold>) -> Result<Standing, StoreError> {
+        let shared = &self.handle.shared;
+        loop {
+            let (answer, answered) = oneshot::channel();
+            {
+                let mut state = shared.state();
+                state.checks.push(Check {
+                    live: live.clone(),
+                    answer,
+                });
+                shared.ensure_running(&mut state);
+            }
+            shared.work.notify_one();
+            // The question is lost only with the runtime that it was asked on: it is asked again on this one.
+            if let Ok(standing) = answered.await {
+                return standing;
+            }
         }
     }
 
@@ -245,15 +281,23 @@ impl Shared {
 
     /// Starts the task, or starts it again on this runtime if the one it ran on is gone.
     fn ensure_running(self: &Arc<Self>, state: &mut State) {
-        if state.task.as_ref().is_some_and(|task| !task.is_finished()) {
+        let mut task = state.task.iter();
+        if task.any(|task| !task.handle.is_finished()) {
             return;
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            state.driving = 0;
-            state.checking = false;
-            state.alarm = None;
-            state.task = Some(runtime.spawn(self.clone().run()));
+        if let Ok(runtime) = runtime::Handle::try_current() {
+            self.start(state, &runtime);
         }
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
+        state.driving = 0;
+        state.checking = false;
+        state.alarm = None;
+        state.task = Some(Task {
+            handle: runtime.spawn(self.clone().run()),
+            home: runtime.id(),
+        });
     }
 
     /// Wakes the task if it would sleep past `instant`.
@@ -264,6 +308,8 @@ impl Shared {
     }
 
     async fn run(self: Arc<Self>) {
+        // Made first, so that it is dropped last: after the jobs, which may leave others behind.
+        let _here = Running(self.clone());
         let mut running = FuturesUnordered::<Job>::new();
         while let Some(alarm) = self.look(&mut running) {
             tokio::select! {
@@ -349,17 +395,7 @@ impl Shared {
         let answers = self.store.clone().renew(renewals).await;
         let standings = match answers {
             Ok(standings) => standings,
-            Err(error) => {
-                tracing::warn!(%error, holds = batch.len(), "could not renew");
-                for (live, _) in &batch {
-                    telemetry::not_renewed(live, "failed");
-                }
-                let mut state = self.state();
-                for (live, lease) in &batch {
-                    state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
-                }
-                return;
-            }
+            Err(error) => return self.not_renewed(batch, &error),
         };
         // Outside the mutex: recorders are foreign code.
         for ((live, _), standing) in batch.iter().zip(&standings) {
@@ -369,7 +405,7 @@ impl Shared {
             }
         }
         let mut lost = Vec::new();
-        {
+        let news = {
             let mut state = self.state();
             for ((live, lease), standing) in batch.iter().zip(standings) {
                 match standing {
@@ -380,9 +416,33 @@ impl Shared {
                     Standing::Gone => lost.push(live),
                 }
             }
+            let answered = batch.iter().map(|(live, _)| live);
+            state.outage.answered(answered, Instant::now())
+        };
+        if let Some(news) = news {
+            news.say(None);
         }
         for live in lost {
             self.lose(live, "the store does not carry it any more");
+        }
+    }
+
+    /// Nobody knows: every deadline stays where it is, and renewal is tried again soon.
+    fn not_renewed(&self, batch: Batch, error: &StoreError) {
+        for (live, _) in &batch {
+            telemetry::not_renewed(live, "failed");
+        }
+        let now = Instant::now();
+        let news = {
+            let mut state = self.state();
+            for (live, lease) in &batch {
+                state.postpone(live, now + RENEWAL_RETRY.min(*lease / 10));
+            }
+            let failed = batch.iter().map(|(live, _)| live);
+            state.outage.failed(failed, now)
+        };
+        if let Some(news) = news {
+            news.say(Some(error));
         }
     }
 
@@ -424,7 +484,47 @@ impl Shared {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Self(shared) = self;
+        let abandoned = {
+            let mut state = shared.state();
+            // It has ended by itself: there was nothing left to do.
+            if state.task.is_none() {
+                return;
+            }
+            state.task = None;
+            if let Some(runtime) = state.spare.take() {
+                shared.start(&mut state, &runtime);
+            }
+            std::mem::take(&mut state.checks)
+        };
+        // Whoever asked asks again, on a runtime that lives.
+        drop(abandoned);
+    }
+}
+
+/// A release under way. Dropped before the end, it says that nobody will know.
+struct CutOff(Arc<LiveHold>);
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        self.0.finish(Phase::Lost);
+    }
+}
+
 impl State {
+    /// Remembers the runtime of somebody who has something to keep, if it is not the task's; returns the one remembered
+    /// before.
+    fn note(&mut self, here: Option<runtime::Handle>) -> Option<runtime::Handle> {
+        let here = here?;
+        let mut task = self.task.iter();
+        match task.all(|task| task.home != here.id()) {
+            true => self.spare.replace(here),
+            false => None,
+        }
+    }
+
     fn put(&mut self, place: Place, live: &Arc<LiveHold>) {
         if live.phase() == Phase::Held {
             live.move_to(Some(place));
@@ -548,4 +648,19 @@ async fn release(
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(RELEASE_BACKOFF);
     }
+}
+
+/// Goes on after a refusal, which may be over before the lease is: rights are given back, as are passwords.
+async fn insist(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
+    let over = Instant::now() + live.lease.duration();
+    while Instant::now() < over {
+        tokio::time::sleep(RELEASE_BACKOFF).await;
+        if !was_refused(&release(store.clone(), &live, None, |_| ()).await) {
+            return;
+        }
+    }
+}
+
+fn was_refused(released: &Result<(), LockError>) -> bool {
+    matches!(released, Err(LockError::Unavailable(error)) if error.kind() == StoreErrorKind::Refused)
 }

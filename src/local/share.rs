@@ -15,7 +15,7 @@ use super::entry::Left;
 use super::lane::Legacy;
 use super::{Admission, Asker, Courtesy, Joined, Local, Terms};
 use crate::error::LockError;
-use crate::keeper::{Driven, Keeper, LiveHold};
+use crate::keeper::{Driven, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
 use crate::store::{Record, Wakeups};
@@ -251,9 +251,9 @@ impl Share {
             }
             Left::Last => {}
         }
-        let (store, live) = (local.keeper().store(), self.live.clone());
-        let held = local.keeper().begin_release(&live);
-        Departure::Last(Driven::new(local.keeper().clone(), async move {
+        let (keeper, live) = (local.keeper().clone(), self.live.clone());
+        let held = keeper.begin_release(&live);
+        Departure::Last(Driven::new(keeper.clone(), async move {
             // A lost hold is released too: the store may know better. The next in line asks only afterwards.
             let record = match ending {
                 Ending::Record(record) if held => Some(record),
@@ -265,7 +265,7 @@ impl Share {
                     next.released(listeners, asked.elapsed());
                 }
             };
-            let released = Keeper::release(store, live, record, answered).await;
+            let released = keeper.release(live, record, answered).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))

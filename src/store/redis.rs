@@ -4,7 +4,6 @@
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -162,9 +161,7 @@ impl RedisStore {
 
     /// The connection that carries everything about this key: what is sent later arrives later.
     fn lane(&self, key: &LockKey) -> usize {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        (hasher.finish() % self.inner.lanes.len() as u64) as usize
+        key.place_among(self.inner.lanes.len())
     }
 
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.

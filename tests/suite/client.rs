@@ -1,6 +1,8 @@
 //! The client on a real Redis: what is left of it when things go wrong.
 
 mod cancelled;
+mod cooperative;
+pub(crate) mod costs;
 pub(crate) mod faults;
 mod fenced;
 

@@ -6,6 +6,7 @@
 mod client;
 mod conformance;
 mod differential;
+mod faults;
 mod golden;
 mod idempotency;
 mod interop;

@@ -38,6 +38,7 @@ pub(crate) struct Builder {
     config: Vec<(String, String)>,
     password: Option<String>,
     cluster: bool,
+    variables: Vec<(&'static str, PathBuf)>,
     sentinel: bool,
 }
 
@@ -60,6 +61,12 @@ impl Builder {
         // A node that has met nobody yet does not know its own address, and would redirect clients to none.
         self.config("cluster-announce-ip", "127.0.0.1")
             .config("cluster-enabled", "yes")
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.variables.push((name, value.into()));
+        self
     }
 
     /// `--sentinel`. It still has to be told what to monitor.
@@ -110,7 +117,9 @@ impl Builder {
 
     fn spawn(&self, directory: &TempDir) -> Process {
         let mut command = Command::new(&self.binary);
-        command.arg(directory.path().join("redis.conf"));
+        command
+            .arg(directory.path().join("redis.conf"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         if self.sentinel {
             command.arg("--sentinel");
         }
@@ -137,6 +146,7 @@ impl RedisServer {
             config: Vec::new(),
             password: None,
             cluster: false,
+            variables: Vec::new(),
             sentinel: false,
         }
     }
