@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, Redis
 
 use super::super::failure;
 use super::super::options::Timeouts;
-use super::Master;
+use super::master::Master;
 use crate::error::StoreError;
 
 /// One sentinel. Its connection is kept from one question to the next.
