@@ -162,6 +162,11 @@ impl LockClient {
         self.inner.store.supports(mode, fenced)
     }
 
+    /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
+    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.store.accepts(key)
+    }
+
     /// Takes one key: queues in the process, then asks the store.
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
         let admission = match self.inner.local.enter(key, terms)? {
@@ -233,7 +238,8 @@ struct Wait {
 /// Settings of a [`LockClient`].
 ///
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
-/// them. These settings bound how long that may go on before other processes get their turn.
+/// them. These settings bound how long that may go on before other processes get their turn. Then every process that listens
+/// for the lock at that moment may have a turn before this one asks again.
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,

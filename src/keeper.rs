@@ -3,7 +3,7 @@
 //! It renews holds in batches at a third of their lease, says when one is lost, answers owner checks, and drives to its
 //! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,9 +72,10 @@ struct State {
     jobs: Vec<Job>,
     /// How many of them the task is driving.
     driving: usize,
-    checks: Vec<Check>,
-    /// A batch of checks is on its way; those that come meanwhile share the next one.
-    checking: bool,
+    /// By the part of the store that they are for.
+    checks: BTreeMap<u16, Vec<Check>>,
+    /// The parts that are being asked; checks that come meanwhile share the next question.
+    checking: BTreeSet<u16>,
     /// When the task wakes by itself.
     alarm: Option<Instant>,
     task: Option<Task>,
@@ -205,11 +206,13 @@ impl Keeper {
 
     async fn standing(&self, live: &Arc<LiveHold>) -> Result<Standing, StoreError> {
         let shared = &self.handle.shared;
+        let part = shared.store.part(&live.hold.key);
         loop {
             let (answer, answered) = oneshot::channel();
             {
                 let mut state = shared.state();
-                state.checks.push(Check {
+                let checks = state.checks.entry(part).or_default();
+                checks.push(Check {
                     live: live.clone(),
                     answer,
                 });
@@ -292,7 +295,7 @@ impl Shared {
 
     fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
         state.driving = 0;
-        state.checking = false;
+        state.checking.clear();
         state.alarm = None;
         state.task = Some(Task {
             handle: runtime.spawn(self.clone().run()),
@@ -348,13 +351,12 @@ impl Shared {
                 }
             }));
         }
-        if !state.checks.is_empty() && !state.checking {
-            state.checking = true;
-            let checks = std::mem::take(&mut state.checks);
-            running.push(Box::pin(self.clone().answer(checks)));
+        for (part, checks) in state.checks_to_ask() {
+            running.push(Box::pin(self.clone().answer(part, checks)));
         }
         let mut lost = Vec::new();
-        for batch in state.due(Instant::now(), &mut lost) {
+        let part = |live: &LiveHold| self.store.part(&live.hold.key);
+        for batch in state.due(Instant::now(), part, &mut lost) {
             running.push(Box::pin(self.clone().renew(batch)));
         }
         if !lost.is_empty() {
@@ -467,7 +469,7 @@ impl Shared {
         }
     }
 
-    async fn answer(self: Arc<Self>, checks: Vec<Check>) {
+    async fn answer(self: Arc<Self>, part: u16, checks: Vec<Check>) {
         for batch in in_batches(by_hold(checks)) {
             let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
             let answers = self.ask_whether(holds).await;
@@ -479,7 +481,7 @@ impl Shared {
                 }
             }
         }
-        self.state().checking = false;
+        self.state().checking.remove(&part);
         self.work.notify_one();
     }
 }
@@ -540,9 +542,27 @@ impl State {
         }
     }
 
-    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
-    fn due(&mut self, now: Instant, lost: &mut Vec<Arc<LiveHold>>) -> Vec<Batch> {
-        let mut renewals = Vec::new();
+    /// The checks for each part of the store that is not being asked already.
+    fn checks_to_ask(&mut self) -> Vec<(u16, Vec<Check>)> {
+        let idle = |part: &u16| !self.checking.contains(part);
+        let parts: Vec<u16> = self.checks.keys().copied().filter(idle).collect();
+        let checks = parts
+            .into_iter()
+            .filter_map(|part| self.checks.remove_entry(&part));
+        let checks: Vec<_> = checks.collect();
+        self.checking.extend(checks.iter().map(|(part, _)| *part));
+        checks
+    }
+
+    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew, each batch
+    /// from one part of the store.
+    fn due(
+        &mut self,
+        now: Instant,
+        part: impl Fn(&LiveHold) -> u16,
+        lost: &mut Vec<Arc<LiveHold>>,
+    ) -> Vec<Batch> {
+        let mut renewals = BTreeMap::<u16, Vec<_>>::new();
         while let Some((&place, live)) = self.calendar.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
@@ -567,10 +587,11 @@ impl State {
             if let Lease::Renewed(_) = live.lease
                 && let Some(lease) = live.next_lease(now)
             {
+                let renewals = renewals.entry(part(&live)).or_default();
                 renewals.push((live, lease));
             }
         }
-        in_batches(renewals)
+        renewals.into_values().flat_map(in_batches).collect()
     }
 }
 

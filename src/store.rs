@@ -265,6 +265,20 @@ pub trait LockStore: Send + Sync + 'static {
         false
     }
 
+    /// Which part of the store a key lives in. Each part can fail without the others, so holds of different parts are
+    /// renewed and checked by different calls.
+    fn part(&self, key: &LockKey) -> u16 {
+        let _ = key;
+        0
+    }
+
+    /// Says, before anything is sent, whether the store can hold such a key; the text of a refusal is for the caller's
+    /// eyes.
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        let _ = key;
+        Ok(())
+    }
+
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
     /// caller's eyes.
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
@@ -327,6 +341,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn keeps_records(&self) -> bool;
+    fn part(&self, key: &LockKey) -> u16;
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
 }
 
@@ -373,6 +389,14 @@ impl<S: LockStore> DynStore for S {
 
     fn keeps_records(&self) -> bool {
         LockStore::keeps_records(self)
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        LockStore::part(self, key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        LockStore::accepts(self, key)
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

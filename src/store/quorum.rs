@@ -43,6 +43,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
 use crate::error::StoreError;
+use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
 
 mod carriers;
@@ -293,5 +294,16 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         }
         let mut stores = self.shared.stores.iter();
         stores.try_for_each(|store| store.supports(mode, fenced))
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        let mut stores = self.shared.stores.iter();
+        stores.try_for_each(|store| store.accepts(key))
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        // Those that have parts have the same ones.
+        let parts = self.shared.stores.iter().map(|store| store.part(key));
+        parts.max().unwrap_or_default()
     }
 }

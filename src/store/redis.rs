@@ -3,6 +3,7 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ use crate::store::{
 
 mod admin;
 mod calls;
+mod channels;
+mod cluster;
 mod failure;
 mod lane;
 mod many;
@@ -31,16 +34,16 @@ mod replicas;
 mod reply;
 mod script;
 mod sentinel;
+mod servers;
 mod source;
 mod subscriber;
 mod subscriptions;
 
-use lane::{Lane, Sent};
+use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
 use script::Call;
-use source::Source;
-use subscriptions::Subscriptions;
+use servers::{Counting, Servers};
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
@@ -77,26 +80,15 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    lanes: Box<[Arc<Lane>]>,
-    subscriptions: Subscriptions,
-    source: Source,
+    servers: Servers,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        for lane in &self.lanes {
-            lane.close();
-        }
-        self.source.close();
-    }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("connections", &self.inner.lanes.len())
+            .field("servers", &self.inner.servers)
             .finish_non_exhaustive()
     }
 }
@@ -114,6 +106,16 @@ impl RedisStore {
     /// Begins to set up a store for the server at `address`.
     pub fn builder(address: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::new(address)
+    }
+
+    /// Begins to set up a store for the Redis Cluster to which the servers at `addresses` belong.
+    ///
+    /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
+    /// and TLS settings of the first address.
+    pub fn cluster<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::for_cluster(addresses)
     }
 
     /// Begins to set up a store from a configuration of [`deadpool_redis`].
@@ -162,41 +164,42 @@ impl RedisStore {
         RedisStoreBuilder::with_sentinels(sentinels, master)
     }
 
-    /// The connection that carries everything about this key: what is sent later arrives later.
-    fn lane(&self, key: &LockKey) -> usize {
-        key.place_among(self.inner.lanes.len())
-    }
-
-    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
-    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
-        let mut released = reply::released(answer)?;
-        if released.listeners > 0 {
-            let here = self
-                .inner
-                .subscriptions
-                .listeners(&calls::channel(hold).to_string());
-            released.listeners += here.saturating_sub(1);
-        }
-        Ok(released)
-    }
-
-    async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
-        self.inner.lanes[self.lane(key)].call(&call).await
+    async fn call(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<redis::Value, StoreError> {
+        Ok(self.call_counting(key, call).await?.0)
     }
 
     /// Calls a script whose effect counts when enough replicas know of it.
     async fn call_counting(
         &self,
         key: &LockKey,
-        call: Call,
-    ) -> Result<(redis::Value, Counting<'_>), StoreError> {
-        let lane = &self.inner.lanes[self.lane(key)];
-        let (answer, sent) = lane.call_on(&call).await?;
-        Ok((answer, Counting { lane, sent }))
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<(redis::Value, Counting), StoreError> {
+        let servers = &self.inner.servers;
+        let call = call(servers.channels().await?)?;
+        servers.call(key, &call).await
+    }
+
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?;
+        if released.listeners > 0 {
+            let channel = calls::channel(hold).to_string();
+            let here = self.inner.servers.listeners(&hold.key, &channel);
+            released.listeners += here.saturating_sub(1);
+        }
+        Ok(released)
     }
 
     /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
-    async fn end(&self, hold: &Hold, call: Call) -> Result<Released, StoreError> {
+    async fn end(
+        &self,
+        hold: &Hold,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<Released, StoreError> {
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
         if released.standing == Standing::Held {
@@ -206,7 +209,7 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; one that does not is taken back.
-    async fn grant(&self, attempts: &[Attempt], effect: Counting<'_>) -> Result<(), StoreError> {
+    async fn grant(&self, attempts: &[Attempt], effect: Counting) -> Result<(), StoreError> {
         let Err(error) = effect.counts().await else {
             return Ok(());
         };
@@ -220,30 +223,28 @@ impl RedisStore {
         Err(error)
     }
 
-    /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
+    /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
     async fn call_in_batches<'a, T>(
         &self,
         items: &'a [T],
         key: impl Fn(&T) -> &LockKey,
         call: impl Fn(&[&'a T]) -> Call,
     ) -> Result<Vec<Standing>, StoreError> {
-        let mut by_lane = vec![Vec::new(); self.inner.lanes.len()];
+        let servers = &self.inner.servers;
+        let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
         for (place, item) in items.iter().enumerate() {
-            by_lane[self.lane(key(item))].push((place, item));
+            let group = groups.entry(servers.together(key(item)));
+            group.or_default().push((place, item));
         }
-        let batches = by_lane.iter().enumerate().flat_map(|(lane, items)| {
-            items
-                .chunks(BATCH)
-                .map(move |batch| (&self.inner.lanes[lane], batch))
-        });
-        let answers = batches.map(|(lane, batch)| {
+        let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+        let answers = batches.map(|batch| {
             let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-            let call = call(&items);
+            let (key, call) = (key(items[0]), call(&items));
             async move {
-                let (answer, sent) = lane.call_on(&call).await?;
+                let (answer, effect) = servers.call(key, &call).await?;
                 let standings = reply::standings(&answer, batch.len())?;
                 if standings.contains(&Standing::Held) {
-                    Counting { lane, sent }.counts().await?;
+                    effect.counts().await?;
                 }
                 Ok((batch, standings))
             }
@@ -258,29 +259,21 @@ impl RedisStore {
         }
         Ok(standings)
     }
-}
 
-/// Something that was done, and counts when enough replicas know of it.
-struct Counting<'a> {
-    lane: &'a Arc<Lane>,
-    sent: Sent,
-}
-
-impl Counting<'_> {
-    async fn counts(self) -> Result<(), StoreError> {
-        self.lane.acknowledged(self.sent).await
+    /// Whether one script may ask for all of these.
+    fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
+        let keys = attempts.iter().map(|attempt| &attempt.hold.key);
+        (1..=BATCH).contains(&attempts.len())
+            && store::many::are_apart(attempts)
+            && self.inner.servers.serve_in_one_script(keys)
     }
-}
-
-/// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
-fn takes_at_once(attempts: &[Attempt]) -> bool {
-    (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
 }
 
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let (answer, effect) = self.call_counting(key, calls::acquire(attempt)).await?;
+        let call = |publish| Ok(calls::acquire(attempt, publish));
+        let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
         if let Outcome::Granted { .. } = outcome {
             self.grant(std::slice::from_ref(attempt), effect).await?;
@@ -310,14 +303,15 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.end(hold, calls::release(hold)).await
+        self.end(hold, |publish| Ok(calls::release(hold, publish)))
+            .await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::all(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ALL, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ALL, attempts, publish));
         let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::all(&answer, attempts)?;
         if let AllOutcome::Granted(_) = outcome {
@@ -327,10 +321,10 @@ impl LockStore for RedisStore {
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::any(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ANY, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ANY, attempts, publish));
         let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::any(&answer, attempts)?;
         if let AnyOutcome::Granted { index, .. } = outcome {
@@ -344,7 +338,8 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Released, StoreError> {
-        self.end(hold, records::release(hold, record)?).await
+        self.end(hold, |publish| records::release(hold, record, publish))
+            .await
     }
 
     fn keeps_records(&self) -> bool {
@@ -352,16 +347,25 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        records::value(self.call(key, records::read(key)).await?)
+        records::value(self.call(key, |_| Ok(records::read(key))).await?)
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        self.inner.servers.part(key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.servers.accepts(key)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let call = calls::withdraw(attempt, unanswered);
+        let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
         reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let channel = calls::channel(&attempt.hold).to_string();
-        self.inner.subscriptions.listen(channel).await
+        let servers = &self.inner.servers;
+        servers.listen(&attempt.hold.key, channel).await
     }
 }

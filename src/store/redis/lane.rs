@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deadpool_redis::Connection;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -106,22 +106,11 @@ impl Lane {
         Ok(())
     }
 
-    /// Calls a script.
+    /// Calls a script, and says on which connection.
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
-    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        Ok(self.call_on(call).await?.0)
-    }
-
-    /// The same, and says on which connection.
-    pub(super) async fn call_on(
-        self: &Arc<Self>,
-        call: &Call,
-    ) -> Result<(Value, Sent), StoreError> {
-        let (mut answer, mut sent) = self.send(&call.command).await?;
-        if is_unknown_script(&answer) {
-            (answer, sent) = self.send(&call.in_full()).await?;
-        }
+    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.answer(call, false).await?;
         match answer {
             Value::ServerError(error) => {
                 if failure::is_demotion(&error) {
@@ -133,18 +122,36 @@ impl Lane {
         }
     }
 
+    /// What the server answers to a call, be it an error. `asking` makes it answer for a slot that it is about to be given.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        call: &Call,
+        asking: bool,
+    ) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.send(&Question::new(&call.command, asking)).await?;
+        match is_unknown_script(&answer) {
+            true => self.send(&Question::new(&call.in_full(), asking)).await,
+            false => Ok((answer, sent)),
+        }
+    }
+
+    /// What the server answers to a command that may be sent twice, be it an error.
+    pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+        Ok(self.send(&Question::Plain(command)).await?.0)
+    }
+
     /// Waits until as many replicas as the store asks for have whatever was `sent`.
     pub(super) async fn acknowledged(&self, sent: Sent) -> Result<(), StoreError> {
         self.rounds.join(sent).await
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, Sent), StoreError> {
+    async fn send(self: &Arc<Self>, question: &Question<'_>) -> Result<(Value, Sent), StoreError> {
         let mut again = true;
         loop {
             let mut sent = self.handle().await?;
             let generation = sent.generation;
             let (answer, taken) = {
-                let mut sending = pin!(sent.handle.send_packed_command(command));
+                let mut sending = pin!(question.put(&mut sent.handle));
                 // The connection's task takes commands from a queue. An error before the first wait means that it was
                 // gone and did not take this one.
                 let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
@@ -352,6 +359,34 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is sent in one piece.
+enum Question<'a> {
+    Plain(&'a Cmd),
+    /// Two commands, of which the second one's answer counts.
+    Asking(Box<Pipeline>),
+}
+
+impl<'a> Question<'a> {
+    fn new(command: &'a Cmd, asking: bool) -> Self {
+        if !asking {
+            return Self::Plain(command);
+        }
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        Self::Asking(Box::new(both))
+    }
+
+    async fn put(&self, handle: &mut MultiplexedConnection) -> RedisResult<Value> {
+        match self {
+            Self::Plain(command) => handle.send_packed_command(command).await,
+            Self::Asking(both) => {
+                let answers = handle.send_packed_commands(both, 1, 1).await?;
+                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+            }
+        }
     }
 }
 

@@ -8,9 +8,12 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
 };
 
+use super::channels::Channels;
+use super::cluster::{self, Cluster};
 use super::lane::Lane;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
+use super::servers::{Server, Servers};
 use super::source::{Source, Station};
 use super::subscriptions::Subscriptions;
 use super::{Inner, RedisStore};
@@ -56,6 +59,10 @@ impl Default for Timeouts {
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     address: Result<ConnectionInfo, StoreError>,
+    /// All addresses, of which `address` is the first, if they are those of a Cluster.
+    seeds: Option<Vec<ConnectionInfo>>,
+    /// By which commands messages travel, if that is not to be found out.
+    channels: Option<Channels>,
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
@@ -77,10 +84,28 @@ impl RedisStoreBuilder {
     pub(super) fn new(address: impl IntoConnectionInfo) -> Self {
         Self {
             address: address.into_connection_info().map_err(bad_address),
+            seeds: None,
+            channels: None,
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
             acknowledgement: Acknowledgement::default(),
+        }
+    }
+
+    pub(super) fn for_cluster<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let seeds: Result<Vec<_>, _> = addresses
+            .into_iter()
+            .map(|address| address.into_connection_info().map_err(bad_address))
+            .collect();
+        let none = || refused("a Cluster needs the address of one of its servers at least");
+        let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
+        Self {
+            address: seeds.as_ref().map_err(Clone::clone).and_then(first),
+            seeds: Some(seeds.unwrap_or_default()),
+            ..Self::new("redis://")
         }
     }
 
@@ -151,8 +176,23 @@ impl RedisStoreBuilder {
 
     /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
     /// has. They are kept for as long as the store lives. One more connection, outside the pool, listens for wake-ups.
+    /// In a Cluster, that is so for each server that has slots, from its first use on.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
+        self
+    }
+
+    /// Whether releases are told on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and `SUBSCRIBE`. For
+    /// a [Cluster](RedisStore::cluster) alone.
+    ///
+    /// Clients of both kinds exclude each other, but they do not hear each other's releases, and find out by asking again. The
+    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
+    /// 7 and Valkey do. Sharded channels are listened to by RESP3.
+    pub fn sharded_channels(mut self, sharded: bool) -> Self {
+        self.channels = Some(match sharded {
+            true => Channels::Sharded,
+            false => Channels::Plain,
+        });
         self
     }
 
@@ -178,9 +218,7 @@ impl RedisStoreBuilder {
     /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
-        for lane in &store.inner.lanes {
-            lane.connect().await?;
-        }
+        store.inner.servers.connect().await?;
         Ok(store)
     }
 
@@ -191,16 +229,28 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
+        let acknowledging = self.acknowledgement.is_wanted();
+        let servers = match self.seeds.is_some() {
+            true => self.cluster()?,
+            false => self.one()?,
+        };
+        let inner = Arc::new(Inner {
+            servers,
+            acknowledging,
+        });
+        Ok(RedisStore { inner })
+    }
+
+    fn one(self) -> Result<Servers, StoreError> {
         let address = self.address?;
-        let listening = Client::open(address.clone()).map_err(bad_address)?;
+        if self.channels.is_some() {
+            return Err(refused(
+                "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
+            ));
+        }
         let (source, station) = match self.connections {
-            Connections::Ours(config) => (
-                Source::Server(new_pool(address, config, self.timeouts)?),
-                Station::Server(Box::new(listening)),
-            ),
-            Connections::Given(pool) => {
-                (Source::Server(pool), Station::Server(Box::new(listening)))
-            }
+            Connections::Ours(config) => server(address, config, self.timeouts)?,
+            Connections::Given(pool) => (Source::Server(pool), station(address)?),
             Connections::Sentinel { sentinels, master } => {
                 let sentinels = sentinels?;
                 if sentinels.is_empty() {
@@ -218,17 +268,46 @@ impl RedisStoreBuilder {
                 "the pool has no room for a connection: raise its maximum size",
             ));
         }
-        Ok(RedisStore {
-            inner: Arc::new(Inner {
-                lanes: (0..lanes)
-                    .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
-                    .collect(),
-                subscriptions: Subscriptions::new(station, self.timeouts),
-                source,
-                acknowledging: self.acknowledgement.is_wanted(),
-            }),
-        })
+        Ok(Servers::One(Server {
+            lanes: (0..lanes)
+                .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
+                .collect(),
+            subscriptions: Subscriptions::new(station, Channels::Plain, self.timeouts),
+            source,
+        }))
     }
+
+    fn cluster(self) -> Result<Servers, StoreError> {
+        let like = self.address?;
+        let seeds = self.seeds.unwrap_or_default();
+        let seeds = cluster::addresses(&seeds).map_err(refused)?;
+        let maker = cluster::Maker {
+            like,
+            timeouts: self.timeouts,
+            lanes: self.lanes,
+            acknowledgement: self.acknowledgement,
+        };
+        let cluster = Cluster::new(seeds, maker, self.channels);
+        Ok(Servers::Cluster(Box::new(cluster)))
+    }
+}
+
+/// One server, to be connected to when that is first needed.
+pub(super) fn server(
+    address: ConnectionInfo,
+    config: PoolConfig,
+    timeouts: Timeouts,
+) -> Result<(Source, Station), StoreError> {
+    let station = station(address.clone())?;
+    Ok((
+        Source::Server(new_pool(address, config, timeouts)?),
+        station,
+    ))
+}
+
+fn station(address: ConnectionInfo) -> Result<Station, StoreError> {
+    let client = Client::open(address).map_err(bad_address)?;
+    Ok(Station::Server(Box::new(client)))
 }
 
 pub(super) fn new_pool(
@@ -248,7 +327,7 @@ pub(super) fn new_pool(
         .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
 }
 
-fn bad_address(error: RedisError) -> StoreError {
+pub(super) fn bad_address(error: RedisError) -> StoreError {
     if error.kind() == ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
         return refused(
             "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::Client;
-use redis::aio::PubSub;
 
 use super::failure;
 use super::sentinel::{Departure, Sentinels};
@@ -20,6 +19,7 @@ pub(super) enum Source {
 
 /// Where the connection that listens comes from. It holds no pool: whoever still listens when the store is gone keeps none
 /// of its connections.
+#[derive(Clone)]
 pub(super) enum Station {
     Server(Box<Client>),
     Sentinels(Arc<Sentinels>),
@@ -62,30 +62,26 @@ impl Source {
 }
 
 impl Station {
-    /// A connection, and when it is to be left for another.
-    pub(super) async fn listen(&self) -> Result<(PubSub, Departure), StoreError> {
+    /// Where to listen, and when that is to be left for another place.
+    pub(super) async fn locate(&self) -> Result<(Client, Departure), StoreError> {
         match self {
-            Self::Server(client) => Ok((open(client).await?, Departure::Never)),
-            Self::Sentinels(sentinels) => {
-                let (client, departure) = sentinels.listen().await?;
-                let pubsub = open(&client).await.map_err(failing_over)?;
-                Ok((pubsub, departure))
-            }
+            Self::Server(client) => Ok(((**client).clone(), Departure::Never)),
+            Self::Sentinels(sentinels) => sentinels.listen().await,
         }
     }
 
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
+        self.failed(too_slow())
+    }
+
+    /// What it means that there is no connection.
+    pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self {
-            Self::Server(_) => too_slow(),
-            Self::Sentinels(_) => failing_over(too_slow()),
+            Self::Server(_) => error,
+            Self::Sentinels(_) => failing_over(error),
         }
     }
-}
-
-async fn open(client: &Client) -> Result<PubSub, StoreError> {
-    let opening = client.get_async_pubsub();
-    opening.await.map_err(failure::no_connection)
 }
 
 pub(super) fn no_connection(error: PoolError) -> StoreError {

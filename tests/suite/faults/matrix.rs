@@ -85,6 +85,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "server: kill -9 without an append-only file",
         Tests(&[
             "faults::outages::a_killed_server_without_persistence_loses_locks_and_nobody_releases_them_with_success",
+            "faults::idempotent::a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is",
         ]),
     ),
     (
@@ -194,6 +195,8 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: replies held",
         Tests(&[
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
+            "faults::idempotent::a_record_whose_acknowledgement_is_lost_is_replayed",
             "client::cancelled::an_acquisition_dropped_with_its_reply_on_the_way_leaves_nothing",
             "client::faults::a_release_that_nobody_confirms_says_so",
         ]),
@@ -202,6 +205,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: RST",
         Tests(&[
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
             "redis_store::wakeups::a_cut_connection_subscribes_again_and_wakes_everybody",
         ]),
     ),
@@ -374,6 +378,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         Tests(&[
             "redis_store::connections::a_connection_cut_with_a_command_on_its_way_leaves_it_unanswered",
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
         ]),
     ),
     (

@@ -3,9 +3,10 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use tower_distributed_lock::{Lease, LockError, Owner};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, Owner};
 
 use super::{MODES, PATIENT, SOON, client, outcome, rival, works_again};
 use crate::support::{Proxy, RedisServer, eventually};
@@ -29,34 +30,37 @@ async fn end(runtime: Runtime) {
 async fn a_runtime_that_ends_while_its_tasks_hold_frees_their_locks() {
     let server = RedisServer::start().await;
     let other = client(server.url()).await;
-    for mode in MODES {
-        let first = runtime();
-        let locks = outcome(first.spawn(client(server.url()))).await;
-        let (hold, held) = tokio::sync::oneshot::channel();
-        let asking = locks
-            .lock("n")
-            .mode(mode)
-            .lease(Lease::Renewed(Duration::from_secs(5)));
-        first.spawn(async move {
-            let _guard = asking.await.expect("free");
-            hold.send(()).expect("somebody listens");
-            std::future::pending::<()>().await;
-        });
-        held.await.expect("it holds");
-        let waiting = tokio::spawn(other.lock("n").mode(rival(mode)).wait(PATIENT).acquire());
-        end(first).await;
-        assert!(
-            server.dump().await.contains_key("n"),
-            "nobody could release"
-        );
-        outcome(waiting)
-            .await
-            .expect("within its lease")
-            .release()
-            .await
-            .expect("held");
-        works_again(&server, &[&locks, &other]).await;
-    }
+    let ends = MODES.map(|mode| ends_while_it_holds(&server, &other, mode));
+    let clients = join_all(ends).await;
+    works_again(&server, &[&other]).await;
+    works_again(&server, &clients.iter().collect::<Vec<_>>()).await;
+}
+
+/// Returns the client that lived on the runtime that has ended.
+async fn ends_while_it_holds(
+    server: &RedisServer,
+    other: &LockClient,
+    mode: LockMode,
+) -> LockClient {
+    let first = runtime();
+    let locks = outcome(first.spawn(client(server.url()))).await;
+    let (hold, held) = tokio::sync::oneshot::channel();
+    let lease = Lease::Renewed(Duration::from_secs(5));
+    let asking = locks.lock(mode.as_str()).mode(mode).lease(lease);
+    first.spawn(async move {
+        let _guard = asking.await.expect("free");
+        hold.send(()).expect("somebody listens");
+        std::future::pending::<()>().await;
+    });
+    held.await.expect("it holds");
+    let rival = other.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT);
+    let waiting = tokio::spawn(rival.acquire());
+    end(first).await;
+    let dump = server.dump().await;
+    assert!(dump.contains_key(mode.as_str()), "nobody could release");
+    let next = outcome(waiting).await.expect("within its lease");
+    next.release().await.expect("held");
+    locks
 }
 
 /// S4, S5. A client is shared by two runtimes, and its keeper lived on the one that ends.

@@ -27,7 +27,7 @@ pub(crate) struct RedisServer {
     settings: Builder,
     port: ReservedPort,
     /// Held so that nobody else gets it; Redis takes it from the configuration.
-    _bus_port: Option<ReservedPort>,
+    bus_port: Option<ReservedPort>,
     directory: TempDir,
 }
 
@@ -96,7 +96,7 @@ impl Builder {
             process: self.spawn(&directory),
             settings: self,
             port,
-            _bus_port: bus_port,
+            bus_port,
             directory,
         };
         server.until_it_answers().await;
@@ -153,6 +153,16 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// Where the other nodes of its cluster reach it.
+    pub(super) fn bus_port(&self) -> u16 {
+        let port = self.bus_port.as_ref();
+        port.expect("it is a node of a cluster").number()
+    }
+
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one.
@@ -269,9 +279,14 @@ impl RedisServer {
 
     /// Sends one command, and expects an answer.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
-        let reply = command.query_async(&mut self.connection().await).await;
+        let reply = self.try_ask(words).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// Sends one command.
+    pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
+        command.query_async(&mut self.try_connection().await?).await
     }
 
     pub(super) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
