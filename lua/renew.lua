@@ -1,4 +1,5 @@
--- Begins the leases of several holds anew. Creates nothing, and shortens no life that others share.
+-- Begins the leases of several holds anew. Creates nothing, and shortens no life: a renewal may
+-- arrive late, for less than was promised since.
 -- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again)
 -- ARGV     three for each hold: the field, the lease in ms, 'read', 'write' or 'exclusive'
 -- Returns  for each hold 1 renewed, 0 gone
@@ -9,13 +10,10 @@ for i = 1, #KEYS / 2 do
   -- Something else than a hash is an error to this call alone: the other holds are renewed.
   local held = redis.pcall('HEXISTS', name, field) == 1
   if held and kind == 'read' then
-    held = redis.call('PEXPIRE', timeout, lease) == 1
+    held = redis.call('PEXPIRE', timeout, math.max(lease, redis.call('PTTL', timeout))) == 1
   end
   if held then
-    if kind == 'read' or (kind == 'write' and redis.call('HLEN', name) > 2) then
-      lease = math.max(lease, redis.call('PTTL', name))
-    end
-    redis.call('PEXPIRE', name, lease)
+    redis.call('PEXPIRE', name, math.max(lease, redis.call('PTTL', name)))
   end
   answers[i] = held and 1 or 0
 end

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
+use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
@@ -150,6 +151,18 @@ impl LockClient {
         tokio::time::timeout(timeout, done)
             .await
             .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
+    }
+
+    /// Looks at the deployment of the store: which promises hold on it, and what weakens them. For the start of a service,
+    /// and for whoever operates it.
+    ///
+    /// It takes no lock and changes nothing. What the store may not be asked is among the warnings.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if the store does not answer.
+    pub async fn audit(&self) -> Result<Audit, LockError> {
+        Ok(self.inner.store.clone().audit().await?)
     }
 
     /// How many keys this client holds or waits for just now.

@@ -230,6 +230,7 @@ impl Watched {
         match self.limit {
             None => self.live.lost().await,
             Some(limit) => tokio::select! {
+                biased; // without chance, a simulation replays
                 () = self.live.lost() => {}
                 () = tokio::time::sleep_until(limit) => {
                     if self.live.has_ended() {

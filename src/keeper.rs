@@ -3,13 +3,14 @@
 //! It renews holds in batches at a third of their lease, says when one is lost, answers owner checks, and drives to its
 //! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -253,14 +254,14 @@ impl Keeper {
     /// Waits until every adopted job is done.
     pub(crate) async fn drained(&self) {
         let shared = &self.handle.shared;
-        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        shared.ensure_running(&mut shared.state());
         loop {
             let drained = shared.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
             {
-                let state = shared.state();
+                let mut state = shared.state();
+                // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+                shared.ensure_running(&mut state);
                 if state.jobs.is_empty() && state.driving == 0 {
                     return;
                 }
@@ -316,8 +317,10 @@ impl Shared {
         let mut running = FuturesUnordered::<Job>::new();
         while let Some(alarm) = self.look(&mut running) {
             tokio::select! {
-                () = self.work.notified() => {}
+                // Without chance, a simulation replays; each turn looks at everything, so nothing starves.
+                biased;
                 Some(()) = running.next() => {}
+                () = self.work.notified() => {}
                 () = tokio::time::sleep_until(alarm) => {}
             }
         }
@@ -343,7 +346,12 @@ impl Shared {
             state.driving += 1;
             let shared = self.clone();
             running.push(Box::pin(async move {
-                job.await;
+                // One that was begun on a runtime that has ended meanwhile panics: its timers are gone. The others go on.
+                if AssertUnwindSafe(job).catch_unwind().await.is_err() {
+                    tracing::warn!(
+                        "what was left in the background has ended in a panic; leases will"
+                    );
+                }
                 let mut state = shared.state();
                 state.driving -= 1;
                 if state.driving == 0 {
@@ -496,11 +504,15 @@ impl Drop for Running {
                 return;
             }
             state.task = None;
-            if let Some(runtime) = state.spare.take() {
+            state.driving = 0;
+            // After a panic, which only foreign code has, it goes on here.
+            let spare = state.spare.take();
+            if let Some(runtime) = spare.or_else(|| runtime::Handle::try_current().ok()) {
                 shared.start(&mut state, &runtime);
             }
             std::mem::take(&mut state.checks)
         };
+        shared.drained.notify_waiters();
         // Whoever asked asks again, on a runtime that lives.
         drop(abandoned);
     }
@@ -609,13 +621,16 @@ fn first_look(live: &LiveHold) -> Instant {
 
 /// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
 /// had it.
-fn by_hold(mut checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
-    checks.sort_unstable_by_key(|check| Arc::as_ptr(&check.live).addr());
+///
+/// They stay in the order in which they were first asked about: an order of addresses would be another in each run.
+fn by_hold(checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
+    let mut places = HashMap::with_capacity(checks.len());
     let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
     for Check { live, answer } in checks {
-        match holds.last_mut() {
-            Some((last, askers)) if Arc::ptr_eq(last, &live) => askers.push(answer),
-            _ => holds.push((live, vec![answer])),
+        let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
+        match holds.get_mut(place) {
+            Some((_, askers)) => askers.push(answer),
+            None => holds.push((live, vec![answer])),
         }
     }
     holds

@@ -21,6 +21,7 @@
 //! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
 //!   [`lock_any`](LockClient::lock_any).
 //! * [`MemoryStore`] and `RedisStore` are where locks live; [`LockStore`] is the contract for others.
+//! * [`LockClient::audit`] says what is promised on a deployment, and what weakens it.
 //! * [`LockAdmin`] shows who holds and who waits, and breaks locks.
 //!
 //! # One model
@@ -44,8 +45,10 @@
 //! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
+//! | `testing` | | the `testing` module: a store that misbehaves, for your tests |
 
 pub mod admin;
+pub mod audit;
 pub mod client;
 pub mod error;
 #[cfg(feature = "axum")]
@@ -61,6 +64,8 @@ pub mod lock;
 mod name;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 /// Names of what is protected, and the places of a request where a layer finds them.
 pub mod key {
@@ -70,6 +75,7 @@ pub mod key {
 }
 
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
+pub use audit::Audit;
 pub use client::{LockClient, LockClientBuilder, LockRequest};
 pub use error::{LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
@@ -85,7 +91,7 @@ pub use name::LockKey;
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisStore, RedisStoreBuilder, Replicas};
+pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, Wakeups};
 
 /// The examples in the README compile.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, Hold, LockMode};
@@ -145,8 +146,9 @@ fn shared_work() -> StoreError {
 ///    else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
 ///    that writer releases, its read stays, and other readers may enter.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
-///    lapses on its own. A shared expiry is never shortened below what another live hold was promised: a `Write` hold
-///    whose owner also reads lives at least as long as that read.
+///    lapses on its own. A renewal never shortens a life: one that arrives late must not undo what was promised since. A
+///    shared expiry is never shortened below what another live hold was promised: a `Write` hold whose owner also reads
+///    lives at least as long as that read.
 /// 3. **Only `acquire` creates.** `renew`, `check`, `release` and `withdraw` never create a hold, and touch no other than
 ///    the one they name.
 /// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id
@@ -260,6 +262,13 @@ pub trait LockStore: Send + Sync + 'static {
         async { Err(no_records()) }
     }
 
+    /// Looks at the deployment: which promises hold on it, and what weakens them. It takes no lock and changes nothing.
+    ///
+    /// The default says nothing of itself.
+    fn audit(&self) -> impl Future<Output = Result<Audit, StoreError>> + Send {
+        async { Ok(Audit::new(Deployment::Unknown)) }
+    }
+
     /// Whether [`release_recording`](Self::release_recording) and [`record`](Self::record) are there.
     fn keeps_records(&self) -> bool {
         false
@@ -340,6 +349,7 @@ pub(crate) trait DynStore: Send + Sync {
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn audit(self: Arc<Self>) -> Answer<Audit>;
     fn keeps_records(&self) -> bool;
     fn part(&self, key: &LockKey) -> u16;
     fn accepts(&self, key: &LockKey) -> Result<(), &'static str>;
@@ -385,6 +395,10 @@ impl<S: LockStore> DynStore for S {
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
         Box::pin(async move { LockStore::subscribe(&*self, &attempt).await })
+    }
+
+    fn audit(self: Arc<Self>) -> Answer<Audit> {
+        Box::pin(async move { LockStore::audit(&*self).await })
     }
 
     fn keeps_records(&self) -> bool {

@@ -176,6 +176,7 @@ async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) {
     let asleep = tokio::time::sleep_until(until);
     match wakeups {
         Some(wakeups) => tokio::select! {
+            biased; // without chance, a simulation replays
             () = wakeups.wait() => {}
             () = asleep => {}
         },
@@ -196,10 +197,12 @@ impl Failures {
             StoreErrorKind::Unanswered
             | StoreErrorKind::Unreachable
             | StoreErrorKind::Unacknowledged => self.0 < 2,
-            StoreErrorKind::Transient => {
-                tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
+            StoreErrorKind::Transient if !wait.patience.is_zero() => {
+                let pause = Instant::now() + jittered(TRANSIENT_PAUSE);
+                tokio::time::sleep_until(pause.min(wait.until)).await;
                 true
             }
+            StoreErrorKind::Transient => false,
             StoreErrorKind::Refused | StoreErrorKind::Conflict => false,
         };
         again && !wait.patience.is_zero() && Instant::now() < wait.until

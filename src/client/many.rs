@@ -147,6 +147,7 @@ impl LockClient {
                 }
             };
             tokio::select! {
+                biased; // without chance, a simulation replays
                 () = woken => {}
                 () = freed.notified() => {}
                 () = tokio::time::sleep_until(until) => {}

@@ -123,11 +123,12 @@ impl LiveHold {
         self.state().phase
     }
 
-    /// Moves the deadline after the store renewed the hold. Too late is too late.
+    /// Moves the deadline after the store renewed the hold; back, if that was for less than before, because of the limit of
+    /// those who shared it then. Too late is too late.
     pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
         let mut state = self.state();
         if state.phase == Phase::Held && Instant::now() < state.deadline {
-            state.deadline = state.deadline.max(valid_until(sent, lease));
+            state.deadline = valid_until(sent, lease);
             state.confirmed = sent;
         }
     }

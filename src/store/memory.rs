@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
     Standing, Wakeups, shared_work,
 };
 use crate::admin::{Inspect, Inspection};
+use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
@@ -149,6 +151,10 @@ impl LockStore for MemoryStore {
         Ok(self.shared.release(hold, Some(record)))
     }
 
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        Ok(Audit::new(Deployment::Memory))
+    }
+
     fn keeps_records(&self) -> bool {
         true
     }
@@ -180,11 +186,11 @@ impl LockStore for MemoryStore {
             .shard(key)
             .change(key, |entry, _| entry.listeners.join(channel));
         Ok(Wakeups::new(
-            signal,
+            signal.subscribe(),
             Subscription {
                 shared: self.shared.clone(),
                 key: key.clone(),
-                channel,
+                signal,
             },
         ))
     }
@@ -211,18 +217,18 @@ fn standing(held: bool) -> Standing {
     if held { Standing::Held } else { Standing::Gone }
 }
 
-/// A place among the listeners of a channel, given up on drop.
+/// A place among the listeners of a key, given up on drop.
 struct Subscription {
     shared: Arc<Shared>,
     key: LockKey,
-    channel: Channel,
+    signal: watch::Sender<()>,
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.shared
             .shard(&self.key)
-            .change(&self.key, |entry, _| entry.listeners.leave(self.channel));
+            .change(&self.key, |entry, _| entry.listeners.leave(&self.signal));
     }
 }
 

@@ -42,10 +42,12 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
+use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
 
+mod audit;
 mod carriers;
 mod completion;
 mod election;
@@ -283,6 +285,10 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         self.listen(attempt).await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        Ok(self.look_at_all().await)
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

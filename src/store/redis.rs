@@ -12,6 +12,7 @@ use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
+use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
@@ -21,10 +22,12 @@ use crate::store::{
 };
 
 mod admin;
+mod audit;
 mod calls;
 mod channels;
 mod cluster;
 mod failure;
+mod info;
 mod lane;
 mod many;
 mod names;
@@ -32,23 +35,31 @@ mod options;
 mod records;
 mod replicas;
 mod reply;
+mod rights;
 mod script;
 mod sentinel;
 mod servers;
 mod source;
 mod subscriber;
 mod subscriptions;
+#[cfg(feature = "redis-tls")]
+mod tls;
+#[cfg(not(feature = "redis-tls"))]
+#[path = "redis/no_tls.rs"]
+mod tls;
 
 use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
+pub use rights::{AclRules, MissingRights};
 use script::Call;
 use servers::{Counting, Servers};
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
+/// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
+/// [Cluster](RedisStore::cluster).
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
@@ -57,7 +68,8 @@ const BATCH: usize = 100;
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
 ///
-/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred.
+/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred and one server
+/// has them.
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
@@ -108,10 +120,34 @@ impl RedisStore {
         RedisStoreBuilder::new(address)
     }
 
-    /// Begins to set up a store for the Redis Cluster to which the servers at `addresses` belong.
+    /// Begins to set up a store in the Redis Cluster to which the servers at `addresses` belong.
     ///
     /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
     /// and TLS settings of the first address.
+    ///
+    /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
+    ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others are
+    ///   taken one after the other, all or nothing in the end.
+    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or nobody serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): whoever waits or releases goes on trying. A
+    ///   server that fails concerns only the locks in its slots.
+    /// * **Wake-ups** travel as Redisson's do; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
+    /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
+    ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
+    ///
+    /// A restricted user needs these rights besides those for one server: `+cluster|slots`, `+pubsub|shardnumsub`,
+    /// `+asking`, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+hello`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let seeds = ["redis://locks:secret@10.0.0.1:7000", "redis://locks:secret@10.0.0.2:7000"];
+    /// let store = RedisStore::cluster(seeds).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cluster<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
     ) -> RedisStoreBuilder {
@@ -129,6 +165,18 @@ impl RedisStore {
     /// for wake-ups: it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty one
+    /// stands for all locks.
+    ///
+    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
+    where
+        P: Into<String>,
+    {
+        AclRules::new(prefixes.into_iter().map(Into::into).collect())
     }
 
     /// Begins to set up a store in whichever server the sentinels name as `master`.
@@ -340,6 +388,13 @@ impl LockStore for RedisStore {
     ) -> Result<Released, StoreError> {
         self.end(hold, |publish| records::release(hold, record, publish))
             .await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        match &self.inner.servers {
+            Servers::One(server) => audit::look_at(&server.lanes[0]).await,
+            Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
+        }
     }
 
     fn keeps_records(&self) -> bool {

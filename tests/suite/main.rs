@@ -18,4 +18,7 @@ mod redis_sentinel;
 mod redis_store;
 mod roles;
 mod server;
+mod simulation;
 mod support;
+mod testing;
+mod torture;

@@ -3,9 +3,11 @@
 //! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
 //! Nothing here works under tokio's paused clock: real processes do not follow it.
 
+mod authority;
 mod demo_server;
 mod dump;
 mod eventually;
+mod example;
 mod monitor;
 mod peer;
 mod port;
@@ -16,9 +18,11 @@ mod redis_sentinels;
 mod redis_server;
 mod replicated;
 
+pub(crate) use authority::{Authority, Credentials};
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
+pub(crate) use example::example;
 pub(crate) use monitor::Monitor;
 pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;

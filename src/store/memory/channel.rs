@@ -29,40 +29,33 @@ impl Channel {
 /// The channels on which something is worth another try.
 pub(super) type Wake = [Option<Channel>; 2];
 
-/// The listeners of one key: a channel exists while somebody listens on it.
+/// The listeners of one key, in the order in which they came.
+///
+/// Each has a signal of its own: one that several share would wake them in an order of chance, and a simulation could not be
+/// had again.
 #[derive(Default)]
 pub(super) struct Listeners(Vec<Listener>);
 
 struct Listener {
     channel: Channel,
     signal: watch::Sender<()>,
-    subscribers: usize,
 }
 
 impl Listeners {
-    /// Begins to listen.
-    pub(super) fn join(&mut self, channel: Channel) -> watch::Receiver<()> {
-        if let Some(listener) = self.0.iter_mut().find(|l| l.channel == channel) {
-            listener.subscribers += 1;
-            return listener.signal.subscribe();
-        }
-        let (signal, receiver) = watch::channel(());
+    /// Begins to listen, until the sender is given to [`Listeners::leave`].
+    pub(super) fn join(&mut self, channel: Channel) -> watch::Sender<()> {
+        let signal = watch::Sender::new(());
         self.0.push(Listener {
             channel,
-            signal,
-            subscribers: 1,
+            signal: signal.clone(),
         });
-        receiver
+        signal
     }
 
     /// Ends what one [`Listeners::join`] began.
-    pub(super) fn leave(&mut self, channel: Channel) {
-        self.0.retain_mut(|listener| {
-            if listener.channel == channel {
-                listener.subscribers -= 1;
-            }
-            listener.subscribers > 0
-        });
+    pub(super) fn leave(&mut self, signal: &watch::Sender<()>) {
+        self.0
+            .retain(|listener| !listener.signal.same_channel(signal));
     }
 
     /// What to send in order to wake `wake`.

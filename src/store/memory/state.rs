@@ -129,13 +129,20 @@ impl State {
         }
     }
 
-    /// Begins the hold's lease anew; false if there is no such hold.
+    /// Begins the hold's lease anew; false if there is no such hold. It shortens no life. (2)
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
-        let held = self.holds(hold);
-        if held {
-            self.live(hold, after(now, lease));
+        let present = match hold.mode {
+            LockMode::Read => self.reads.until(hold.id),
+            _ => self
+                .sole
+                .as_ref()
+                .filter(|sole| sole.is(hold))
+                .map(|sole| sole.until),
+        };
+        if let Some(present) = present {
+            self.live(hold, after(now, lease).max(present));
         }
-        held
+        present.is_some()
     }
 
     /// Whether there is such a hold.

@@ -21,6 +21,7 @@ mod topology;
 
 use super::channels::Channels;
 use super::failure;
+use super::lane::Lane;
 use super::names::Names;
 use super::script::Call;
 use super::servers::Counting;
@@ -88,6 +89,13 @@ impl Cluster {
         self.channels.get_or_try_init(probe).await.copied()
     }
 
+    /// A connection to each server that has slots.
+    pub(super) async fn lanes(&self) -> Result<Vec<Arc<Lane>>, StoreError> {
+        let map = self.topology.map().await?;
+        let nodes = map.masters().iter();
+        Ok(nodes.map(|node| node.first_lane().clone()).collect())
+    }
+
     /// Calls a script on the server that has the key's slot, wherever that is.
     pub(super) async fn call(
         &self,
@@ -102,7 +110,11 @@ impl Cluster {
         for _ in 0..TRIES {
             let (node, asking) = match detour.take() {
                 Some(detour) => detour,
-                None => (master(&map, slot)?, false),
+                None => {
+                    let master;
+                    (map, master) = self.topology.master(map, slot).await?;
+                    (master, false)
+                }
             };
             let lane = node.lane(key).clone();
             let error = match lane.answer(call, asking).await {
@@ -116,7 +128,7 @@ impl Cluster {
             match Redirect::read(&error, &node.address) {
                 Some(Redirect::Moved(address)) => {
                     map = self.newer(&map, Doubt::Moved(address.clone())).await?;
-                    if Arc::ptr_eq(&master(&map, slot)?, &node) {
+                    if map.is_master(slot, &node) {
                         detour = Some((self.topology.node(&address)?, false));
                     }
                 }
@@ -173,7 +185,7 @@ impl Cluster {
         match error.kind() {
             StoreErrorKind::Unreachable => {
                 let map = self.topology.newer(&map, doubt).await.map_err(|_| error)?;
-                if Arc::ptr_eq(&master(&map, slot)?, node) {
+                if map.is_master(slot, node) {
                     return Err(transient(
                         "the server of the key cannot be reached, and no other has taken over yet",
                     ));
@@ -207,11 +219,6 @@ fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
         .share_a_slot()
         .map_err(|why| StoreError::new(StoreErrorKind::Refused, why))?;
     Ok(Slot::of(key))
-}
-
-fn master(map: &Map, slot: Slot) -> Result<Arc<Node>, StoreError> {
-    let master = map.master(slot).cloned();
-    master.ok_or_else(|| transient("no server of the Cluster serves the slot of the key"))
 }
 
 fn exhausted(refusal: Option<ServerError>) -> StoreError {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::failure;
 use super::options::Timeouts;
 use super::replicas::Acknowledgement;
+use super::rights;
 use super::script::Call;
 use super::sentinel::{Departure, Master};
 use super::source::Source;
@@ -96,12 +97,9 @@ impl Lane {
         })
     }
 
-    /// Connects, and makes sure that the server answers.
+    /// Connects, and makes sure that the server answers, and lets the user do what locks need.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         let opened = self.open().await?;
-        if let Value::ServerError(error) = opened.answer {
-            return Err(failure::refusal(error));
-        }
         self.up(opened);
         Ok(())
     }
@@ -277,7 +275,6 @@ impl Lane {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.open().await {
-                // A server that answers with an error, such as that it is loading, says so to each command as well.
                 Ok(opened) => {
                     self.up(opened);
                     return;
@@ -324,17 +321,19 @@ impl Lane {
         self.settled.notify_waiters();
     }
 
-    /// Takes a connection from the pool and asks it something.
+    /// Takes a connection from the pool and asks whether it can be used. One that cannot carries no command: a lock that is
+    /// taken by a user who may write and not expire would stay for ever.
     async fn open(&self) -> Result<Opened, StoreError> {
         let opening = async {
             let (kept, departure) = self.source.take().await?;
             let mut handle = (*kept).clone();
             handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
-            let answer = handle.send_packed_command(&self.rounds.greeting()).await;
+            let answer = understood(ask(&mut handle, &self.rounds.greeting()).await?)?;
+            check_rights(&mut handle).await?;
             Ok(Opened {
-                answer: answer.map_err(failure::no_connection)?,
                 kept,
                 handle,
+                answer,
                 departure,
             })
         };
@@ -392,6 +391,28 @@ impl<'a> Question<'a> {
 
 fn is_running(task: &Option<JoinHandle<()>>) -> bool {
     task.as_ref().is_some_and(|task| !task.is_finished())
+}
+
+/// Asks over a connection that carries nothing else yet.
+async fn ask(handle: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, StoreError> {
+    let answer = handle.send_packed_command(command).await;
+    answer.map_err(failure::no_connection)
+}
+
+async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    let rights = rights::question();
+    let mut answer = ask(handle, &rights.command).await?;
+    if is_unknown_script(&answer) {
+        answer = ask(handle, &rights.in_full()).await?;
+    }
+    rights::suffice(&understood(answer)?)
+}
+
+fn understood(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(failure::refusal(error)),
+        answer => Ok(answer),
+    }
 }
 
 fn is_unknown_script(answer: &Value) -> bool {

@@ -16,6 +16,7 @@ use super::sentinel::Sentinels;
 use super::servers::{Server, Servers};
 use super::source::{Source, Station};
 use super::subscriptions::Subscriptions;
+use super::tls::Tls;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -66,6 +67,7 @@ pub struct RedisStoreBuilder {
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
+    pub(super) tls: Tls,
     acknowledgement: Acknowledgement,
 }
 
@@ -89,6 +91,7 @@ impl RedisStoreBuilder {
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
+            tls: Tls::default(),
             acknowledgement: Acknowledgement::default(),
         }
     }
@@ -248,14 +251,25 @@ impl RedisStoreBuilder {
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
+        let tls = self.tls;
         let (source, station) = match self.connections {
-            Connections::Ours(config) => server(address, config, self.timeouts)?,
-            Connections::Given(pool) => (Source::Server(pool), station(address)?),
+            Connections::Ours(config) => {
+                server(unnamed(tls.secure(address)?), config, self.timeouts)?
+            }
+            Connections::Given(pool) => (
+                Source::Server(pool),
+                station(unnamed(tls.secure(address)?))?,
+            ),
             Connections::Sentinel { sentinels, master } => {
-                let sentinels = sentinels?;
+                let sentinels: Vec<_> = sentinels?;
                 if sentinels.is_empty() {
                     return Err(refused("name at least one sentinel"));
                 }
+                let sentinels = sentinels
+                    .into_iter()
+                    .map(|sentinel| tls.secure_where_it_applies(sentinel).map(unnamed))
+                    .collect::<Result<_, _>>()?;
+                let address = unnamed(tls.secure_where_it_applies(address)?);
                 let config = PoolConfig::default();
                 let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
                 let all = Arc::new(all);
@@ -278,7 +292,7 @@ impl RedisStoreBuilder {
     }
 
     fn cluster(self) -> Result<Servers, StoreError> {
-        let like = self.address?;
+        let like = unnamed(self.tls.secure(self.address?)?);
         let seeds = self.seeds.unwrap_or_default();
         let seeds = cluster::addresses(&seeds).map_err(refused)?;
         let maker = cluster::Maker {
@@ -308,6 +322,12 @@ pub(super) fn server(
 fn station(address: ConnectionInfo) -> Result<Station, StoreError> {
     let client = Client::open(address).map_err(bad_address)?;
     Ok(Station::Server(Box::new(client)))
+}
+
+/// Connections do not tell the server the name of the library: a user who has the documented rights may not.
+fn unnamed(address: ConnectionInfo) -> ConnectionInfo {
+    let settings = address.redis_settings().clone().set_skip_set_lib_name();
+    address.set_redis_settings(settings)
 }
 
 pub(super) fn new_pool(

@@ -1,7 +1,7 @@
 //! Who listens to which channel, and whether the server knows.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -158,19 +158,24 @@ impl Listening {
 }
 
 /// One who listens. Dropping it tells the task, which unsubscribes when it was the last.
+///
+/// It does not keep what it listens by: with its store, the connections go.
 struct Listener {
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
     channel: Arc<str>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut registry = self.shared.registry();
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut registry = shared.registry();
         if let Some(channel) = registry.channels.get_mut(&self.channel) {
             channel.listeners -= 1;
             if channel.listeners == 0 {
                 registry.changed.push(self.channel.clone());
-                self.shared.work.notify_one();
+                shared.work.notify_one();
             }
         }
     }
@@ -191,7 +196,7 @@ impl Shared {
         channel.listeners += 1;
         let registered = (
             Listener {
-                shared: self.clone(),
+                shared: Arc::downgrade(self),
                 channel: name.clone(),
             },
             channel.signal.subscribe(),

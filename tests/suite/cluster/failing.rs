@@ -10,7 +10,8 @@ use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, RedisStore,
+    Replicas, StoreErrorKind,
 };
 
 use super::{LIMIT, store};
@@ -78,6 +79,39 @@ async fn a_server_dies_and_its_replica_takes_over() {
     }
 }
 
+/// A server that neither answers nor closes its connections is given up by the others, and then by its clients.
+#[tokio::test]
+async fn a_server_hangs_and_its_replica_takes_over() {
+    let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "3000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).response_timeout(Duration::from_millis(500));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "hangs-").await;
+    let slot = cluster.slot(&name).await;
+    locks.lock(&name).await.unwrap().release().await.unwrap();
+
+    cluster.nodes[0].pause();
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+    eventually("a replica takes over", LIMIT, async || {
+        cluster.serves(3, slot).await
+    })
+    .await;
+    let guard = eventually("its locks are there again", LIMIT, async || {
+        locks.lock(&name).wait(LIMIT).await
+    })
+    .await;
+    // It comes back and believes to be what it was, but not for long, and nobody asks it any more.
+    cluster.nodes[0].resume();
+    let rival = LockClient::new(super::store(&cluster).await);
+    eventually("it knows its place", LIMIT, async || {
+        !cluster.serves(0, slot).await
+    })
+    .await;
+    let taken = rival.lock(&name).wait(Duration::ZERO).await;
+    assert!(matches!(taken, Err(LockError::Busy { .. })), "{taken:?}");
+    guard.release().await.unwrap();
+}
+
 /// A replica that has not heard of a hold takes over: the worst that a Cluster does to a lock.
 #[tokio::test]
 async fn a_failover_forgets_a_hold() {
@@ -107,7 +141,7 @@ async fn a_failover_forgets_a_hold() {
     })
     .await;
     assert!(
-        cluster.dump_of(3, &name).await.is_empty(),
+        cluster.keys_on(3, &name).await.is_empty(),
         "the write was not lost"
     );
 
@@ -119,6 +153,37 @@ async fn a_failover_forgets_a_hold() {
         .expect("it is told");
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     other.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_acknowledge() {
+    let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).replicas(Replicas::AtLeast(1));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "acknowledged-").await;
+    let guard = locks.lock(&name).await.unwrap();
+    assert!(cluster.keys_on(3, &name).await.contains(&name));
+    cluster.cut_off_replica(0).await;
+    let unconfirmed = guard.release().await.unwrap_err();
+    assert!(is_unacknowledged(&unconfirmed), "{unconfirmed:?}");
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(is_unacknowledged(&refused), "{refused:?}");
+    eventually("it is taken back", LIMIT, async || {
+        cluster.keys_on(0, &name).await.is_empty()
+    })
+    .await;
+    let elsewhere = cluster.name_on(1, "acknowledged-").await;
+    locks
+        .lock(&elsewhere)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+fn is_unacknowledged(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable(error) if error.kind() == StoreErrorKind::Unacknowledged)
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tower_distributed_lock::store::{Renewal, Standing};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, StoreErrorKind,
@@ -33,7 +34,7 @@ async fn on_first(cluster: &RedisCluster) -> (String, u16) {
 async fn a_hold_goes_with_its_slot() {
     let (cluster, store) = movers().await;
     let locks = LockClient::new(store);
-    for mode in MODES {
+    let holds = MODES.map(async |mode| {
         let (name, slot) = on_first(cluster).await;
         let request = locks.lock(&name).mode(mode).lease(Lease::Renewed(SHORT));
         let guard = request.await.unwrap();
@@ -43,7 +44,8 @@ async fn a_hold_goes_with_its_slot() {
         assert!(cluster.has(&name).await);
         guard.release().await.unwrap();
         assert!(!cluster.has(&name).await);
-    }
+    });
+    join_all(holds).await;
 }
 
 #[tokio::test]

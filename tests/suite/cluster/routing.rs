@@ -19,7 +19,7 @@ async fn every_operation_on_every_server() {
     let beginning = beginning();
     for node in 0..3 {
         let name = cluster.name_on(node, &beginning).await;
-        for name in [name.to_string(), format!("a{{{name}}}b")] {
+        for name in [name.clone(), format!("a{{{name}}}b")] {
             for mode in MODES {
                 everything(&store, &name, mode).await;
             }

@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     LockClient, LockClientBuilder, LockError, LockKey, LockMode, MemoryStore, QuorumStore,
     RedisStore,
 };
 
 use super::apart::Apart;
-use super::observed::{Distance, Ledger, Observed};
+use super::observed::{Ledger, Observed};
 use super::{KEY, family};
 use crate::support::{RedisCluster, RedisServer};
 
 /// One store, and the clients that a case makes of it: each is what another process would be.
 pub(super) struct Env {
     backing: Backing,
-    distance: Distance,
+    is_far: bool,
     ledger: Arc<Ledger>,
     clients: Mutex<Vec<LockClient>>,
 }
@@ -33,24 +34,32 @@ enum Backing {
     Quorum([MemoryStore; 3]),
 }
 
-const NEARBY: Distance = Distance::UpTo(Duration::from_millis(2));
+/// The same store, so far away that questions overtake each other, and callers go while theirs is on its way.
+fn far<S: LockStore>(store: S) -> FaultyStore<S> {
+    let slow = Faults::none().chance(Fault::Slow, 1.0);
+    FaultyStore::new(
+        store,
+        slow.delay(Duration::from_millis(2)),
+        fastrand::u64(..),
+    )
+}
 
 /// Runs `case` on the memory store. Time stands still while anybody works, and leaps while everybody waits.
 pub(super) fn on_memory(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let store = Backing::Memory(MemoryStore::new());
-    on_paused_time(Env::new(store, Distance::None), mode, case);
+    on_paused_time(Env::new(store, false), mode, case);
 }
 
 /// The same, with the store far enough away for questions to cross.
 pub(super) fn on_distant(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let store = Backing::Memory(MemoryStore::new());
-    on_paused_time(Env::new(store, NEARBY), mode, case);
+    on_paused_time(Env::new(store, true), mode, case);
 }
 
 /// Runs `case` on a quorum of memory stores, each at its own random distance.
 pub(super) fn on_quorum(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     let stores = Backing::Quorum(std::array::from_fn(|_| MemoryStore::new()));
-    on_paused_time(Env::new(stores, NEARBY), mode, case);
+    on_paused_time(Env::new(stores, true), mode, case);
 }
 
 fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
@@ -66,7 +75,7 @@ fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMod
 pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
     in_real_time(async {
         let server = Box::new(RedisServer::start().await);
-        run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
+        run(Env::new(Backing::Redis(server), false), mode, case).await;
     });
 }
 
@@ -76,7 +85,7 @@ pub(super) fn on_cluster(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode))
     in_real_time(async {
         let prefix = format!("env-{}.", NEXT.fetch_add(1, Ordering::Relaxed));
         let cluster = Backing::Cluster(RedisCluster::shared().await, prefix);
-        run(Env::new(cluster, Distance::None), mode, case).await;
+        run(Env::new(cluster, false), mode, case).await;
     });
 }
 
@@ -95,10 +104,10 @@ async fn run(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
 }
 
 impl Env {
-    fn new(backing: Backing, distance: Distance) -> Self {
+    fn new(backing: Backing, is_far: bool) -> Self {
         Self {
             backing,
-            distance,
+            is_far,
             ledger: Arc::default(),
             clients: Mutex::default(),
         }
@@ -115,21 +124,18 @@ impl Env {
         settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
     ) -> LockClient {
         let builder = match &self.backing {
-            Backing::Memory(store) => self.observe(store.clone(), self.distance),
+            Backing::Memory(store) if self.is_far => self.observe(far(store.clone())),
+            Backing::Memory(store) => self.observe(store.clone()),
             Backing::Quorum(stores) => {
-                let nobody = Arc::default();
-                let members = stores
-                    .clone()
-                    .map(|store| Observed::new(store, &nobody, self.distance));
-                self.observe(QuorumStore::new(members).unwrap(), Distance::None)
+                self.observe(QuorumStore::new(stores.clone().map(far)).unwrap())
             }
             Backing::Redis(server) => {
                 let store = RedisStore::connect(server.url()).await.unwrap();
-                self.observe(store, self.distance)
+                self.observe(store)
             }
             Backing::Cluster(cluster, prefix) => {
                 let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
-                self.observe(Apart::new(store, prefix), self.distance)
+                self.observe(Apart::new(store, prefix))
             }
         };
         let client = settings(builder).build();
@@ -142,8 +148,8 @@ impl Env {
         self.clients.lock().unwrap().clear();
     }
 
-    fn observe(&self, store: impl LockStore, distance: Distance) -> LockClientBuilder {
-        LockClient::builder(Observed::new(store, &self.ledger, distance))
+    fn observe(&self, store: impl LockStore) -> LockClientBuilder {
+        LockClient::builder(Observed::new(store, &self.ledger))
     }
 
     /// What the clients have asked so far.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{Lease, LockError, LockMode};
+use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -90,6 +90,31 @@ pub(super) async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode
     let lost = timeout(longest * 3 / 2, second.lost()).await;
     assert!(lost.is_err() && !second.is_lost());
     second.release().await.unwrap();
+}
+
+/// Renewals go no further than the longest hold of those who share it. Whoever comes in afterwards has no more than that.
+pub(super) async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let (lease, owner) = (env.short_lease(), Owner::new());
+    let asking = || {
+        let asking = locks.lock(KEY).mode(mode).owner(&owner);
+        asking.lease(Lease::Renewed(lease))
+    };
+    let outer = asking().await.unwrap();
+    let limited = asking().max_hold(lease / 2).await.unwrap();
+    let limit = Instant::now() + lease / 2;
+    drop(outer);
+    env.until("it was renewed", async || env.ledger().renewals() > 0)
+        .await;
+    tokio::time::sleep(env.moment()).await;
+    let renewals = env.ledger().renewals();
+    let late = asking().await.unwrap();
+    let deadline = late.deadline();
+    // A machine that stood still meanwhile may have renewed it again, for longer.
+    if env.ledger().renewals() == renewals {
+        assert!(deadline <= limit, "{:?} too long", deadline - limit);
+    }
+    drop((limited, late));
 }
 
 /// One lease among many does not decide how often all the others are renewed.

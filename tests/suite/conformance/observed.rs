@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tower_distributed_lock::store::{
     AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
@@ -15,17 +14,6 @@ use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError};
 pub(super) struct Observed<S> {
     inner: S,
     ledger: Arc<Ledger>,
-    distance: Distance,
-}
-
-/// How far away the store is.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Distance {
-    /// Where it is.
-    None,
-    /// Every question and every answer travels up to this long, so that questions overtake each other and callers go
-    /// away while theirs is on its way.
-    UpTo(Duration),
 }
 
 /// What the observed stores of one test were asked.
@@ -82,27 +70,17 @@ thread_local! {
 }
 
 impl<S> Observed<S> {
-    pub(super) fn new(inner: S, ledger: &Arc<Ledger>, distance: Distance) -> Self {
+    pub(super) fn new(inner: S, ledger: &Arc<Ledger>) -> Self {
         Self {
             inner,
             ledger: ledger.clone(),
-            distance,
         }
     }
 
     async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
         self.ledger.questions.fetch_add(1, Ordering::SeqCst);
         HERE.set(HERE.get() + 1);
-        self.travel().await;
-        let answer = answer.await;
-        self.travel().await;
-        answer
-    }
-
-    async fn travel(&self) {
-        if let Distance::UpTo(distance) = self.distance {
-            tokio::time::sleep(distance.mul_f64(fastrand::f64())).await;
-        }
+        answer.await
     }
 }
 
@@ -122,10 +100,7 @@ impl<S: LockStore> LockStore for Observed<S> {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
         self.ledger.renewals.fetch_add(1, Ordering::SeqCst);
-        self.travel().await;
-        let answer = self.inner.renew(renewals).await;
-        self.travel().await;
-        answer
+        self.inner.renew(renewals).await
     }
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {

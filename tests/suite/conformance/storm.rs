@@ -1,14 +1,13 @@
 //! Everything at once, on several threads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner};
 
 use super::family;
-use super::observed::{Distance, Ledger, Observed};
 use super::site::Site;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
@@ -37,12 +36,14 @@ fn storm(mode: LockMode) {
         .expect("a runtime");
     threads.block_on(async {
         let store = MemoryStore::new();
-        let ledger = Arc::new(Ledger::default());
         let sites = [Site::default(), Site::default(), Site::default()];
         let until = Instant::now() + TIME;
         let (mut clients, mut blowing) = (Vec::new(), JoinSet::new());
-        for distance in [Distance::None, Distance::UpTo(Duration::from_millis(1))] {
-            let locks = LockClient::new(Observed::new(store.clone(), &ledger, distance));
+        let slow = Faults::none()
+            .chance(Fault::Slow, 1.0)
+            .delay(Duration::from_millis(1));
+        let far = FaultyStore::new(store.clone(), slow, fastrand::u64(..));
+        for locks in [LockClient::new(store.clone()), LockClient::new(far)] {
             clients.push(locks.clone());
             for _ in 0..8 {
                 let (locks, sites, owner) = (locks.clone(), sites.clone(), Owner::new());

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, Owner};
 
 use super::{MODES, PATIENT, SOON, client, outcome, rival, works_again};
-use crate::support::{Proxy, RedisServer, eventually};
+use crate::support::{Ending, Proxy, RedisServer, eventually};
 
 fn runtime() -> Runtime {
     let runtime = Builder::new_multi_thread()
@@ -124,4 +124,40 @@ async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
         );
         works_again(&server, &[&locks]).await;
     }
+}
+
+/// S4, S9, L7. A release was begun on the runtime that ends, and cannot go on anywhere else. The keeper, which is on the
+/// other one by then, loses nothing over it.
+#[tokio::test]
+async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let first = runtime();
+    let locks = outcome(first.spawn(client(proxy.url()))).await;
+    let lease = Duration::from_secs(4);
+    let asking = |mode: LockMode| {
+        let key = format!("there {}", mode.as_str());
+        locks.lock(key).mode(mode).lease(Lease::Renewed(lease))
+    };
+    let there = MODES.map(|mode| first.spawn(asking(mode).into_future()));
+    let there = join_all(there.map(outcome)).await;
+    let here = locks.lock("here").lease(Lease::Renewed(lease));
+    let here = here.await.expect("free");
+
+    proxy.refuse().await;
+    assert!(proxy.cut(Ending::Reset).await > 0);
+    let releasing = there
+        .into_iter()
+        .map(|guard| first.spawn(guard.expect("free").release()));
+    let releasing: Vec<_> = releasing.collect();
+    // By now they pause before they try again, by the clock of the runtime that is about to end.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!releasing.iter().any(|task| task.is_finished()));
+    end(first).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    proxy.accept().await;
+    tokio::time::sleep(lease * 2).await;
+    assert!(!here.is_lost(), "it is renewed");
+    here.release().await.expect("held all the time");
+    works_again(&server, &[&locks]).await;
 }

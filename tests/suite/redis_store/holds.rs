@@ -165,11 +165,12 @@ async fn renewal_begins_leases_anew_and_creates_nothing() {
 #[tokio::test]
 async fn a_renewed_reader_never_shortens_the_life_of_another() {
     let (server, store) = server_and_store().await;
-    let (one, other) = (attempt("k", LockMode::Read), attempt("k", LockMode::Read));
+    let (mut one, other) = (attempt("k", LockMode::Read), attempt("k", LockMode::Read));
+    one.lease = Duration::from_secs(2);
     assert!(asks(&store, &one).await && asks(&store, &other).await);
     let renewal = Renewal {
         hold: one.hold.clone(),
-        lease: Duration::from_millis(60),
+        lease: Duration::from_secs(2),
     };
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
     assert!(server.dump().await["k"].ttl.unwrap() > Duration::from_secs(20));
@@ -178,6 +179,34 @@ async fn a_renewed_reader_never_shortens_the_life_of_another() {
     })
     .await;
     assert!(holds(&store, &other).await);
+}
+
+#[tokio::test]
+async fn a_late_renewal_for_less_shortens_no_life() {
+    let (server, store) = server_and_store().await;
+    for mode in [
+        LockMode::Reentrant,
+        LockMode::Fair,
+        LockMode::Read,
+        LockMode::Write,
+    ] {
+        let hold = attempt(mode.as_str(), mode);
+        assert!(asks(&store, &hold).await);
+        let before = server.dump().await;
+        let late = Renewal {
+            hold: hold.hold.clone(),
+            lease: Duration::from_millis(60),
+        };
+        assert_eq!(store.renew(&[late]).await.unwrap(), [Standing::Held]);
+        for (key, entry) in server.dump().await {
+            let (ttl, was) = (entry.ttl.unwrap(), before[&key].ttl.unwrap());
+            assert!(
+                was - ttl < Duration::from_secs(15),
+                "{key}: {was:?}, then {ttl:?}"
+            );
+        }
+        assert!(releases(&store, &hold).await);
+    }
 }
 
 #[tokio::test]

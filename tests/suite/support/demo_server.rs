@@ -1,11 +1,10 @@
 //! The example server, run as its users run it.
 
-use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Process, eventually};
+use super::{Process, eventually, example};
 
 /// A running `examples/server.rs`; killed on drop.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ impl DemoServer {
     /// Starts it on a free port with these environment variables (`REDIS_URL`, `LOCK_LEASE_MS`, `LOCK_WAIT_MS`), and waits until it has
     /// printed its address.
     pub(crate) async fn start(variables: &[(&str, &str)]) -> Self {
-        Self::run(binary(), variables).await
+        Self::run(example("server"), variables).await
     }
 
     async fn run(binary: PathBuf, variables: &[(&str, &str)]) -> Self {
@@ -47,16 +46,6 @@ impl DemoServer {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
-}
-
-/// Next to this binary: `target/<profile>/deps/suite-…` and `target/<profile>/examples/server`.
-fn binary() -> PathBuf {
-    let suite = env::current_exe().expect("the test binary has a path");
-    let profile = suite
-        .ancestors()
-        .nth(2)
-        .expect("it lies in target/<profile>/deps");
-    profile.join("examples").join("server")
 }
 
 /// The address in the first whole line that has one.

@@ -58,6 +58,7 @@ impl<T, E: Debug> Answer for Result<T, E> {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 

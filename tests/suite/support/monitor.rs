@@ -69,7 +69,7 @@ impl Drop for Monitor<'_> {
 }
 
 fn without_observers(lines: Vec<String>) -> Vec<String> {
-    let naming = format!(r#""CLIENT" "SETNAME" "{OBSERVER}""#);
+    let naming = format!(r#""PING" "{OBSERVER}""#);
     let observers: HashSet<_> = lines
         .iter()
         .filter(|line| line.ends_with(&naming))
@@ -92,6 +92,7 @@ fn client(line: &str) -> &str {
     rest.split_once(']').unwrap_or_default().0
 }
 
+#[cfg(test)]
 mod tests {
     use redis::AsyncTypedCommands;
 

@@ -60,6 +60,7 @@ fn reusable_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -138,6 +138,7 @@ impl Drop for Process {
     }
 }
 
+#[cfg(test)]
 mod tests {
     use std::process::Command;
     use std::time::Duration;

@@ -1,6 +1,9 @@
 //! A TCP proxy that can be told to misbehave.
 
+// Found from wherever this file is included.
+#[path = "proxy/lane.rs"]
 mod lane;
+#[path = "proxy/relay.rs"]
 mod relay;
 
 use std::collections::BTreeSet;
@@ -212,4 +215,6 @@ impl Door {
     }
 }
 
+#[cfg(test)]
+#[path = "proxy/tests.rs"]
 mod tests;

@@ -167,8 +167,10 @@ impl RedisCluster {
 
     /// Removes a key, wherever it is.
     pub(crate) async fn delete(&self, key: &str) {
-        let node = self.master_of(self.slot(key).await).await;
-        self.nodes[node].ask::<()>(&["DEL", key]).await;
+        // The two that have not got it say so.
+        let words = ["DEL", key];
+        let asked = self.masters().map(|node| node.try_ask::<()>(&words));
+        assert!(join_all(asked).await.iter().any(Result::is_ok), "{key}");
     }
 
     /// The nodes that were made masters.
@@ -215,11 +217,10 @@ impl RedisCluster {
         claims(&self.nodes[node], slot).await
     }
 
-    /// What one node has whose name contains this.
-    pub(crate) async fn dump_of(&self, node: usize, part: &str) -> Dump {
-        let mut dump = self.nodes[node].dump().await;
-        dump.retain(|key, _| key.contains(part));
-        dump
+    /// The keys that one node has, be it a replica, whose name contains this.
+    pub(crate) async fn keys_on(&self, node: usize, part: &str) -> Vec<String> {
+        let pattern = format!("*{part}*");
+        self.nodes[node].ask(&["KEYS", &pattern]).await
     }
 
     /// From now on the replica of a master hears nothing of what the master does, though the master goes on.

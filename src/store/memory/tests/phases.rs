@@ -155,7 +155,7 @@ async fn a_writer_lives_as_long_as_its_own_read_and_keeps_that_life() {
     released(&store, &read(1));
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
     assert_eq!(renew(&store, &short, SECOND), Standing::Held);
-    refused(&store, &impatient(LockMode::Read, 2), SECOND);
+    refused(&store, &impatient(LockMode::Read, 2), LEASE);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,9 +7,9 @@ use super::*;
 struct Ledger(Vec<(Hold, Instant)>);
 
 impl Ledger {
-    fn write_down(&mut self, attempt: &Attempt, lease: Duration) {
+    fn write_down(&mut self, attempt: &Attempt, until: Instant) {
         self.strike_out(attempt);
-        self.0.push((attempt.hold.clone(), Instant::now() + lease));
+        self.0.push((attempt.hold.clone(), until));
         // A writer lives at least as long as its own read.
         let until = |mode| {
             let mut all = self.0.iter();
@@ -30,7 +30,12 @@ impl Ledger {
     }
 
     fn carries(&self, attempt: &Attempt) -> Standing {
-        standing(self.0.iter().any(|(hold, _)| *hold == attempt.hold))
+        standing(self.until(attempt).is_some())
+    }
+
+    fn until(&self, attempt: &Attempt) -> Option<Instant> {
+        let mut all = self.0.iter();
+        all.find_map(|(hold, until)| (*hold == attempt.hold).then_some(*until))
     }
 
     /// Live holds: readers, or one of anything else with at most its owner's own read.
@@ -73,7 +78,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 0..3 => {
                     let answer = store.acquire(&attempt).now_or_never();
                     if let Some(Ok(Outcome::Granted { .. })) = answer {
-                        ledger.write_down(&attempt, attempt.lease);
+                        ledger.write_down(&attempt, Instant::now() + attempt.lease);
                     }
                 }
                 3 => {
@@ -88,7 +93,11 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                     let known = ledger.carries(&attempt);
                     assert_eq!(renew(&store, &attempt, attempt.lease), known);
                     if known == Standing::Held {
-                        ledger.write_down(&attempt, attempt.lease);
+                        // A renewal shortens no life.
+                        let until = ledger
+                            .until(&attempt)
+                            .max(Some(Instant::now() + attempt.lease));
+                        ledger.write_down(&attempt, until.expect("it is held"));
                     }
                 }
                 _ => advance(Duration::from_millis(random.u64(..1_500))).await,

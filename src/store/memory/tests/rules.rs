@@ -58,6 +58,18 @@ async fn a_lease_ends_by_itself_and_a_renewal_begins_it_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_renewal_for_less_shortens_no_life() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let holder = attempt(mode, 1);
+        granted(&store, &holder);
+        assert_eq!(renew(&store, &holder, SECOND), Standing::Held);
+        advance(LEASE - SECOND).await;
+        assert_eq!(check(&store, &holder), Standing::Held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_but_acquire_creates() {
     for mode in MODES {
         let store = MemoryStore::new();

@@ -11,7 +11,7 @@ use super::map::Map;
 use super::node::Node;
 use super::slots::Slot;
 use super::topology::{Doubt, Topology};
-use super::{TRIES, exhausted, master};
+use super::{TRIES, exhausted};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
@@ -68,7 +68,8 @@ async fn join(
 ) -> Result<There, StoreError> {
     let mut map = topology.map().await?;
     for _ in 0..TRIES {
-        let node = master(&map, slot)?;
+        let node;
+        (map, node) = topology.master(map, slot).await?;
         let subscriptions = node.subscriptions(channels);
         let error = match subscriptions.join(channel.to_owned()).await {
             Ok(listening) => {

@@ -51,6 +51,12 @@ impl Map {
         (slot <= *last).then(|| &self.masters[*master])
     }
 
+    /// Whether it is this server that has the slot.
+    pub(super) fn is_master(&self, slot: Slot, node: &Arc<Node>) -> bool {
+        let master = self.master(slot);
+        master.is_some_and(|master| Arc::ptr_eq(master, node))
+    }
+
     /// Every server that has slots.
     pub(super) fn masters(&self) -> &[Arc<Node>] {
         &self.masters

@@ -71,6 +71,11 @@ impl Node {
         &self.lanes[key.place_among(self.lanes.len())]
     }
 
+    /// A connection for what is about the server itself.
+    pub(super) fn first_lane(&self) -> &Arc<Lane> {
+        &self.lanes[0]
+    }
+
     /// The one connection that listens to what this server tells.
     pub(super) fn subscriptions(&self, channels: Channels) -> &Subscriptions {
         let (station, timeouts) = (&self.station, self.timeouts);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::map::Map;
 use super::node::{Maker, Node};
-use super::slots::{Address, Range};
+use super::slots::{Address, Range, Slot};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The shortest time between two questions to the Cluster that no redirection has called for.
@@ -44,6 +44,8 @@ pub(super) enum Doubt {
     Moved(Address),
     /// This server cannot be reached, or serves nothing.
     Failed(Address),
+    /// Nobody has the slot.
+    Nobody,
 }
 
 impl Topology {
@@ -63,6 +65,25 @@ impl Topology {
         match self.known() {
             Some(map) => Ok(map),
             None => self.learn(None, None).await,
+        }
+    }
+
+    /// The server that has the slot by the map, or by a newer one if nobody has it by this.
+    pub(super) async fn master(
+        &self,
+        map: Arc<Map>,
+        slot: Slot,
+    ) -> Result<(Arc<Map>, Arc<Node>), StoreError> {
+        let map = match map.master(slot) {
+            Some(_) => map,
+            None => self.newer(&map, Doubt::Nobody).await?,
+        };
+        match map.master(slot).cloned() {
+            Some(node) => Ok((map, node)),
+            None => Err(StoreError::new(
+                StoreErrorKind::Transient,
+                "no server of the Cluster serves the slot of the key",
+            )),
         }
     }
 
@@ -154,7 +175,7 @@ impl Topology {
                 failed = Some(address);
             }
             Some(Doubt::Failed(address)) => failed = Some(address),
-            None => {}
+            Some(Doubt::Nobody) | None => {}
         }
         let masters = known.map_or(&[][..], Map::masters).iter();
         let mut masters: Vec<_> = masters

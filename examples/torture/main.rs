@@ -1,0 +1,84 @@
+//! Tortures locks, and checks what was promised.
+//!
+//! ```sh
+//! cargo run --release --example torture -- --minutes 5 --procs 4 --store redis
+//! ```
+//!
+//! Worker processes take random locks in every mode, hold them for a while or too long, release, drop or cancel. Meanwhile
+//! they are killed and paused, their servers restarted and flushed, their connections cut and held back. Every section under
+//! a lock is written down with the machine's monotonic clock; at the end the sections of all processes are compared.
+//!
+//! It needs `redis-server` (or what `REDIS_SERVER` names) for `--store redis` and `quorum`, and starts its own, on free
+//! loopback ports.
+
+mod blow;
+mod clock;
+mod crew;
+mod event;
+mod habits;
+mod history;
+mod leave;
+mod memory;
+mod options;
+mod pulse;
+mod redis;
+mod report;
+mod section;
+#[allow(dead_code, unused_imports, reason = "the tests use more of it")]
+mod support;
+mod wish;
+mod work;
+mod worker;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+use options::{Role, Store};
+
+/// Resolves at the first SIGINT or SIGTERM.
+async fn asked_to_stop() {
+    let handled = "signals can be handled";
+    let mut interrupt = signal(SignalKind::interrupt()).expect(handled);
+    let mut terminate = signal(SignalKind::terminate()).expect(handled);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let options = match options::read()? {
+        Role::Help(text) => {
+            print!("{text}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Role::Worker(orders) => {
+            worker::run(serde_json::from_str(&orders)?).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Role::Parent(options) => options,
+    };
+    let torture = async {
+        match options.store {
+            Store::Memory => memory::torture(&options).await,
+            Store::Redis | Store::Quorum => redis::torture(&options).await,
+        }
+    };
+    let report = tokio::select! {
+        report = torture => report?,
+        // Servers and workers end by being dropped, not by themselves.
+        () = asked_to_stop() => bail!("stopped before the end"),
+    };
+    println!("\n{report}");
+    let complaints = report.complaints();
+    for complaint in &complaints {
+        println!("NOT AS PROMISED: {complaint}");
+    }
+    Ok(match complaints.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}

@@ -1,0 +1,120 @@
+//! What was done under locks, and whether it overlapped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A piece of work under a lock: from after it was granted until before its release began.
+///
+/// Times are of one clock for everybody, in any unit.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    pub(crate) key: Arc<str>,
+    pub(crate) excludes: bool,
+    /// Who worked. Sections of one owner may overlap: it re-enters.
+    pub(crate) owner: u64,
+    /// When the lock was asked for.
+    pub(crate) asked: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Whether it had not lost the lock by then, as far as it knew.
+    pub(crate) held: bool,
+    pub(crate) confirmed: bool,
+    pub(crate) token: Option<u64>,
+}
+
+impl Section {
+    /// Whether both worked at the same time, and must not.
+    fn overlaps(&self, other: &Self) -> bool {
+        (self.excludes || other.excludes)
+            && self.owner != other.owner
+            && self.from < other.to
+            && other.from < self.to
+    }
+}
+
+/// What the sections of one run prove.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// How many sections there were.
+    pub(crate) sections: u64,
+    /// How many pairs overlapped, confirmed or not. Without any, nothing is proved about confirmation.
+    pub(crate) overlaps: u64,
+    /// Promises that were broken, with the two sections that show it.
+    pub(crate) broken: Vec<(&'static str, Section, Section)>,
+}
+
+/// Looks at every pair of sections of one key. `kept` says whether the store kept its data while both worked.
+///
+/// * S5, and S7 where one of them read: two that were confirmed did not overlap.
+/// * S1: nor did two that had not lost their locks, while the store kept its data.
+/// * S6: whoever asked later has a larger token, if its hold was still there: the token of one that was lost unnoticed is
+///   older, which is what tokens are for.
+pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) -> bool) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut keys: BTreeMap<Arc<str>, Vec<Section>> = BTreeMap::new();
+    for section in sections {
+        verdict.sections += 1;
+        keys.entry(section.key.clone()).or_default().push(section);
+    }
+    for mut sections in keys.into_values() {
+        sections.sort_by_key(|section| section.from);
+        compare_times(&sections, &kept, &mut verdict);
+        compare_tokens(&sections, &kept, &mut verdict);
+    }
+    verdict
+}
+
+fn compare_times(
+    sections: &[Section],
+    kept: &impl Fn(&Section, &Section) -> bool,
+    verdict: &mut Verdict,
+) {
+    let mut present: Vec<&Section> = Vec::new();
+    for section in sections {
+        present.retain(|other| other.to > section.from);
+        for other in present.iter().filter(|other| other.overlaps(section)) {
+            verdict.overlaps += 1;
+            let mut breaks = |promise| {
+                let pair = (promise, (*other).clone(), section.clone());
+                verdict.broken.push(pair);
+            };
+            if other.confirmed && section.confirmed {
+                breaks(if other.excludes && section.excludes {
+                    "S5"
+                } else {
+                    "S7"
+                });
+            }
+            if other.held && section.held && kept(other, section) {
+                breaks("S1");
+            }
+        }
+        present.push(section);
+    }
+}
+
+/// Whoever asks after somebody else was granted gets a larger token, or its owner's own.
+fn compare_tokens(
+    sections: &[Section],
+    kept: &impl Fn(&Section, &Section) -> bool,
+    verdict: &mut Verdict,
+) {
+    let granted: Vec<&Section> = sections.iter().filter(|one| one.token.is_some()).collect();
+    let mut asking = granted.clone();
+    asking.sort_by_key(|section| section.asked);
+    let (mut next, mut largest) = (granted.iter().peekable(), None::<&Section>);
+    for section in asking {
+        while let Some(earlier) = next.next_if(|earlier| earlier.from < section.asked) {
+            if largest.is_none_or(|largest| largest.token < earlier.token) {
+                largest = Some(earlier);
+            }
+        }
+        let Some(largest) = largest else { continue };
+        let rises = largest.token < section.token
+            || largest.token == section.token && largest.owner == section.owner;
+        if !rises && (section.confirmed || section.held && kept(largest, section)) {
+            let pair = ("S6", largest.clone(), section.clone());
+            verdict.broken.push(pair);
+        }
+    }
+}

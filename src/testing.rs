@@ -1,0 +1,90 @@
+//! For tests: a store that misbehaves, as networks and servers do.
+//!
+//! [`FaultyStore`] stands in front of any [`LockStore`](crate::LockStore) and spoils a share of the calls: requests that are
+//! lost, late or delivered twice, answers that never come, connections that break, servers that forget. What it does follows
+//! from a seed, so a failure can be had again. It is what this crate's own simulation runs on; here it is for yours.
+//!
+//! The module needs the feature `testing`, which belongs under `[dev-dependencies]`.
+//!
+//! # What to test with it
+//!
+//! **A loss, where you want it.** [`FaultyStore::flush`], [`disconnect`](FaultyStore::disconnect) and
+//! [`reconnect`](FaultyStore::reconnect) happen when they are called:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tower_distributed_lock::testing::{FaultyStore, Faults};
+//! use tower_distributed_lock::{LockClient, LockError, MemoryStore};
+//!
+//! let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
+//! let locks = LockClient::new(store.clone());
+//!
+//! let guard = locks.lock("invoice:7").await?;
+//! store.flush().await; // as when a server without persistence crashes
+//! // … what does your handler do now?
+//! assert!(matches!(guard.release().await, Err(LockError::Lost)));
+//!
+//! store.disconnect();
+//! assert!(matches!(locks.lock("invoice:7").await, Err(LockError::Unavailable(_))));
+//! store.reconnect();
+//! locks.lock("invoice:7").await?.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Everything, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a history
+//! of many seconds takes milliseconds, and one seed gives one history:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_distributed_lock::testing::{Fault, FaultyStore, Faults};
+//! use tower_distributed_lock::{Lease, LockClient, MemoryStore};
+//!
+//! /// Two processes count under one lock. What was confirmed must be in the count.
+//! async fn history(seed: u64) {
+//!     let store = FaultyStore::new(MemoryStore::new(), Faults::hostile(), seed);
+//!     let count = std::cell::Cell::new(0);
+//!     let work = async |locks: LockClient| {
+//!         let lease = Lease::Renewed(Duration::from_millis(500));
+//!         for _ in 0..5 {
+//!             let Ok(guard) = locks.lock("count").lease(lease).await else { continue };
+//!             let before = count.get();
+//!             tokio::time::sleep(Duration::from_millis(20)).await; // your handler
+//!             if guard.release().await.is_ok() {
+//!                 count.set(before + 1); // committed only if it was confirmed: nobody came between
+//!             }
+//!         }
+//!     };
+//!     // A clone is another process's way to the same store.
+//!     tokio::join!(work(LockClient::new(store.clone())), work(LockClient::new(store.clone())));
+//!     assert!(store.tally().calls() > 0);
+//! }
+//!
+//! for seed in 0..20 {
+//!     let runtime = tokio::runtime::Builder::new_current_thread()
+//!         .enable_time()
+//!         .start_paused(true)
+//!         .build()
+//!         .expect("a runtime");
+//!     runtime.block_on(history(seed)); // print the seed when it fails
+//! }
+//! ```
+//!
+//! # Determinism
+//!
+//! One seed gives one sequence of faults per sequence of calls. For the same history as a whole, use a single-threaded
+//! runtime with paused time, no other source of chance, and begin with `fastrand::seed(seed)`, by which the client's jitter is
+//! drawn on that thread.
+
+mod faults;
+mod faulty;
+mod journey;
+mod link;
+mod server;
+mod tally;
+mod wakeups;
+
+pub use faults::{Fault, Faults};
+pub use faulty::FaultyStore;
+pub use tally::Tally;

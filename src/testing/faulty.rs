@@ -1,0 +1,310 @@
+//! A store that misbehaves.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::journey::{Fate, Journey};
+use super::link::Link;
+use super::server::Server;
+use super::{Fault, Faults, Tally, wakeups};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::LockKey;
+use crate::lock::{Hold, LockMode};
+use crate::store::{
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
+};
+
+/// A [`LockStore`] in front of another, with [`Faults`] between the two.
+///
+/// A clone is another process's way to the same store: its connection breaks by itself, all else is shared. Give each
+/// [`LockClient`](crate::LockClient) a clone, and keep one to steer and to count.
+///
+/// It keeps the contract of [`LockStore`] as far as the network, and the data that the store keeps, allow: what comes late
+/// was never answered, and comes within [`Faults::lateness`]; the store behind it refuses it if it was withdrawn. Beyond the
+/// contract go [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does, and
+/// [`Fault::WakeupLost`].
+///
+/// Only what was asked through this store can vanish. It must be used inside a Tokio runtime.
+///
+/// # Cancel safety
+///
+/// As every [`LockStore`]: drive its futures to their end. A call that is dropped on its way is as good as lost.
+pub struct FaultyStore<S> {
+    server: Arc<Server<S>>,
+    link: Arc<Link>,
+}
+
+impl<S: LockStore> FaultyStore<S> {
+    /// Puts `faults`, drawn from `seed`, in front of `store`.
+    pub fn new(store: S, faults: Faults, seed: u64) -> Self {
+        let server = Arc::new(Server::new(store, faults, seed));
+        let link = server.connect();
+        Self { server, link }
+    }
+
+    /// The store behind the faults.
+    pub fn inner(&self) -> &S {
+        &self.server.store
+    }
+
+    /// What goes wrong from now on. What is on its way already goes on as it was to.
+    pub fn set(&self, faults: Faults) {
+        self.server.state().faults = faults;
+    }
+
+    /// What went wrong so far, on the ways of all clones.
+    pub fn tally(&self) -> Tally {
+        self.server.state().tally
+    }
+
+    /// Lets every hold and every waiter vanish, now. Nobody is told but by wake-ups.
+    pub async fn flush(&self) {
+        self.server.flush().await;
+    }
+
+    /// Breaks the connections of all clones until [`FaultyStore::reconnect`].
+    pub fn disconnect(&self) {
+        self.server.sever(true);
+    }
+
+    /// Mends what [`FaultyStore::disconnect`] broke; whoever listens is woken.
+    pub fn reconnect(&self) {
+        self.server.sever(false);
+    }
+
+    /// Carries a call to the store and its answer back, as far as they get.
+    async fn call<T, F>(&self, execute: impl Fn(Arc<Server<S>>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let Some(journey) = self.depart() else {
+            return Err(StoreError::new(
+                StoreErrorKind::Unreachable,
+                "the connection is down",
+            ));
+        };
+        match journey.disaster {
+            None => {}
+            Some(Fault::Flushed) => self.server.flush().await,
+            Some(_) => self.server.vanish().await,
+        }
+        if journey.fate == Some(Fate::RequestCut) {
+            self.break_for(journey.outage);
+        }
+        self.travel(journey.there).await?;
+        match journey.fate {
+            Some(Fate::Busy) => {
+                self.hit(Fault::Busy);
+                return Err(StoreError::new(
+                    StoreErrorKind::Transient,
+                    "the store is busy",
+                ));
+            }
+            Some(Fate::RequestLost) => self.hit(Fault::RequestLost),
+            Some(Fate::Late) => self.serve_later(execute(self.server.clone()), journey.late),
+            fate => {
+                let answer = execute(self.server.clone()).await;
+                match fate {
+                    Some(Fate::ReplyLost) => {
+                        self.hit(Fault::ReplyLost);
+                        self.travel(journey.timeout).await?;
+                        return Err(unanswered("no answer came in time"));
+                    }
+                    Some(Fate::ReplyCut) => self.break_for(journey.outage),
+                    Some(Fate::Twice) => {
+                        self.hit(Fault::Twice);
+                        let _ = execute(self.server.clone()).await;
+                    }
+                    _ => {}
+                }
+                self.travel(journey.back).await?;
+                return answer;
+            }
+        }
+        self.travel(journey.timeout).await?;
+        Err(unanswered("no answer came in time"))
+    }
+
+    /// Draws a call's fate; `None` if it cannot even be sent.
+    fn depart(&self) -> Option<Journey> {
+        let mut state = self.server.state();
+        state.tally.call();
+        if !self.link.is_up() {
+            state.tally.miss();
+            return None;
+        }
+        Some(Journey::draw(&mut state))
+    }
+
+    /// Takes `time`, unless the connection breaks.
+    async fn travel(&self, time: Duration) -> Result<(), StoreError> {
+        let cut = self.link.cut();
+        tokio::select! {
+            // One order, so that one seed gives one history.
+            biased;
+            () = cut => Err(unanswered("the connection broke")),
+            () = pass(time) => Ok(()),
+        }
+    }
+
+    fn serve_later<T>(&self, serve: impl Future<Output = T> + Send + 'static, late: Duration) {
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            sleep(late).await;
+            drop(serve.await);
+            server.state().tally.hit(Fault::Late);
+        });
+    }
+
+    fn break_for(&self, outage: Duration) {
+        self.hit(Fault::Disconnected);
+        let link = self.link.clone();
+        link.set_broken(true);
+        tokio::spawn(async move {
+            sleep(outage).await;
+            link.set_broken(false);
+        });
+    }
+
+    fn hit(&self, fault: Fault) {
+        self.server.state().tally.hit(fault);
+    }
+}
+
+/// No time at all takes no turn of the runtime either.
+async fn pass(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
+    }
+}
+
+fn unanswered(why: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unanswered, why)
+}
+
+impl<S: LockStore> LockStore for FaultyStore<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.call(|server| {
+            let attempt = attempt.clone();
+            async move { server.acquire(&attempt).await }
+        })
+        .await
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        self.call(|server| {
+            let attempts = attempts.to_vec();
+            async move { server.acquire_all(&attempts).await }
+        })
+        .await
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        self.call(|server| {
+            let attempts = attempts.to_vec();
+            async move { server.acquire_any(&attempts).await }
+        })
+        .await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.call(|server| {
+            let renewals = renewals.to_vec();
+            async move { server.store.renew(&renewals).await }
+        })
+        .await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.call(|server| {
+            let holds = holds.to_vec();
+            async move { server.store.check(&holds).await }
+        })
+        .await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        self.call(|server| {
+            let hold = hold.clone();
+            async move {
+                server.state().ended(&hold);
+                server.store.release(&hold).await
+            }
+        })
+        .await
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Released, StoreError> {
+        self.call(|server| {
+            let (hold, record) = (hold.clone(), record.clone());
+            async move {
+                server.state().ended(&hold);
+                server.store.release_recording(&hold, &record).await
+            }
+        })
+        .await
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.call(|server| {
+            let key = key.clone();
+            async move { server.store.record(&key).await }
+        })
+        .await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.call(|server| {
+            let attempt = attempt.clone();
+            async move { server.withdraw(&attempt, unanswered).await }
+        })
+        .await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let wakeups = self
+            .call(|server| {
+                let attempt = attempt.clone();
+                async move { server.store.subscribe(&attempt).await }
+            })
+            .await?;
+        Ok(wakeups::relay(&self.server, &self.link, wakeups))
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.server.store.keeps_records()
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        self.server.store.supports(mode, fenced)
+    }
+}
+
+impl<S: LockStore> Clone for FaultyStore<S> {
+    fn clone(&self) -> Self {
+        Self {
+            server: self.server.clone(),
+            link: self.server.connect(),
+        }
+    }
+}
+
+impl<S: LockStore> fmt::Debug for FaultyStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyStore")
+            .field("tally", &self.tally())
+            .field("is_up", &self.link.is_up())
+            .finish_non_exhaustive()
+    }
+}

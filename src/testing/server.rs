@@ -1,0 +1,174 @@
+//! The store behind the faults, and what is known of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use fastrand::Rng;
+
+use super::link::Link;
+use super::{Fault, Faults, Tally};
+use crate::error::StoreError;
+use crate::lock::Hold;
+use crate::store::{AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Standing};
+
+pub(super) struct Server<S> {
+    pub(super) store: S,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) random: Rng,
+    pub(super) faults: Faults,
+    pub(super) tally: Tally,
+    pub(super) links: Vec<Weak<Link>>,
+    pub(super) severed: bool,
+    /// What was granted, and not given back: what can vanish. Some of it may have lapsed.
+    holds: Vec<Hold>,
+    /// Whoever was told to wait.
+    waiters: Vec<Attempt>,
+}
+
+impl<S: LockStore> Server<S> {
+    pub(super) fn new(store: S, faults: Faults, seed: u64) -> Self {
+        Self {
+            store,
+            state: Mutex::new(State {
+                random: Rng::with_seed(seed),
+                faults,
+                tally: Tally::default(),
+                links: Vec::new(),
+                severed: false,
+                holds: Vec::new(),
+                waiters: Vec::new(),
+            }),
+        }
+    }
+
+    /// Adds a connection.
+    pub(super) fn connect(&self) -> Arc<Link> {
+        let mut state = self.state();
+        let link = Arc::new(Link::default());
+        link.set_severed(state.severed);
+        state.links.retain(|link| link.strong_count() > 0);
+        state.links.push(Arc::downgrade(&link));
+        link
+    }
+
+    /// Breaks every connection, or mends them.
+    pub(super) fn sever(&self, severed: bool) {
+        let links = {
+            let mut state = self.state();
+            state.severed = severed;
+            state.links.clone()
+        };
+        for link in links.iter().filter_map(Weak::upgrade) {
+            link.set_severed(severed);
+        }
+    }
+
+    pub(super) async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let answer = self.store.acquire(attempt).await;
+        match answer {
+            Ok(Outcome::Granted { .. }) => self.state().granted(attempt),
+            Ok(Outcome::Refused { .. }) if attempt.patience.is_some() => {
+                self.state().waits(attempt);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    pub(super) async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        let answer = self.store.acquire_all(attempts).await;
+        if let Ok(AllOutcome::Granted(_)) = answer {
+            let mut state = self.state();
+            attempts.iter().for_each(|attempt| state.granted(attempt));
+        }
+        answer
+    }
+
+    pub(super) async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        let answer = self.store.acquire_any(attempts).await;
+        if let Ok(AnyOutcome::Granted { index, .. }) = answer {
+            self.state().granted(&attempts[index]);
+        }
+        answer
+    }
+
+    pub(super) async fn withdraw(
+        &self,
+        attempt: &Attempt,
+        unanswered: bool,
+    ) -> Result<(), StoreError> {
+        self.state().ended(&attempt.hold);
+        self.store.withdraw(attempt, unanswered).await
+    }
+
+    /// Lets one hold vanish, if there is one.
+    pub(super) async fn vanish(&self) {
+        loop {
+            let hold = {
+                let state = &mut *self.state();
+                if state.holds.is_empty() {
+                    return;
+                }
+                let place = state.random.usize(..state.holds.len());
+                state.holds.swap_remove(place)
+            };
+            let released = self.store.release(&hold).await;
+            if released.is_ok_and(|released| released.standing == Standing::Held) {
+                self.state().tally.hit(Fault::Vanished);
+                return;
+            }
+        }
+    }
+
+    /// Lets everything vanish.
+    pub(super) async fn flush(&self) {
+        let (holds, waiters) = {
+            let mut state = self.state();
+            (
+                std::mem::take(&mut state.holds),
+                std::mem::take(&mut state.waiters),
+            )
+        };
+        if !holds.is_empty() || !waiters.is_empty() {
+            self.state().tally.hit(Fault::Flushed);
+        }
+        // Where the store itself fails, there is nothing more to lose.
+        for hold in holds {
+            let _ = self.store.release(&hold).await;
+        }
+        for attempt in waiters {
+            let _ = self.store.withdraw(&attempt, false).await;
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The hold is given back, or about to be.
+    pub(super) fn ended(&mut self, hold: &Hold) {
+        self.holds.retain(|held| held != hold);
+        self.waiters.retain(|waiter| waiter.hold != *hold);
+    }
+
+    fn granted(&mut self, attempt: &Attempt) {
+        self.waiters.retain(|waiter| waiter.hold != attempt.hold);
+        if !self.holds.contains(&attempt.hold) {
+            self.holds.push(attempt.hold.clone());
+        }
+    }
+
+    fn waits(&mut self, attempt: &Attempt) {
+        if !self
+            .waiters
+            .iter()
+            .any(|waiter| waiter.hold == attempt.hold)
+        {
+            self.waiters.push(attempt.clone());
+        }
+    }
+}

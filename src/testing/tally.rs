@@ -1,0 +1,66 @@
+//! What went wrong so far.
+
+use std::fmt;
+
+use super::Fault;
+
+/// How many calls there were, and which faults hit them.
+///
+/// A fault counts when it had its effect: a late request when it is served, a hold that vanishes if it was there. A test
+/// that relies on a fault should assert that it struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    calls: u64,
+    unreachable: u64,
+    faults: [u64; Fault::ALL.len()],
+}
+
+impl Tally {
+    /// How many calls of the store there were, spoiled or not.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// How many of them failed because the connection was down.
+    pub fn unreachable(&self) -> u64 {
+        self.unreachable
+    }
+
+    /// How many times `fault` struck.
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize]
+    }
+
+    /// What both tell together.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.calls += other.calls;
+        self.unreachable += other.unreachable;
+        for (mine, theirs) in self.faults.iter_mut().zip(other.faults) {
+            *mine += theirs;
+        }
+        self
+    }
+
+    pub(super) fn call(&mut self) {
+        self.calls += 1;
+    }
+
+    pub(super) fn miss(&mut self) {
+        self.unreachable += 1;
+    }
+
+    pub(super) fn hit(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} calls, {} unreachable", self.calls, self.unreachable)?;
+        Fault::ALL
+            .iter()
+            .filter(|fault| self.of(**fault) > 0)
+            .try_for_each(|fault| write!(f, ", {} {fault:?}", self.of(*fault)))
+    }
+}

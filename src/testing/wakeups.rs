@@ -1,0 +1,64 @@
+//! Wake-ups on their way from the store to a waiter.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::Fault;
+use super::link::Link;
+use super::server::Server;
+use crate::store::{LockStore, Wakeups};
+
+/// Passes wake-ups on while the connection stands, and wakes when it stands again.
+pub(super) fn relay<S: LockStore>(
+    server: &Arc<Server<S>>,
+    link: &Arc<Link>,
+    wakeups: Wakeups,
+) -> Wakeups {
+    let (waking, signal) = watch::channel(());
+    let relaying = tokio::spawn(run(server.clone(), link.clone(), wakeups, waking));
+    Wakeups::new(signal, Relay(relaying.abort_handle()))
+}
+
+async fn run<S: LockStore>(
+    server: Arc<Server<S>>,
+    link: Arc<Link>,
+    mut wakeups: Wakeups,
+    waking: watch::Sender<()>,
+) {
+    let mut cuts = link.cuts();
+    loop {
+        tokio::select! {
+            // One order, so that one seed gives one history.
+            biased;
+            () = wakeups.wait() => {
+                let passes = link.is_up() && !is_lost(&server);
+                if passes {
+                    waking.send_replace(());
+                }
+            }
+            () = link.mended(&mut cuts) => {
+                waking.send_replace(());
+            }
+        }
+    }
+}
+
+fn is_lost<S: LockStore>(server: &Server<S>) -> bool {
+    let state = &mut *server.state();
+    let lost = state.faults.strikes(Fault::WakeupLost, &mut state.random);
+    if lost {
+        state.tally.hit(Fault::WakeupLost);
+    }
+    lost
+}
+
+/// Ends the relay when the waiter no longer listens.
+struct Relay(AbortHandle);
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,219 @@
+//! What the store was asked and answered, by a second pair of eyes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_distributed_lock::{Hold, HoldId, Inspection, LockKey, LockMode};
+use uuid::Uuid;
+
+/// Every hold that was ever granted, and until when it was promised.
+#[derive(Default)]
+pub(super) struct Book {
+    keys: BTreeMap<LockKey, Vec<Life>>,
+    withdrawn: HashSet<(LockMode, HoldId)>,
+    tokens: HashMap<LockKey, u64>,
+}
+
+/// A hold, from its grant to its end.
+struct Life {
+    hold: Hold,
+    granted: u64,
+    until: Instant,
+    /// `None`: it lives, or has lapsed.
+    ended: Option<(u64, Instant)>,
+}
+
+impl Life {
+    fn is_live(&self, now: Instant) -> bool {
+        self.ended.is_none() && self.until > now
+    }
+}
+
+impl Book {
+    /// The hold lives for `lease` from now.
+    pub(super) fn grant(&mut self, hold: &Hold, lease: Duration, tick: u64) {
+        let until = Instant::now() + lease;
+        if self.renew(hold, lease) {
+            return;
+        }
+        self.lives(&hold.key).push(Life {
+            hold: hold.clone(),
+            granted: tick,
+            until,
+            ended: None,
+        });
+        // Shared expiries.
+        self.renew(hold, lease);
+    }
+
+    /// The same for a hold that lives; false if it does not.
+    pub(super) fn renew(&mut self, hold: &Hold, lease: Duration) -> bool {
+        let now = Instant::now();
+        let mut until = now + lease;
+        let lives = self.lives(&hold.key);
+        if !lives
+            .iter()
+            .any(|life| life.hold == *hold && life.is_live(now))
+        {
+            return false;
+        }
+        let live = lives.iter_mut().filter(|life| life.is_live(now));
+        for life in live.filter(|life| life.hold.id == hold.id) {
+            match (life.hold.mode, hold.mode) {
+                // A write whose owner reads lives at least as long as that read.
+                (LockMode::Write, LockMode::Read) => life.until = life.until.max(until),
+                (LockMode::Read, LockMode::Write) => until = until.max(life.until),
+                _ => {}
+            }
+        }
+        let live = lives.iter_mut().filter(|life| life.is_live(now));
+        for life in live.filter(|life| life.hold == *hold) {
+            life.until = until.max(life.until);
+        }
+        true
+    }
+
+    /// Whether the hold lives.
+    pub(super) fn carries(&mut self, hold: &Hold) -> bool {
+        let now = Instant::now();
+        let mut lives = self.lives(&hold.key).iter();
+        lives.any(|life| life.hold == *hold && life.is_live(now))
+    }
+
+    /// The hold ends now.
+    pub(super) fn end(&mut self, hold: &Hold, tick: u64) {
+        let now = Instant::now();
+        let lives = self.lives(&hold.key).iter_mut();
+        lives
+            .filter(|life| life.hold == *hold && life.is_live(now))
+            .for_each(|life| life.ended = Some((tick, now)));
+    }
+
+    /// Since when nobody holds the key; `None` if somebody does. A key that was never held has been free for ever.
+    pub(super) fn free_since(&mut self, key: &LockKey, ever: Instant) -> Option<Instant> {
+        let now = Instant::now();
+        let mut lives = self.lives(key).iter();
+        lives.try_fold(ever, |since, life| {
+            let end = life.ended.map_or(life.until, |(_, at)| at);
+            (!life.is_live(now)).then_some(since.max(end))
+        })
+    }
+
+    pub(super) fn withdraw(&mut self, hold: &Hold) {
+        self.withdrawn.insert((hold.mode, hold.id));
+    }
+
+    pub(super) fn was_withdrawn(&self, hold: &Hold) -> bool {
+        self.withdrawn.contains(&(hold.mode, hold.id))
+    }
+
+    /// Takes note of a token, and of those that follow it; false if it is not larger than all before.
+    pub(super) fn issue(&mut self, key: &LockKey, token: u64, reserve: u32) -> bool {
+        let largest = self.tokens.entry(key.clone()).or_default();
+        let rises = token > *largest;
+        *largest = token + u64::from(reserve);
+        rises
+    }
+
+    /// Whether a grant to `client` promised as much as its guard believes.
+    pub(super) fn promised(&self, at: Guarded<'_>, deadline: Instant) -> bool {
+        self.of(at).any(|life| life.until >= deadline)
+    }
+
+    /// Whether the store carried one hold of `client` all the time between two ticks, of which the second came at `then`.
+    pub(super) fn carried(&self, at: Guarded<'_>, from: u64, to: u64, then: Instant) -> bool {
+        self.of(at).any(|life| {
+            life.granted <= from
+                && match life.ended {
+                    Some((ended, _)) => ended >= to,
+                    None => life.until > then,
+                }
+        })
+    }
+
+    fn of(&self, at: Guarded<'_>) -> impl Iterator<Item = &Life> {
+        let lives = self.keys.get(at.key).into_iter().flatten();
+        lives
+            .filter(move |life| life.hold.id.client() == at.client && same(life.hold.mode, at.mode))
+    }
+
+    /// Every key that was ever held.
+    pub(super) fn keys(&self) -> Vec<LockKey> {
+        self.keys.keys().cloned().collect()
+    }
+
+    /// Where the store differs from this book.
+    pub(super) fn differences(
+        &mut self,
+        key: &LockKey,
+        seen: &Inspection,
+    ) -> Vec<(&'static str, String)> {
+        let now = Instant::now();
+        let lives: Vec<&Life> = self
+            .lives(key)
+            .iter()
+            .filter(|life| life.is_live(now))
+            .collect();
+        let mut found = Vec::new();
+        for life in &lives {
+            let (id, mode) = (life.hold.id.to_string(), life.hold.mode);
+            let mut holders = seen.holders.iter();
+            match holders.find(|holder| holder.id == id && same(holder.mode, mode)) {
+                None => found.push(("S2", format!("{id} was removed from {key} by others"))),
+                Some(holder) if now + holder.remaining < life.until => {
+                    found.push((
+                        "S4",
+                        format!("{id} on {key} ends before it was promised to"),
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        for holder in &seen.holders {
+            let known = lives.iter().any(|life| {
+                life.hold.id.to_string() == holder.id && same(life.hold.mode, holder.mode)
+            });
+            if !known {
+                let id = &holder.id;
+                found.push(("S3", format!("{id} holds {key}, and was not granted")));
+            }
+        }
+        for (n, one) in lives.iter().enumerate() {
+            for other in &lives[..n] {
+                let (a, b) = (&one.hold, &other.hold);
+                let excludes = a.mode.is_exclusive() || b.mode.is_exclusive();
+                // A writer may read.
+                if excludes && (a.id != b.id || same(a.mode, b.mode)) {
+                    found.push(("S1", format!("{} and {} both hold {key}", a.id, b.id)));
+                }
+            }
+        }
+        found
+    }
+
+    fn lives(&mut self, key: &LockKey) -> &mut Vec<Life> {
+        // Cloned only for a new key.
+        if !self.keys.contains_key(key) {
+            self.keys.insert(key.clone(), Vec::new());
+        }
+        self.keys.get_mut(key).expect("just looked")
+    }
+}
+
+/// Where a guard believes to hold something.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guarded<'a> {
+    pub(super) key: &'a LockKey,
+    pub(super) mode: LockMode,
+    pub(super) client: Uuid,
+}
+
+/// Granted, `Fair` and `Reentrant` are one thing.
+fn same(one: LockMode, other: LockMode) -> bool {
+    let normal = |mode| match mode {
+        LockMode::Fair => LockMode::Reentrant,
+        mode => mode,
+    };
+    normal(one) == normal(other)
+}

@@ -1,0 +1,114 @@
+//! What happened in one history.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::time::Instant;
+
+use super::section::Section;
+
+/// Written by everybody who takes part.
+pub(super) struct Log {
+    began: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Orders what happens at one instant.
+    ticks: u64,
+    /// `None`: nobody will read it.
+    trace: Option<Vec<String>>,
+    violations: Vec<Violation>,
+    sections: Vec<Section>,
+    counts: Counts,
+}
+
+/// A promise that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    /// As in the guarantees: `S1` to `S9`, `L1` to `L9`.
+    pub(super) promise: &'static str,
+    pub(super) text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.text)
+    }
+}
+
+/// What the callers got.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) granted: u64,
+    pub(super) failed: u64,
+    pub(super) cancelled: u64,
+    pub(super) confirmed: u64,
+    pub(super) unconfirmed: u64,
+}
+
+impl Counts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            granted: self.granted + other.granted,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            confirmed: self.confirmed + other.confirmed,
+            unconfirmed: self.unconfirmed + other.unconfirmed,
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn new(traced: bool) -> Self {
+        Self {
+            began: Instant::now(),
+            inner: Mutex::new(Inner {
+                trace: traced.then(Vec::new),
+                ..Inner::default()
+            }),
+        }
+    }
+
+    /// A moment that comes after all that were asked for before.
+    pub(super) fn tick(&self) -> u64 {
+        let mut inner = self.inner();
+        inner.ticks += 1;
+        inner.ticks
+    }
+
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
+        let mut inner = self.inner();
+        let tick = inner.ticks;
+        if let Some(trace) = &mut inner.trace {
+            let at = self.began.elapsed();
+            trace.push(format!("{at:>12?} {tick:>5} {}", line()));
+        }
+    }
+
+    pub(super) fn violated(&self, promise: &'static str, text: String) {
+        self.note(|| format!("VIOLATION {promise}: {text}"));
+        let violation = Violation { promise, text };
+        self.inner().violations.push(violation);
+    }
+
+    pub(super) fn section(&self, section: Section) {
+        self.inner().sections.push(section);
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.inner().counts);
+    }
+
+    /// Everything, at the end.
+    pub(super) fn close(&self) -> (Vec<Violation>, Vec<Section>, Counts, Vec<String>) {
+        let inner = std::mem::take(&mut *self.inner());
+        let trace = inner.trace.unwrap_or_default();
+        (inner.violations, inner.sections, inner.counts, trace)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+}

@@ -1,0 +1,120 @@
+//! What a caller is about to do.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tower_distributed_lock::{Lease, LockMode};
+
+use super::impatient::Patience;
+
+/// Keys of one family and those of the other.
+const KEYS: [[&str; 2]; 2] = [["a", "b"], ["x", "y"]];
+
+/// One acquisition, and what follows.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) what: What,
+    pub(super) mode: LockMode,
+    pub(super) wait: Duration,
+    pub(super) lease: Lease,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) fenced: bool,
+    pub(super) owner: Who,
+    pub(super) patience: Patience,
+    pub(super) work: Duration,
+    /// Re-enter in the middle, in this mode.
+    pub(super) nested: Option<LockMode>,
+    pub(super) ending: Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    One(&'static str),
+    All([&'static str; 2]),
+    Any([&'static str; 2]),
+}
+
+/// Under which owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Nobody,
+    /// One of its own.
+    Own,
+    /// One that another caller of the client has too.
+    Shared,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ending {
+    Release,
+    /// The release is dropped in the middle.
+    HalfRelease(Patience),
+    Drop,
+}
+
+impl Plan {
+    pub(super) fn draw(random: &mut Rng) -> Self {
+        let keys = KEYS[random.usize(..2)];
+        let modes = match keys == KEYS[0] {
+            true => [LockMode::Reentrant, LockMode::Fair],
+            false => [LockMode::Read, LockMode::Write],
+        };
+        let what = match random.u8(..10) {
+            0 => What::All(keys),
+            1 => What::Any(keys),
+            _ => What::One(keys[usize::from(random.u8(..4) == 0)]),
+        };
+        let mode = modes[random.usize(..2)];
+        let owner = match (what, random.u8(..10)) {
+            (What::One(_), 0..2) => Who::Shared,
+            (What::One(_), 2..6) => Who::Own,
+            _ => Who::Nobody,
+        };
+        let nested = match mode {
+            // A read cannot become a write.
+            LockMode::Read => LockMode::Read,
+            _ => modes[random.usize(..2)],
+        };
+        Self {
+            what,
+            mode,
+            wait: millis(pick(random, &[0, 50, 500, 3_000, 10_000])),
+            lease: match random.u8(..10) {
+                0..2 => Lease::Fixed(millis(random.u64(50..400))),
+                2..4 => Lease::Renewed(millis(1_000)),
+                _ => Lease::Renewed(millis(400)),
+            },
+            max_hold: (random.u8(..6) == 0).then(|| millis(random.u64(50..600))),
+            fenced: mode.is_exclusive() && random.u8(..5) < 2,
+            owner,
+            patience: patience(random, 300),
+            work: millis(match random.u8(..10) {
+                0 => random.u64(..1_500),
+                1..4 => 0,
+                _ => random.u64(..200),
+            }),
+            nested: (owner == Who::Own && random.bool()).then_some(nested),
+            ending: match random.u8(..10) {
+                0 => Ending::HalfRelease(patience(random, 30)),
+                1..3 => Ending::Drop,
+                _ => Ending::Release,
+            },
+        }
+    }
+}
+
+fn patience(random: &mut Rng, most: u64) -> Patience {
+    match random.u8(..10) {
+        0..2 => Patience::Time(millis(random.u64(..most))),
+        2 => Patience::Polls(random.u32(..6)),
+        _ => Patience::Endless,
+    }
+}
+
+fn pick(random: &mut Rng, of: &[u64]) -> u64 {
+    of[random.usize(..of.len())]
+}
+
+pub(super) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,203 @@
+//! A store under observation: every answer is compared with what it may be.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tower_distributed_lock::store::{
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+};
+use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
+
+use super::book::Book;
+use super::log::Log;
+use super::waits::Waits;
+
+/// Stands between the faults and the store.
+#[derive(Clone)]
+pub(super) struct Witness<S> {
+    inner: S,
+    log: Arc<Log>,
+    book: Arc<Mutex<Book>>,
+    waits: Arc<Waits>,
+}
+
+impl<S: LockStore + Inspect> Witness<S> {
+    pub(super) fn new(inner: S, log: Arc<Log>, waits: Arc<Waits>) -> Self {
+        Self {
+            inner,
+            log,
+            waits,
+            book: Arc::default(),
+        }
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap()
+    }
+
+    pub(super) fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    fn granted(&self, attempt: &Attempt, token: Option<FencingToken>) {
+        let hold = &attempt.hold;
+        let tick = self.log.tick();
+        self.log
+            .note(|| format!("granted {} {:?} {}", hold.key, hold.mode, n(hold)));
+        let mut book = self.book();
+        self.waits.granted(&mut book, &hold.key);
+        if book.was_withdrawn(hold) {
+            let text = format!("{} was granted after it was withdrawn", hold.id);
+            self.log.violated("L7", text);
+        }
+        book.grant(hold, attempt.lease, tick);
+        let Some(fencing) = attempt.fencing.filter(|_| hold.mode.is_exclusive()) else {
+            return;
+        };
+        match token {
+            Some(token) if book.issue(&hold.key, token.value(), fencing.reserve) => {}
+            token => {
+                let text = format!("{token:?} of {} is not larger than all before", hold.key);
+                self.log.violated("S6", text);
+            }
+        }
+    }
+
+    /// Compares an answer about a hold with the book, which it ends in if `ends`.
+    fn stands(&self, what: &str, hold: &Hold, standing: Standing, ends: bool) {
+        self.log.note(|| {
+            format!(
+                "{what} {} {:?} {}: {standing:?}",
+                hold.key,
+                hold.mode,
+                n(hold)
+            )
+        });
+        let tick = self.log.tick();
+        let mut book = self.book();
+        let carried = book.carries(hold);
+        if carried != (standing == Standing::Held) {
+            let text = format!("{} is said to be {standing:?} ({what})", hold.id);
+            self.log.violated("S9", text);
+        }
+        if ends {
+            book.end(hold, tick);
+        }
+    }
+
+    /// Compares all of a key.
+    async fn compare(&self, key: &LockKey) {
+        let seen = self.inner.inspect(key).await.unwrap();
+        for (promise, text) in self.book().differences(key, &seen) {
+            self.log.violated(promise, text);
+        }
+    }
+
+    async fn compare_all(&self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            self.compare(&attempt.hold.key).await;
+        }
+    }
+}
+
+/// A name that is the same in every run of a seed.
+fn n(hold: &Hold) -> String {
+    let id = hold.id.to_string();
+    let n = id.rsplit(':').next().unwrap_or_default();
+    format!("#{n}")
+}
+
+impl<S: LockStore + Inspect> LockStore for Witness<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let answer = self.inner.acquire(attempt).await;
+        match answer {
+            Ok(Outcome::Granted { token }) => self.granted(attempt, token),
+            ref refused => self.log.note(|| {
+                let hold = &attempt.hold;
+                format!("{refused:?} {} {:?} {}", hold.key, hold.mode, n(hold))
+            }),
+        }
+        self.compare(&attempt.hold.key).await;
+        answer
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        let answer = self.inner.acquire_all(attempts).await;
+        if let Ok(AllOutcome::Granted(tokens)) = &answer {
+            for (attempt, token) in attempts.iter().zip(tokens) {
+                self.granted(attempt, *token);
+            }
+        } else {
+            for Attempt { hold, .. } in attempts {
+                let left = self.inner.check(std::slice::from_ref(hold)).await.unwrap();
+                if left == [Standing::Held] && !self.book().carries(hold) {
+                    let text = format!("{} of a refused several is held", hold.key);
+                    self.log.violated("S8", text);
+                }
+            }
+        }
+        self.compare_all(attempts).await;
+        answer
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        let answer = self.inner.acquire_any(attempts).await;
+        if let Ok(AnyOutcome::Granted { index, token }) = answer {
+            self.granted(&attempts[index], token);
+        }
+        self.compare_all(attempts).await;
+        answer
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        let standings = self.inner.renew(renewals).await?;
+        for (Renewal { hold, lease }, standing) in renewals.iter().zip(&standings) {
+            self.stands("renewed", hold, *standing, false);
+            self.book().renew(hold, *lease);
+        }
+        for renewal in renewals {
+            self.compare(&renewal.hold.key).await;
+        }
+        Ok(standings)
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        let standings = self.inner.check(holds).await?;
+        for (hold, standing) in holds.iter().zip(&standings) {
+            self.stands("checked", hold, *standing, false);
+            self.compare(&hold.key).await;
+        }
+        Ok(standings)
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        let released = self.inner.release(hold).await?;
+        self.stands("released", hold, released.standing, true);
+        self.compare(&hold.key).await;
+        Ok(released)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.inner.withdraw(attempt, unanswered).await?;
+        let hold = &attempt.hold;
+        self.log
+            .note(|| format!("withdrawn {} {:?} {}", hold.key, hold.mode, n(hold)));
+        let tick = self.log.tick();
+        {
+            let mut book = self.book();
+            book.end(hold, tick);
+            if unanswered {
+                book.withdraw(hold);
+            }
+        }
+        self.compare(&hold.key).await;
+        Ok(())
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.inner.subscribe(attempt).await
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        self.inner.supports(mode, fenced)
+    }
+}
