@@ -42,7 +42,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `axum` | yes | the `extract` module, and keys from the matched route |
-//! | `redis` | yes | `RedisStore` |
+//! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests |

@@ -186,8 +186,11 @@ impl RedisStore {
     /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
     /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
     ///
+    /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.
+    ///
     /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
-    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost).
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says how to
+    /// prevent that.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {

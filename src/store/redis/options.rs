@@ -14,7 +14,7 @@ use super::lane::Lane;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
 use super::servers::{Server, Servers};
-use super::source::Source;
+use super::source::{Source, Station};
 use super::subscriptions::Subscriptions;
 use super::tls::Tls;
 use super::{Inner, RedisStore};
@@ -252,17 +252,14 @@ impl RedisStoreBuilder {
             ));
         }
         let tls = self.tls;
-        let source = match self.connections {
+        let (source, station) = match self.connections {
             Connections::Ours(config) => {
                 server(unnamed(tls.secure(address)?), config, self.timeouts)?
             }
-            Connections::Given(pool) => {
-                let address = unnamed(tls.secure(address)?);
-                Source::Server {
-                    client: Box::new(Client::open(address).map_err(bad_address)?),
-                    pool,
-                }
-            }
+            Connections::Given(pool) => (
+                Source::Server(pool),
+                station(unnamed(tls.secure(address)?))?,
+            ),
             Connections::Sentinel { sentinels, master } => {
                 let sentinels: Vec<_> = sentinels?;
                 if sentinels.is_empty() {
@@ -275,7 +272,8 @@ impl RedisStoreBuilder {
                 let address = unnamed(tls.secure_where_it_applies(address)?);
                 let config = PoolConfig::default();
                 let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
-                Source::Sentinels(Arc::new(all))
+                let all = Arc::new(all);
+                (Source::Sentinels(all.clone()), Station::Sentinels(all))
             }
         };
         let lanes = self.lanes.min(source.room());
@@ -288,7 +286,7 @@ impl RedisStoreBuilder {
             lanes: (0..lanes)
                 .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
                 .collect(),
-            subscriptions: Subscriptions::new(source.clone(), Channels::Plain, self.timeouts),
+            subscriptions: Subscriptions::new(station, Channels::Plain, self.timeouts),
             source,
         }))
     }
@@ -313,11 +311,17 @@ pub(super) fn server(
     address: ConnectionInfo,
     config: PoolConfig,
     timeouts: Timeouts,
-) -> Result<Source, StoreError> {
-    Ok(Source::Server {
-        client: Box::new(Client::open(address.clone()).map_err(bad_address)?),
-        pool: new_pool(address, config, timeouts)?,
-    })
+) -> Result<(Source, Station), StoreError> {
+    let station = station(address.clone())?;
+    Ok((
+        Source::Server(new_pool(address, config, timeouts)?),
+        station,
+    ))
+}
+
+fn station(address: ConnectionInfo) -> Result<Station, StoreError> {
+    let client = Client::open(address).map_err(bad_address)?;
+    Ok(Station::Server(Box::new(client)))
 }
 
 /// Connections do not tell the server the name of the library: a user who has the documented rights may not.

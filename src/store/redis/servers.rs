@@ -151,10 +151,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.source.close();
         for lane in &self.lanes {
             lane.close();
         }
+        self.source.close();
     }
 }
 

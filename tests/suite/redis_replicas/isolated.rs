@@ -57,17 +57,19 @@ async fn an_owner_check_on_an_idle_connection_is_not_believed() {
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
 }
 
-/// A request whose handler waits for a permit.
+/// A request whose handler says that it runs, and waits for a permit.
 struct Site {
     app: Router,
+    runs: Arc<Semaphore>,
     go: Arc<Semaphore>,
 }
 
 impl Site {
     fn new(locks: LockClient, confirm: Confirm, lease: Duration) -> Self {
-        let go = Arc::new(Semaphore::new(0));
-        let waiting = go.clone();
+        let (runs, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (running, waiting) = (runs.clone(), go.clone());
         let handler = move || async move {
+            running.add_permits(1);
             let _ = waiting.acquire().await;
             "done"
         };
@@ -78,7 +80,7 @@ impl Site {
         let app = Router::new()
             .route("/orders/{id}", put(handler))
             .layer(layer);
-        Self { app, go }
+        Self { app, runs, go }
     }
 
     async fn ask(app: Router) -> (StatusCode, serde_json::Value) {
@@ -90,14 +92,15 @@ impl Site {
     }
 }
 
-async fn the_key_in(replicated: &Replicated) -> String {
-    eventually("the lock is held", LIMIT, async || {
-        let names = replicated.servers[1].dump().await.into_keys();
-        names
-            .into_iter()
-            .find(|name| !name.starts_with("tower_lock_"))
-    })
-    .await
+/// The key that the request has locked, when its handler runs.
+async fn locked(site: &Site, replicated: &Replicated) -> String {
+    let running = tokio::time::timeout(LIMIT, site.runs.acquire()).await;
+    running.expect("the handler runs").unwrap().forget();
+    let names = replicated.servers[1].dump().await.into_keys();
+    let key = names
+        .into_iter()
+        .find(|name| !name.starts_with("tower_lock_"));
+    key.expect("the grant was acknowledged by the replica")
 }
 
 #[tokio::test]
@@ -108,7 +111,7 @@ async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
         let store = patient_store(&replicated, Replicas::All, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
         let asking = tokio::spawn(Site::ask(site.app.clone()));
-        let key = the_key_in(&replicated).await;
+        let key = locked(&site, &replicated).await;
         let others = replace(&replicated).await;
         // The hold is in the new master too, where nobody renews it.
         let second = others.lock(key.as_str()).mode(LockMode::Write);
@@ -133,9 +136,7 @@ async fn before_the_deadline_strict_sends_nothing_and_store_may_because_nobody_e
         let store = patient_store(&replicated, Replicas::All, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
         let asking = tokio::spawn(Site::ask(site.app.clone()));
-        let key = the_key_in(&replicated).await;
-        // Granted, not just replicated: the replicas' answer may still be on its way.
-        tokio::time::sleep(SHORT).await;
+        let key = locked(&site, &replicated).await;
         let others = replace(&replicated).await;
         site.go.add_permits(1);
         assert_eq!(asking.await.unwrap().0, expected, "{confirm:?}");
