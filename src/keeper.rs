@@ -3,8 +3,6 @@
 //! It renews holds in batches at a third of their lease, says when one is lost, answers owner checks, and drives to its
 //! end whatever a dropped future or guard has left behind. It has no timer and no task per hold.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +12,18 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::lock::{Hold, Lease};
+use crate::error::LockError;
 use crate::store::{DynStore, Record, Renewal, Standing};
 use crate::telemetry;
 
+mod calendar;
+mod checks;
 mod driven;
 mod live;
+mod release;
 
+use calendar::{Batch, Calendar};
+use checks::Checks;
 pub(crate) use driven::{Driven, Job};
 pub(crate) use live::{LiveHold, Phase};
 
@@ -33,12 +35,6 @@ const RENEWAL_RETRY: Duration = Duration::from_millis(100);
 
 /// The pause after a release or a check failed, before the next try; it doubles.
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
-
-/// How long an owner check is tried.
-const CHECK_BUDGET: Duration = Duration::from_secs(1);
-
-/// The longest pause between two tries to release.
-const RELEASE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A handle on the task. The task ends when the last handle is gone and its work is done.
 #[derive(Clone)]
@@ -63,35 +59,17 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Every live hold, by when it is next looked at.
-    calendar: BTreeMap<Place, Arc<LiveHold>>,
+    calendar: Calendar,
     /// What dropped futures and guards have left.
     jobs: Vec<Job>,
     /// How many of them the task is driving.
     driving: usize,
-    checks: Vec<Check>,
-    /// A batch of checks is on its way; those that come meanwhile share the next one.
-    checking: bool,
-    /// When the task wakes by itself.
-    alarm: Option<Instant>,
+    checks: Checks,
     task: Option<JoinHandle<()>>,
     orphaned: bool,
 }
 
-/// Where a hold stands in the calendar. The number keeps holds of one instant apart.
-pub(crate) type Place = (Instant, u64);
-
-/// Holds to renew, and for how long.
-type Batch = Vec<(Arc<LiveHold>, Duration)>;
-
 type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
-
-struct Check {
-    live: Arc<LiveHold>,
-    answer: Asker,
-}
-
-type Asker = oneshot::Sender<Result<Standing, StoreError>>;
 
 impl Keeper {
     pub(crate) fn new(store: Arc<dyn DynStore>, on_lost: OnLost) -> Self {
@@ -114,21 +92,18 @@ impl Keeper {
 
     /// Renews `live` until it is forgotten, and says when it is lost.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let place = (first_look(live), NUMBER.fetch_add(1, Ordering::Relaxed));
         let shared = &self.handle.shared;
         let mut state = shared.state();
-        state.put(place, live);
         shared.ensure_running(&mut state);
-        shared.ring(&state, place.0);
+        if state.calendar.enter(live) {
+            shared.work.notify_one();
+        }
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
     pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
         let mut state = self.handle.shared.state();
-        if let Some(place) = live.move_to(None) {
-            state.calendar.remove(&place);
-        }
+        state.calendar.remove(live);
         live.begin_release()
     }
 
@@ -146,7 +121,7 @@ impl Keeper {
         record: Option<Record>,
         until_asked: impl Send,
     ) -> Result<(), LockError> {
-        let result = release(store, &live, record, until_asked).await;
+        let result = release::release(store, &live, record, until_asked).await;
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             telemetry::lost(&live, "the store did not carry it at its release");
         }
@@ -163,10 +138,7 @@ impl Keeper {
         {
             let shared = &self.handle.shared;
             let mut state = shared.state();
-            state.checks.push(Check {
-                live: live.clone(),
-                answer,
-            });
+            state.checks.add(live, answer);
             shared.ensure_running(&mut state);
         }
         self.handle.shared.work.notify_one();
@@ -201,12 +173,12 @@ impl Keeper {
     /// Gives up every live hold: it is lost to those who share it, and released in the store.
     pub(crate) fn abandon_all(&self) {
         let shared = &self.handle.shared;
-        let all: Vec<_> = shared.state().calendar.values().cloned().collect();
+        let all = shared.state().calendar.all();
         for live in all {
             shared.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release(store, &live, None, ()).await;
+                let _ = release::release(store, &live, None, ()).await;
             }));
         }
     }
@@ -250,16 +222,9 @@ impl Shared {
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             state.driving = 0;
-            state.checking = false;
-            state.alarm = None;
+            state.checks.done();
+            state.calendar.forget_alarm();
             state.task = Some(runtime.spawn(self.clone().run()));
-        }
-    }
-
-    /// Wakes the task if it would sleep past `instant`.
-    fn ring(&self, state: &State, instant: Instant) {
-        if state.alarm.is_none_or(|alarm| instant < alarm) {
-            self.work.notify_one();
         }
     }
 
@@ -275,12 +240,7 @@ impl Shared {
     }
 
     fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
-        {
-            let mut state = self.state();
-            if let Some(place) = live.move_to(None) {
-                state.calendar.remove(&place);
-            }
-        }
+        self.state().calendar.remove(live);
         if live.lose() {
             telemetry::lost(live, reason);
             (self.on_lost)(live);
@@ -302,13 +262,11 @@ impl Shared {
                 }
             }));
         }
-        if !state.checks.is_empty() && !state.checking {
-            state.checking = true;
-            let checks = std::mem::take(&mut state.checks);
+        if let Some(checks) = state.checks.next() {
             running.push(Box::pin(self.clone().answer(checks)));
         }
         let mut lost = Vec::new();
-        for batch in state.due(Instant::now(), &mut lost) {
+        for batch in state.calendar.due(Instant::now(), &mut lost) {
             running.push(Box::pin(self.clone().renew(batch)));
         }
         if !lost.is_empty() {
@@ -322,19 +280,7 @@ impl Shared {
             state.task = None;
             return None;
         }
-        let now = Instant::now();
-        let first = state
-            .calendar
-            .first_key_value()
-            .map_or_else(|| now + Duration::from_secs(3600), |(place, _)| place.0);
-        // An alarm is not put off when the hold that it was for has gone: the next hold would have to put it forward
-        // again, and wake the task for that, which costs more than waking once for nothing.
-        let alarm = match state.alarm {
-            Some(alarm) if alarm > now => alarm.min(first),
-            _ => first,
-        };
-        state.alarm = Some(alarm);
-        Some(alarm)
+        Some(state.calendar.set_alarm(Instant::now()))
     }
 
     async fn renew(self: Arc<Self>, batch: Batch) {
@@ -356,7 +302,9 @@ impl Shared {
                 }
                 let mut state = self.state();
                 for (live, lease) in &batch {
-                    state.postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
+                    state
+                        .calendar
+                        .postpone(live, Instant::now() + RENEWAL_RETRY.min(*lease / 10));
                 }
                 return;
             }
@@ -375,7 +323,9 @@ impl Shared {
                 match standing {
                     Standing::Held => {
                         live.renewed(sent, *lease);
-                        state.postpone(live, sent + live.lease.duration() / 3);
+                        state
+                            .calendar
+                            .postpone(live, sent + live.lease.duration() / 3);
                     }
                     Standing::Gone => lost.push(live),
                 }
@@ -386,118 +336,11 @@ impl Shared {
         }
     }
 
-    /// Asks which holds there are; a question that changes nothing is asked again when it fails.
-    async fn ask_whether(&self, holds: Vec<Hold>) -> Result<Vec<Standing>, StoreError> {
-        let over = Instant::now() + CHECK_BUDGET;
-        let mut backoff = FIRST_BACKOFF;
-        loop {
-            let error = match self.store.clone().check(holds.clone()).await {
-                Ok(standings) => return Ok(standings),
-                Err(error) => error,
-            };
-            let is_final = matches!(
-                error.kind(),
-                StoreErrorKind::Refused | StoreErrorKind::Conflict
-            );
-            if is_final || Instant::now() + backoff >= over {
-                return Err(error);
-            }
-            tokio::time::sleep(backoff).await;
-            backoff *= 2;
-        }
-    }
-
-    async fn answer(self: Arc<Self>, checks: Vec<Check>) {
-        for batch in in_batches(by_hold(checks)) {
-            let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
-            let answers = self.ask_whether(holds).await;
-            for (index, (_, askers)) in batch.into_iter().enumerate() {
-                let answer = answers.as_ref().map(|standings| standings[index]);
-                for asker in askers {
-                    // Whoever asked may have gone.
-                    let _ = asker.send(answer.map_err(Clone::clone));
-                }
-            }
-        }
-        self.state().checking = false;
+    async fn answer(self: Arc<Self>, checks: Vec<checks::Check>) {
+        checks::answer(self.store.clone(), checks).await;
+        self.state().checks.done();
         self.work.notify_one();
     }
-}
-
-impl State {
-    fn put(&mut self, place: Place, live: &Arc<LiveHold>) {
-        if live.phase() == Phase::Held {
-            live.move_to(Some(place));
-            self.calendar.insert(place, live.clone());
-        }
-    }
-
-    /// Moves a hold that is still in the calendar.
-    fn postpone(&mut self, live: &Arc<LiveHold>, to: Instant) {
-        if let Some(place) = live.move_to(None) {
-            self.calendar.remove(&place);
-            self.put((to.min(live.deadline()), place.1), live);
-        }
-    }
-
-    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
-    fn due(&mut self, now: Instant, lost: &mut Vec<Arc<LiveHold>>) -> Vec<Batch> {
-        let mut renewals = Vec::new();
-        while let Some((&place, live)) = self.calendar.first_key_value() {
-            let live = live.clone();
-            let deadline = live.deadline();
-            // A renewal a little early is as good, and makes larger batches. It begins none: a renewal that failed, and is to
-            // be tried again in a moment, would be tried without a pause.
-            let early = if place.0 < deadline && !renewals.is_empty() {
-                live.lease.duration() / 30
-            } else {
-                Duration::ZERO
-            };
-            if place.0 > now + early {
-                break;
-            }
-            self.calendar.remove(&place);
-            live.move_to(None);
-            if now >= deadline {
-                lost.push(live);
-                continue;
-            }
-            // Until an answer moves it, the next look is at the deadline.
-            self.put((deadline, place.1), &live);
-            if let Lease::Renewed(_) = live.lease
-                && let Some(lease) = live.next_lease(now)
-            {
-                renewals.push((live, lease));
-            }
-        }
-        in_batches(renewals)
-    }
-}
-
-/// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
-/// granted together are not renewed together ever after.
-fn first_look(live: &LiveHold) -> Instant {
-    match live.lease {
-        Lease::Renewed(lease) => {
-            let third = (lease / 3).mul_f64(0.25 + 0.75 * fastrand::f64());
-            (Instant::now() + third).min(live.deadline())
-        }
-        Lease::Fixed(_) => live.deadline(),
-    }
-}
-
-/// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
-/// had it.
-fn by_hold(mut checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
-    checks.sort_unstable_by_key(|check| Arc::as_ptr(&check.live).addr());
-    let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
-    for Check { live, answer } in checks {
-        match holds.last_mut() {
-            Some((last, askers)) if Arc::ptr_eq(last, &live) => askers.push(answer),
-            _ => holds.push((live, vec![answer])),
-        }
-    }
-    holds
 }
 
 fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
@@ -509,39 +352,5 @@ fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
             return batches;
         }
         batches.push(batch);
-    }
-}
-
-async fn release(
-    store: Arc<dyn DynStore>,
-    live: &LiveHold,
-    record: Option<Record>,
-    until_asked: impl Send,
-) -> Result<(), LockError> {
-    let mut until_asked = Some(until_asked);
-    let over = Instant::now() + live.lease.duration();
-    let mut backoff = FIRST_BACKOFF;
-    let mut unanswered = None;
-    loop {
-        let (store, hold) = (store.clone(), live.hold.clone());
-        let released = match &record {
-            None => store.release(hold).await,
-            Some(record) => store.release_recording(hold, record.clone()).await,
-        };
-        drop(until_asked.take());
-        let error = match released {
-            Ok(Standing::Held) => return Ok(()),
-            // An earlier try may have been the one that released it: nobody can say.
-            Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
-            Err(error) => error,
-        };
-        match error.kind() {
-            StoreErrorKind::Refused | StoreErrorKind::Conflict => return Err(error.into()),
-            _ if Instant::now() >= over => return Err(error.into()),
-            StoreErrorKind::Unanswered => unanswered = Some(error),
-            StoreErrorKind::Unreachable | StoreErrorKind::Transient => {}
-        }
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(RELEASE_BACKOFF);
     }
 }

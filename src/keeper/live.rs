@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Place;
+use super::calendar::Place;
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::telemetry::Route;
 
