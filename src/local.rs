@@ -14,6 +14,7 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -124,7 +125,7 @@ pub(crate) enum Entrance {
 }
 
 impl Local {
-    pub(crate) fn new(store: Arc<dyn DynStore>, pace: Pace) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn DynStore>, pace: Pace, renew_on: Option<Handle>) -> Arc<Self> {
         Arc::new_cyclic(|local: &Weak<Self>| {
             let local = local.clone();
             let on_lost = move |live: &Arc<LiveHold>| {
@@ -133,7 +134,7 @@ impl Local {
                 }
             };
             Self {
-                keeper: Keeper::new(store, Box::new(on_lost)),
+                keeper: Keeper::new(store, renew_on, Box::new(on_lost)),
                 pace,
                 hasher: RandomState::new(),
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),

@@ -5,14 +5,15 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
+use tokio::runtime::Handle;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
@@ -31,11 +32,13 @@ mod reply;
 mod script;
 mod subscriber;
 mod subscriptions;
+mod thread;
 
 use lane::Lane;
 pub use options::RedisStoreBuilder;
 use script::Call;
 use subscriptions::Subscriptions;
+use thread::Thread;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
@@ -43,8 +46,11 @@ const BATCH: usize = 100;
 /// Locks in one Redis or Valkey server (6.2 or newer).
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
-/// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
-/// finds out when it is back.
+/// wake-ups, and one renews. All of them are replaced when they break. While Redis is down, calls fail at once, and a
+/// background task finds out when it is back.
+///
+/// Clients renew what they hold on a thread of the store's own, so that locks stay held while all workers of the runtime
+/// are busy; the thread starts with the first hold.
 ///
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
@@ -73,12 +79,16 @@ pub struct RedisStore {
 
 struct Inner {
     lanes: Box<[Arc<Lane>]>,
+    /// Carries renewals and nothing else, from the thread.
+    renewals: Arc<Lane>,
+    /// Started when there is first something to renew; `None` if that failed.
+    thread: OnceLock<Option<Thread>>,
     subscriptions: Subscriptions,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for lane in &self.lanes {
+        for lane in self.lanes.iter().chain([&self.renewals]) {
             lane.close();
         }
     }
@@ -130,41 +140,55 @@ impl RedisStore {
     async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
         self.inner.lanes[self.lane(key)].call(&call).await
     }
+}
 
-    /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
-    async fn call_in_batches<'a, T>(
-        &self,
-        items: &'a [T],
-        key: impl Fn(&T) -> &LockKey,
-        call: impl Fn(&[&'a T]) -> Call,
-    ) -> Result<Vec<Standing>, StoreError> {
-        let mut by_lane = vec![Vec::new(); self.inner.lanes.len()];
-        for (place, item) in items.iter().enumerate() {
-            by_lane[self.lane(key(item))].push((place, item));
-        }
-        let batches = by_lane.iter().enumerate().flat_map(|(lane, items)| {
-            items
-                .chunks(BATCH)
-                .map(move |batch| (&self.inner.lanes[lane], batch))
-        });
-        let answers = batches.map(|(lane, batch)| {
-            let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-            let call = call(&items);
-            async move {
-                let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
-                Ok((batch, standings))
-            }
-        });
-        let mut standings = vec![Standing::Gone; items.len()];
-        // All are driven to their end: each batch has its effect, whatever becomes of the others.
-        for answer in join_all(answers).await {
-            let (batch, answers) = answer?;
-            for ((place, _), standing) in batch.iter().zip(answers) {
-                standings[*place] = standing;
-            }
-        }
-        Ok(standings)
+/// Begins leases anew, over some of the connections.
+async fn renew(
+    lanes: &[Arc<Lane>],
+    lane: impl Fn(&LockKey) -> usize,
+    renewals: &[Renewal],
+) -> Result<Vec<Standing>, StoreError> {
+    call_in_batches(
+        lanes,
+        renewals,
+        |renewal| lane(&renewal.hold.key),
+        |batch| calls::renew(batch.iter().copied()),
+    )
+    .await
+}
+
+/// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
+async fn call_in_batches<'a, T>(
+    lanes: &[Arc<Lane>],
+    items: &'a [T],
+    lane: impl Fn(&T) -> usize,
+    call: impl Fn(&[&'a T]) -> Call,
+) -> Result<Vec<Standing>, StoreError> {
+    let mut by_lane = vec![Vec::new(); lanes.len()];
+    for (place, item) in items.iter().enumerate() {
+        by_lane[lane(item)].push((place, item));
     }
+    let batches = by_lane.iter().zip(lanes).flat_map(|(items, lane)| {
+        let batches = items.chunks(BATCH);
+        batches.map(move |batch| (lane, batch))
+    });
+    let answers = batches.map(|(lane, batch)| {
+        let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
+        let call = call(&items);
+        async move {
+            let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
+            Ok((batch, standings))
+        }
+    });
+    let mut standings = vec![Standing::Gone; items.len()];
+    // All are driven to their end: each batch has its effect, whatever becomes of the others.
+    for answer in join_all(answers).await {
+        let (batch, answers) = answer?;
+        for ((place, _), standing) in batch.iter().zip(answers) {
+            standings[*place] = standing;
+        }
+    }
+    Ok(standings)
 }
 
 /// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
@@ -180,18 +204,26 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
-        self.call_in_batches(
-            renewals,
-            |renewal| &renewal.hold.key,
-            |batch| calls::renew(batch.iter().copied()),
-        )
-        .await
+        let apart = [self.inner.renewals.clone()];
+        let renewed = renew(&apart, |_| 0, renewals).await;
+        match renewed {
+            // The server may have no room for one more connection: better renewed like everything else than not at all.
+            // Not while that has to be restored, which would happen on this runtime.
+            Err(error)
+                if error.kind() == StoreErrorKind::Unreachable
+                    && self.inner.lanes.iter().all(|lane| lane.is_up()) =>
+            {
+                renew(&self.inner.lanes, |key| self.lane(key), renewals).await
+            }
+            renewed => renewed,
+        }
     }
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
-        self.call_in_batches(
+        call_in_batches(
+            &self.inner.lanes,
             holds,
-            |hold| &hold.key,
+            |hold| self.lane(&hold.key),
             |batch| calls::check(batch.iter().copied()),
         )
         .await
@@ -244,5 +276,15 @@ impl LockStore for RedisStore {
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let channel = calls::channel(attempt).to_string();
         self.inner.subscriptions.listen(channel).await
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        let thread = self.inner.thread.get_or_init(|| {
+            let started = Thread::start("lock-renewals");
+            started
+                .inspect_err(|error| tracing::warn!(%error, "no thread for renewals: they need a free worker"))
+                .ok()
+        });
+        thread.as_ref().map(Thread::runtime)
     }
 }

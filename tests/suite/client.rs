@@ -1,5 +1,6 @@
 //! The client on a real Redis: what is left of it when things go wrong.
 
+mod busy;
 mod cancelled;
 pub(crate) mod faults;
 mod fenced;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use deadpool::managed::Manager;
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerErrorKind, Value};
@@ -28,10 +29,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// try; when that has failed, they fail at once, while the task goes on trying.
 pub(super) struct Lane {
     pool: Pool,
+    place: Place,
     timeouts: Timeouts,
     state: Mutex<State>,
     /// The task has succeeded or failed.
     settled: Notify,
+}
+
+/// Where a lane's connection is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    InPool,
+    /// Made like those in the pool, but not one of them: its task runs on the runtime that asked for it, never on one that
+    /// used the connection before.
+    Apart,
 }
 
 struct State {
@@ -53,9 +64,10 @@ enum Link {
 
 impl Lane {
     /// A lane that connects when it is first used.
-    pub(super) fn new(pool: Pool, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(pool: Pool, place: Place, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             pool,
+            place,
             timeouts,
             state: Mutex::new(State {
                 link: Link::Mending,
@@ -218,23 +230,32 @@ impl Lane {
         }
     }
 
-    fn up(&self, kept: Connection, handle: MultiplexedConnection) {
+    fn up(&self, kept: Option<Connection>, handle: MultiplexedConnection) {
         let mut state = self.state();
         state.generation += 1;
-        state.kept = Some(kept);
+        state.kept = kept;
         state.link = Link::Up(handle);
         state.mending = None;
         self.settled.notify_waiters();
     }
 
-    /// Takes a connection from the pool and asks it something.
-    async fn open(&self) -> Result<(Connection, MultiplexedConnection, Value), StoreError> {
+    /// Takes a connection from the pool, or makes one, and asks it something.
+    async fn open(&self) -> Result<(Option<Connection>, MultiplexedConnection, Value), StoreError> {
         let opening = async {
-            let kept = self.pool.get().await.map_err(|error| match error {
-                PoolError::Backend(error) => failure::no_connection(error),
-                error => StoreError::new(StoreErrorKind::Unreachable, error),
-            })?;
-            let mut handle = (*kept).clone();
+            let (kept, mut handle) = match self.place {
+                Place::InPool => {
+                    let kept = self.pool.get().await.map_err(|error| match error {
+                        PoolError::Backend(error) => failure::no_connection(error),
+                        error => StoreError::new(StoreErrorKind::Unreachable, error),
+                    })?;
+                    let handle = (*kept).clone();
+                    (Some(kept), handle)
+                }
+                Place::Apart => {
+                    let made = self.pool.manager().create().await;
+                    (None, made.map_err(failure::no_connection)?)
+                }
+            };
             handle.set_response_timeout(self.timeouts.response);
             let answer = handle.send_packed_command(&redis::cmd("PING")).await;
             Ok((kept, handle, answer.map_err(failure::no_connection)?))
@@ -242,6 +263,11 @@ impl Lane {
         timeout(self.timeouts.connect, opening)
             .await
             .unwrap_or_else(|_| Err(unreachable("connecting took too long")))
+    }
+
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state().link, Link::Up(_))
     }
 
     /// Ends the lane's tasks.

@@ -1,6 +1,6 @@
 //! How a [`RedisStore`] is put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deadpool_redis::{Config, Manager, Pool, PoolConfig, Runtime};
@@ -8,7 +8,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
 };
 
-use super::lane::Lane;
+use super::lane::{Lane, Place};
 use super::subscriptions::Subscriptions;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
@@ -110,7 +110,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
-    /// has. They are kept for as long as the store lives. One more connection, outside the pool, listens for wake-ups.
+    /// has. They are kept for as long as the store lives. Two more connections, outside the pool, listen for wake-ups and
+    /// renew; each is made when it is first needed.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
         self
@@ -151,8 +152,10 @@ impl RedisStoreBuilder {
         Ok(RedisStore {
             inner: Arc::new(Inner {
                 lanes: (0..lanes)
-                    .map(|_| Lane::new(pool.clone(), self.timeouts))
+                    .map(|_| Lane::new(pool.clone(), Place::InPool, self.timeouts))
                     .collect(),
+                renewals: Lane::new(pool, Place::Apart, self.timeouts),
+                thread: OnceLock::new(),
                 subscriptions: Subscriptions::new(client, self.timeouts),
             }),
         })

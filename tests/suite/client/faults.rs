@@ -68,7 +68,7 @@ async fn a_killed_process_frees_its_locks_within_their_lease() {
     until_nothing_is_left(&redis).await;
 }
 
-fn excluded_by(mode: LockMode) -> LockMode {
+pub(super) fn excluded_by(mode: LockMode) -> LockMode {
     match mode {
         LockMode::Read => LockMode::Write,
         other => other,

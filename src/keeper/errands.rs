@@ -1,0 +1,154 @@
+//! The task that does what callers have left, or wait for together.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+use super::Job;
+use super::checks::{self, Checks};
+use super::live::LiveHold;
+use crate::error::StoreError;
+use crate::store::{DynStore, Standing};
+
+/// Jobs that are driven to their end, and owner checks.
+pub(super) struct Errands {
+    store: Arc<dyn DynStore>,
+    state: Mutex<State>,
+    /// There is something for the task to look at.
+    work: Notify,
+    /// No job is left.
+    drained: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// What dropped futures and guards have left.
+    jobs: Vec<Job>,
+    /// How many of them the task is driving.
+    driving: usize,
+    checks: Checks,
+    task: Option<JoinHandle<()>>,
+    retired: bool,
+}
+
+impl Errands {
+    pub(super) fn new(store: Arc<dyn DynStore>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            state: Mutex::default(),
+            work: Notify::new(),
+            drained: Notify::new(),
+        })
+    }
+
+    /// Drives `job` to its end. Never blocks; works outside a runtime.
+    pub(super) fn adopt(self: &Arc<Self>, job: Job) {
+        {
+            let mut state = self.state();
+            state.jobs.push(job);
+            self.ensure_running(&mut state);
+        }
+        self.work.notify_one();
+    }
+
+    /// Asks the store whether it carries the hold; `None` if the task has gone.
+    pub(super) async fn check(
+        self: &Arc<Self>,
+        live: &Arc<LiveHold>,
+    ) -> Option<Result<Standing, StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.state();
+            state.checks.add(live, answer);
+            self.ensure_running(&mut state);
+        }
+        self.work.notify_one();
+        answered.await.ok()
+    }
+
+    /// Waits until every job is done.
+    pub(super) async fn drained(self: &Arc<Self>) {
+        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+        self.ensure_running(&mut self.state());
+        loop {
+            let drained = self.drained.notified();
+            tokio::pin!(drained);
+            drained.as_mut().enable();
+            {
+                let state = self.state();
+                if state.jobs.is_empty() && state.driving == 0 {
+                    return;
+                }
+            }
+            drained.await;
+        }
+    }
+
+    /// Nothing more will come: the task ends when it has done what there is.
+    pub(super) fn retire(&self) {
+        self.state().retired = true;
+        self.work.notify_one();
+    }
+
+    /// Starts the task, or starts it again on this runtime if the one it ran on is gone.
+    fn ensure_running(self: &Arc<Self>, state: &mut State) {
+        if state.task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        if let Ok(runtime) = runtime::Handle::try_current() {
+            state.driving = 0;
+            state.checks.done();
+            state.task = Some(runtime.spawn(self.clone().run()));
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut running = FuturesUnordered::<Job>::new();
+        while self.look(&mut running) {
+            tokio::select! {
+                () = self.work.notified() => {}
+                Some(()) = running.next() => {}
+            }
+        }
+    }
+
+    /// Takes on all there is to do; false when there will never be more.
+    fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> bool {
+        let mut state = self.state();
+        for job in std::mem::take(&mut state.jobs) {
+            state.driving += 1;
+            running.push(Box::pin(self.clone().drive(job)));
+        }
+        if let Some(checks) = state.checks.next() {
+            running.push(Box::pin(self.clone().answer(checks)));
+        }
+        if state.retired && running.is_empty() {
+            state.task = None;
+            return false;
+        }
+        true
+    }
+
+    async fn drive(self: Arc<Self>, job: Job) {
+        job.await;
+        let mut state = self.state();
+        state.driving -= 1;
+        if state.driving == 0 {
+            self.drained.notify_waiters();
+        }
+    }
+
+    async fn answer(self: Arc<Self>, checks: Vec<checks::Check>) {
+        checks::answer(self.store.clone(), checks).await;
+        self.state().checks.done();
+        self.work.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
