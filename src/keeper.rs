@@ -68,6 +68,8 @@ impl Keeper {
     /// Renews `live` until it is forgotten, and says when it is lost.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
         self.handle.renewals.begin(live);
+        // Whoever drops the hold may be outside of every runtime.
+        self.handle.errands.begin();
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.

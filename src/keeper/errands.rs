@@ -45,6 +45,11 @@ impl Errands {
         })
     }
 
+    /// Is there for whatever will come.
+    pub(super) fn begin(self: &Arc<Self>) {
+        self.ensure_running(&mut self.state());
+    }
+
     /// Drives `job` to its end. Never blocks; works outside a runtime.
     pub(super) fn adopt(self: &Arc<Self>, job: Job) {
         {
@@ -73,7 +78,7 @@ impl Errands {
     /// Waits until every job is done.
     pub(super) async fn drained(self: &Arc<Self>) {
         // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        self.ensure_running(&mut self.state());
+        self.begin();
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
