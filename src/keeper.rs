@@ -79,8 +79,8 @@ impl Keeper {
 
     /// Releases in the store, trying again until it answers or the lease is over anyway.
     ///
-    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. `until_asked` is dropped when the store was asked once, whatever it
-    /// answered.
+    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. When the store was asked once,
+    /// whatever it answered, `asked` is told how many have heard of the release.
     ///
     /// # Errors
     ///
@@ -89,9 +89,9 @@ impl Keeper {
         store: Arc<dyn DynStore>,
         live: Arc<LiveHold>,
         record: Option<Record>,
-        until_asked: impl Send,
+        asked: impl FnOnce(usize) + Send,
     ) -> Result<(), LockError> {
-        let result = release::release(store, &live, record, until_asked).await;
+        let result = release::release(store, &live, record, asked).await;
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             telemetry::lost(&live, "the store did not carry it at its release");
         }
@@ -133,7 +133,7 @@ impl Keeper {
             renewals.lose(&live, "the client was shut down");
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release::release(store, &live, None, ()).await;
+                let _ = release::release(store, &live, None, |_| ()).await;
             }));
         }
     }

@@ -33,6 +33,7 @@ mod undecided;
 
 use active::Sharer;
 use entry::{At, Delivery, Entered, Entry};
+use lane::Legacy;
 pub(crate) use share::{Queued, Share, Turn};
 
 /// How many shards the map has: enough that threads seldom meet, few enough to be cheap to make.
@@ -162,7 +163,10 @@ impl Local {
             Entered::Joined(joined) => {
                 Entrance::Admitted(Admission::Share(Share::new(self, joined)))
             }
-            Entered::Ask(asker) => Entrance::Admitted(Admission::Turn(Turn::new(self, key, asker))),
+            Entered::Ask(asker) => {
+                let turn = Turn::new(self, key, asker, Legacy::default());
+                Entrance::Admitted(Admission::Turn(turn))
+            }
             Entered::Queued(ticket, receiver) => {
                 Entrance::Queued(Queued::new(self, key, terms.mode, ticket, receiver))
             }
@@ -188,7 +192,10 @@ impl Local {
         })?;
         Ok(match entered {
             Some(Entered::Joined(joined)) => Some(Admission::Share(Share::new(self, joined))),
-            Some(Entered::Ask(asker)) => Some(Admission::Turn(Turn::new(self, key, asker))),
+            Some(Entered::Ask(asker)) => {
+                let turn = Turn::new(self, key, asker, Legacy::default());
+                Some(Admission::Turn(turn))
+            }
             Some(Entered::Queued(..)) | None => None,
         })
     }
@@ -238,12 +245,17 @@ impl Local {
                 Delivery::Share(waiter, joined) => {
                     (waiter, Ok(Admission::Share(Share::new(self, joined))))
                 }
-                Delivery::Turn(waiter, asker) => {
-                    (waiter, Ok(Admission::Turn(Turn::new(self, key, asker))))
+                Delivery::Turn(waiter, asker, legacy) => {
+                    let turn = Turn::new(self, key, asker, legacy);
+                    (waiter, Ok(Admission::Turn(turn)))
                 }
                 Delivery::Refusal(waiter, error) => (waiter, Err(error)),
                 Delivery::News(onlooker) => {
                     onlooker.notify_one();
+                    continue;
+                }
+                Delivery::Silence(ear) => {
+                    drop(ear);
                     continue;
                 }
             };

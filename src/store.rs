@@ -84,6 +84,27 @@ pub enum Standing {
     Gone,
 }
 
+/// What the store answers to a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Released {
+    /// Whether the store carried the hold until now.
+    pub standing: Standing,
+    /// How many [`Wakeups`] the end of a `Reentrant` or `Write` hold has woken: an estimate, which may count a process of
+    /// many as one, and 0 where the store cannot tell. Whoever gave up a lock that it wants again looks here whether to
+    /// let others go first.
+    pub listeners: usize,
+}
+
+impl From<Standing> for Released {
+    /// A release of a store that cannot tell who listens.
+    fn from(standing: Standing) -> Self {
+        Self {
+            standing,
+            listeners: 0,
+        }
+    }
+}
+
 /// A hold whose lease is to begin anew.
 #[derive(Debug, Clone)]
 pub struct Renewal {
@@ -142,7 +163,9 @@ fn shared_work() -> StoreError {
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
 ///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
 ///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
-///    line, as with Redisson: whoever mixes them on one key relies on asking again. A wake-up may come in vain.
+///    line, as with Redisson: whoever mixes them on one key relies on asking again. A wake-up may come in vain. What wakes
+///    an attempt wakes every attempt of its key and mode, `Fair` ones excepted, so that whoever listens for one may go on
+///    listening for the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
 ///
@@ -173,7 +196,7 @@ pub trait LockStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Standing>, StoreError>> + Send;
 
     /// Ends a hold, and says whether there was one.
-    fn release(&self, hold: &Hold) -> impl Future<Output = Result<Standing, StoreError>> + Send;
+    fn release(&self, hold: &Hold) -> impl Future<Output = Result<Released, StoreError>> + Send;
 
     /// Takes back whatever an attempt has left: its hold, its entries as a waiter. If it went `unanswered`, a copy of it
     /// may still arrive, and must find that it was withdrawn.
@@ -220,7 +243,7 @@ pub trait LockStore: Send + Sync + 'static {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> impl Future<Output = Result<Standing, StoreError>> + Send {
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send {
         let _ = (hold, record);
         async { Err(no_records()) }
     }
@@ -309,8 +332,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
-    fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing>;
-    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing>;
+    fn release(self: Arc<Self>, hold: Hold) -> Answer<Released>;
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Released>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
@@ -340,11 +363,11 @@ impl<S: LockStore> DynStore for S {
         Box::pin(async move { LockStore::check(&*self, &holds).await })
     }
 
-    fn release(self: Arc<Self>, hold: Hold) -> Answer<Standing> {
+    fn release(self: Arc<Self>, hold: Hold) -> Answer<Released> {
         Box::pin(async move { LockStore::release(&*self, &hold).await })
     }
 
-    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Standing> {
+    fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Released> {
         Box::pin(async move { LockStore::release_recording(&*self, &hold, &record).await })
     }
 

@@ -1,5 +1,6 @@
 -- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the hash lives on with it. The readers
--- that wait at this moment get passes: they go before the next writer.
+-- that wait at this moment get passes: they go before the next writer. Returns 0 if it was gone before, else one more
+-- than have heard of it.
 -- Needs    now.lua, living.lua, write/pass.lua
 local function leave(name, channel, readers, passes, id, publish, prefix)
   if redis.call('HDEL', name, id .. ':write') == 0 then
@@ -13,6 +14,5 @@ local function leave(name, channel, readers, passes, id, publish, prefix)
     redis.call('DEL', name)
   end
   pass(readers, passes)
-  redis.call(publish, channel, '1')
-  return 1
+  return 1 + redis.call(publish, channel, '1')
 end

@@ -2,7 +2,7 @@
 -- nobody writes, the readers whom it held back are woken.
 -- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 life of the tombstone in ms (0: none)
--- Returns  1 ended, 0 nothing was held
+-- Returns  0 nothing was held; ended: one more than have heard of it
 -- Needs    now.lua, waiters.lua, living.lua, write/leave.lua
 local ended = leave(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], ARGV[3])
 if redis.call('ZREM', KEYS[5], ARGV[1]) == 1 and not waiting(KEYS[5], now_ms())

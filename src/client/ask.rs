@@ -32,7 +32,7 @@ impl LockClient {
         turn: Turn,
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
-        let mut wakeups: Option<Wakeups> = None;
+        self.let_others_go_first(&mut pending, wait).await;
         let mut refused = None;
         let mut failures = 0;
         loop {
@@ -57,7 +57,6 @@ impl LockClient {
                         return Err(over(None));
                     }
                     pending.renounce(self);
-                    wakeups = None;
                 }
                 Ok(Outcome::Refused { retry_after }) => {
                     failures = 0;
@@ -66,13 +65,13 @@ impl LockClient {
                     if wait.patience.is_zero() {
                         return Err(over(refused));
                     }
-                    if wakeups.is_none() {
-                        wakeups = self.subscribe(&pending.attempt, wait).await;
-                        if wakeups.is_some() {
+                    if pending.ear().is_none() {
+                        self.listen(&mut pending, wait).await;
+                        if pending.ear().is_some() {
                             continue;
                         }
                     }
-                    self.sleep(wakeups.as_mut(), retry_after, wait).await;
+                    self.sleep(pending.ear().as_mut(), retry_after, wait).await;
                     if Instant::now() >= wait.until {
                         return Err(over(refused));
                     }
@@ -83,7 +82,6 @@ impl LockClient {
                         StoreErrorKind::Unanswered if !pending.is_nested() => {
                             // It may be granted yet, so it is taken back, and the next question bears another name.
                             pending.renounce(self);
-                            wakeups = None;
                             failures < 2
                         }
                         StoreErrorKind::Unreachable => failures < 2,
@@ -99,6 +97,27 @@ impl LockClient {
                 }
             }
         }
+    }
+
+    /// Gives other processes the time to take what this one has just given up, until one of them is done with it.
+    async fn let_others_go_first(&self, pending: &mut Pending, wait: Wait) {
+        let courtesy = pending.turn().courtesy();
+        if courtesy.is_zero() {
+            return;
+        }
+        let until = wait.until.min(Instant::now() + courtesy);
+        // Whoever listened already hears of its own release first.
+        let releases = if pending.ear().is_some() { 2 } else { 1 };
+        if releases == 1 {
+            self.listen(pending, wait).await;
+        }
+        for _ in 0..releases {
+            sleep_until(pending.ear().as_mut(), until).await;
+        }
+    }
+
+    async fn listen(&self, pending: &mut Pending, wait: Wait) {
+        *pending.ear() = self.subscribe(&pending.attempt, wait).await;
     }
 
     /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
@@ -145,14 +164,19 @@ impl LockClient {
         let poll = jittered(POLL);
         // One more millisecond: the store rounds its remaining time down.
         let until = Instant::now() + poll.min(retry_after.saturating_add(Duration::from_millis(1)));
-        let asleep = tokio::time::sleep_until(until.min(wait.until));
-        match wakeups {
-            Some(wakeups) => tokio::select! {
-                () = wakeups.wait() => {}
-                () = asleep => {}
-            },
-            None => asleep.await,
-        }
+        sleep_until(wakeups, until.min(wait.until)).await;
+    }
+}
+
+/// Until a wake-up, or the end of the time.
+async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) {
+    let asleep = tokio::time::sleep_until(until);
+    match wakeups {
+        Some(wakeups) => tokio::select! {
+            () = wakeups.wait() => {}
+            () = asleep => {}
+        },
+        None => asleep.await,
     }
 }
 
@@ -212,16 +236,22 @@ impl Pending {
         }
     }
 
-    fn is_nested(&self) -> bool {
-        self.turn
-            .as_ref()
-            .is_some_and(|turn| turn.nested().is_some())
+    fn turn(&mut self) -> &mut Turn {
+        let turn = self.turn.as_mut();
+        turn.expect("it is kept until the attempt is a live hold")
     }
 
-    fn refused(&self, retry_after: Duration) {
-        if let Some(turn) = &self.turn {
-            turn.refused(retry_after);
-        }
+    /// What the attempt listens with.
+    fn ear(&mut self) -> &mut Option<Wakeups> {
+        self.turn().ear()
+    }
+
+    fn is_nested(&mut self) -> bool {
+        self.turn().nested().is_some()
+    }
+
+    fn refused(&mut self, retry_after: Duration) {
+        self.turn().refused(retry_after);
     }
 
     async fn ask(&mut self) -> Result<Outcome, StoreError> {
@@ -237,6 +267,8 @@ impl Pending {
     /// Takes back what is there and goes on under another name.
     fn renounce(&mut self, client: &LockClient) {
         self.take_back(None);
+        // A waiter in a queue listens under its name.
+        *self.ear() = None;
         self.attempt.hold.id = client.next_hold_id();
     }
 

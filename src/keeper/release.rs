@@ -13,15 +13,15 @@ use crate::store::{DynStore, Record, Standing};
 /// The longest pause between two tries to release.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Releases in the store, trying again until it answers or the lease is over anyway. `until_asked` is dropped when the store
-/// was asked once.
+/// Releases in the store, trying again until it answers or the lease is over anyway. `asked` is called when the store
+/// was asked once, whatever it answered, with how many have heard of the release.
 pub(super) async fn release(
     store: Arc<dyn DynStore>,
     live: &LiveHold,
     record: Option<Record>,
-    until_asked: impl Send,
+    asked: impl FnOnce(usize) + Send,
 ) -> Result<(), LockError> {
-    let mut until_asked = Some(until_asked);
+    let mut asked = Some(asked);
     let over = Instant::now() + live.lease.duration();
     let mut backoff = FIRST_BACKOFF;
     let mut unanswered = None;
@@ -31,8 +31,10 @@ pub(super) async fn release(
             None => store.release(hold).await,
             Some(record) => store.release_recording(hold, record.clone()).await,
         };
-        drop(until_asked.take());
-        let error = match released {
+        if let Some(asked) = asked.take() {
+            asked(released.as_ref().map_or(0, |released| released.listeners));
+        }
+        let error = match released.map(|released| released.standing) {
             Ok(Standing::Held) => return Ok(()),
             // An earlier try may have been the one that released it: nobody can say.
             Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),

@@ -9,12 +9,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::active::{Active, Sharer};
-use super::lane::{Lane, Voice, Waiter};
+use super::lane::{Lane, Legacy, Voice, Waiter};
 use super::undecided::Undecided;
 use super::{Admission, Asker, Joined, Pace, Terms};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 use crate::lock::{HoldId, LockFamily, LockMode, Owner};
+use crate::store::Wakeups;
 
 /// Who holds and who waits for one key, in this process.
 #[derive(Default)]
@@ -47,10 +48,12 @@ pub(super) enum Entered {
 /// What a waiter is to be given.
 pub(super) enum Delivery {
     Share(Waiter, Joined),
-    Turn(Waiter, Asker),
+    Turn(Waiter, Asker, Legacy),
     Refusal(Waiter, LockError),
     /// The key may not be in use any more.
     News(Arc<Notify>),
+    /// Nobody listens with this any more.
+    Silence(Wakeups),
 }
 
 /// What [`Entry::leave`] decides.
@@ -60,7 +63,7 @@ pub(super) enum Left {
     /// The hold passes to the next in line.
     Passed(Vec<Delivery>),
     /// The hold is to be released in the store. Somebody waits until that was asked.
-    LastOfLane,
+    LastOfLane(Legacy),
     /// The hold is to be released in the store. Its owner waits until that is done.
     LastNested(Asker),
     /// The hold is to be released in the store. Nobody waits for that.
@@ -259,6 +262,7 @@ impl Entry {
         live: Arc<LiveHold>,
         terms: &Terms,
         asker: &Asker,
+        ear: Option<Wakeups>,
         at: At,
     ) -> (Joined, Vec<Delivery>) {
         let mut active = Active::new(live, asker.nested.is_some(), at.now);
@@ -266,8 +270,11 @@ impl Entry {
         let mut decided = vec![asker.owner.clone()];
         let mut deliveries = Vec::new();
         match asker.mode {
-            _ if asker.nested.is_some() => {}
-            LockMode::Fair => self.fair -= 1,
+            _ if asker.nested.is_some() => deliveries.extend(ear.map(Delivery::Silence)),
+            LockMode::Fair => {
+                self.fair -= 1;
+                deliveries.extend(ear.map(Delivery::Silence));
+            }
             LockMode::Read => {
                 // All who waited behind the one who asked enter with it; those of other terms ask for themselves.
                 for waiter in mem::take(&mut self.read.queue) {
@@ -279,9 +286,16 @@ impl Entry {
                         self.read.queue.push_back(waiter);
                     }
                 }
-                deliveries.extend(self.read.next());
+                deliveries.extend(self.read.next(ear.into()));
             }
-            mode => self.lane(mode).voice = Voice::Holding,
+            mode => {
+                let lane = self.lane(mode);
+                lane.voice = Voice::Holding;
+                match lane.queue.is_empty() {
+                    true => deliveries.extend(ear.map(Delivery::Silence)),
+                    false => lane.ear = ear,
+                }
+            }
         }
         // Nearly always the only one, and there may be many keys: a growing vector would make room for four.
         self.active.reserve_exact(1);
@@ -294,12 +308,15 @@ impl Entry {
     }
 
     /// Somebody whose turn it was is done, without holding anything.
-    pub(super) fn yielded(&mut self, asker: &Asker, at: At) -> Vec<Delivery> {
+    pub(super) fn yielded(&mut self, asker: &Asker, legacy: Legacy, at: At) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         match asker.mode {
-            _ if asker.nested.is_some() => {}
-            LockMode::Fair => self.fair -= 1,
-            mode => deliveries.extend(self.lane(mode).next()),
+            _ if asker.nested.is_some() => deliveries.extend(legacy.ear.map(Delivery::Silence)),
+            LockMode::Fair => {
+                self.fair -= 1;
+                deliveries.extend(legacy.ear.map(Delivery::Silence));
+            }
+            mode => deliveries.extend(self.lane(mode).next(legacy)),
         }
         self.decided(&asker.owner, at, &mut deliveries);
         deliveries.extend(self.news());
@@ -353,8 +370,9 @@ impl Entry {
         if active.detached || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
             return Left::Last;
         }
-        self.lane(mode).voice = Voice::Asking;
-        Left::LastOfLane
+        let lane = self.lane(mode);
+        lane.voice = Voice::Asking;
+        Left::LastOfLane(lane.ear.take().into())
     }
 
     /// Passes a hold that has no share left to the next of its lane, if it may.
@@ -389,7 +407,9 @@ impl Entry {
         {
             return Vec::new();
         }
-        let next = self.lane(mode).next();
+        let lane = self.lane(mode);
+        let ear = lane.ear.take();
+        let next = lane.next(ear.into());
         next.into_iter().chain(self.news()).collect()
     }
 
@@ -406,7 +426,9 @@ impl Entry {
         for twin in self.undecided.end(owner) {
             match self.place(&twin.terms, at) {
                 Ok(Place::Joined(joined)) => deliveries.push(Delivery::Share(twin, joined)),
-                Ok(Place::Asking(asker)) => deliveries.push(Delivery::Turn(twin, asker)),
+                Ok(Place::Asking(asker)) => {
+                    deliveries.push(Delivery::Turn(twin, asker, Legacy::default()));
+                }
                 Ok(waiting) => self.put(twin, waiting),
                 Err(error) => deliveries.push(Delivery::Refusal(twin, error)),
             }

@@ -1,6 +1,7 @@
 //! One side's queue.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 use super::entry::Delivery;
 use super::{Admission, Asker, Terms};
 use crate::error::LockError;
+use crate::store::Wakeups;
 
 /// Those who wait behind one of them.
 #[derive(Default)]
@@ -16,6 +18,26 @@ pub(super) struct Lane {
     pub(super) queue: VecDeque<Waiter>,
     /// When the lease that the front waits for ends, as the store last said.
     pub(super) held_until: Option<Instant>,
+    /// While the front holds: what it listened with.
+    pub(super) ear: Option<Wakeups>,
+}
+
+/// What one front of a lane leaves to the next.
+#[derive(Debug, Default)]
+pub(super) struct Legacy {
+    /// It goes on listening: a hot key need not be subscribed to anew at every turn.
+    pub(super) ear: Option<Wakeups>,
+    /// For how long it lets other processes go first.
+    pub(super) courtesy: Duration,
+}
+
+impl From<Option<Wakeups>> for Legacy {
+    fn from(ear: Option<Wakeups>) -> Self {
+        Self {
+            ear,
+            ..Self::default()
+        }
+    }
 }
 
 /// What the front of a lane does.
@@ -43,20 +65,18 @@ impl Lane {
     }
 
     /// The front is done: the next one's turn.
-    pub(super) fn next(&mut self) -> Option<Delivery> {
-        let next = self.queue.pop_front();
-        self.voice = match next {
-            Some(_) => Voice::Asking,
-            None => Voice::Idle,
+    pub(super) fn next(&mut self, legacy: Legacy) -> Option<Delivery> {
+        let Some(waiter) = self.queue.pop_front() else {
+            self.voice = Voice::Idle;
+            return legacy.ear.map(Delivery::Silence);
         };
-        next.map(|waiter| {
-            let asker = Asker {
-                mode: waiter.terms.mode,
-                owner: waiter.terms.owner.clone(),
-                nested: None,
-            };
-            Delivery::Turn(waiter, asker)
-        })
+        self.voice = Voice::Asking;
+        let asker = Asker {
+            mode: waiter.terms.mode,
+            owner: waiter.terms.owner.clone(),
+            nested: None,
+        };
+        Some(Delivery::Turn(waiter, asker, legacy))
     }
 
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {

@@ -1,6 +1,7 @@
 //! What callers carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,12 +12,16 @@ use tokio::time::Instant;
 
 use super::active::Sharer;
 use super::entry::Left;
+use super::lane::Legacy;
 use super::{Admission, Asker, Joined, Local, Terms};
 use crate::error::LockError;
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
-use crate::store::Record;
+use crate::store::{Record, Wakeups};
+
+/// The shortest and the longest time for which a process lets others go first.
+const COURTESY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
 /// that on.
@@ -78,16 +83,36 @@ pub(crate) struct Turn {
     local: Arc<Local>,
     key: LockKey,
     asker: Asker,
+    legacy: Legacy,
     done: bool,
 }
 
 impl Turn {
-    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker) -> Self {
+    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker, legacy: Legacy) -> Self {
         Self {
             local: local.clone(),
             key: key.clone(),
             asker,
+            legacy,
             done: false,
+        }
+    }
+
+    /// What this turn listens with; those that follow go on listening.
+    pub(crate) fn ear(&mut self) -> &mut Option<Wakeups> {
+        &mut self.legacy.ear
+    }
+
+    /// For how long to let other processes go first. They wait for what this process has given up just now, and hear of it
+    /// later than this process knows: asked for at once, they would hardly ever get it.
+    pub(crate) fn courtesy(&self) -> Duration {
+        self.legacy.courtesy
+    }
+
+    /// The hold before was released, `listeners` have heard of it, and the answer took so long.
+    fn let_others_go_first(&mut self, listeners: usize, took: Duration) {
+        if listeners > usize::from(self.legacy.ear.is_some()) {
+            self.legacy.courtesy = (2 * took).clamp(COURTESY.0, COURTESY.1);
         }
     }
 
@@ -107,8 +132,9 @@ impl Turn {
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live.on(terms.route.clone()));
+        let ear = self.legacy.ear.take();
         let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live.clone(), terms, &self.asker, self.local.at())
+            entry.granted(live.clone(), terms, &self.asker, ear, self.local.at())
         });
         // Kept only now: should it be lost at once, the state machine knows whom to tell.
         self.local.keeper().keep(&live);
@@ -122,8 +148,9 @@ impl Drop for Turn {
         if self.done {
             return;
         }
+        let legacy = mem::take(&mut self.legacy);
         let deliveries = self.local.with(&self.key, |entry| {
-            entry.yielded(&self.asker, self.local.at())
+            entry.yielded(&self.asker, legacy, self.local.at())
         });
         self.local.deliver(&self.key, deliveries);
     }
@@ -216,15 +243,17 @@ impl Share {
                 local.deliver(key, deliveries);
                 return Departure::Shared;
             }
-            Left::LastOfLane => {
+            Left::LastOfLane(legacy) => {
                 let lane = Asker {
                     mode: self.live.hold.mode,
                     owner: None,
                     nested: None,
                 };
-                until_asked = Some(Turn::new(local, key, lane));
+                until_asked = Some(Turn::new(local, key, lane, legacy));
             }
-            Left::LastNested(owner) => until_done = Some(Turn::new(local, key, owner)),
+            Left::LastNested(owner) => {
+                until_done = Some(Turn::new(local, key, owner, Legacy::default()));
+            }
             Left::Last => {}
         }
         let (store, live) = (local.keeper().store(), self.live.clone());
@@ -235,7 +264,13 @@ impl Share {
                 Ending::Record(record) if held => Some(record),
                 _ => None,
             };
-            let released = Keeper::release(store, live, record, until_asked).await;
+            let asked = Instant::now();
+            let answered = |listeners| {
+                if let Some(mut next) = until_asked {
+                    next.let_others_go_first(listeners, asked.elapsed());
+                }
+            };
+            let released = Keeper::release(store, live, record, answered).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))

@@ -17,13 +17,13 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    AllOutcome, AnyOutcome, Attempt, LATENESS, LockStore, Outcome, Record, Renewal, Standing,
-    Wakeups, shared_work,
+    AllOutcome, AnyOutcome, Attempt, LATENESS, LockStore, Outcome, Record, Released, Renewal,
+    Standing, Wakeups, shared_work,
 };
 use crate::admin::{Inspect, Inspection};
 use crate::error::StoreError;
 use crate::key::LockKey;
-use crate::lock::Hold;
+use crate::lock::{Hold, LockMode};
 
 mod channel;
 mod many;
@@ -138,7 +138,7 @@ impl LockStore for MemoryStore {
         Ok(holds.iter().map(check).collect())
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         Ok(self.shared.release(hold, None))
     }
 
@@ -146,7 +146,7 @@ impl LockStore for MemoryStore {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<Released, StoreError> {
         if !hold.mode.is_exclusive() {
             return Err(shared_work());
         }
@@ -241,7 +241,7 @@ impl Shared {
     }
 
     /// Ends the hold and, if there was one, remembers `record`.
-    fn release(&self, hold: &Hold, record: Option<&Record>) -> Standing {
+    fn release(&self, hold: &Hold, record: Option<&Record>) -> Released {
         let signals = self.shard(&hold.key).change(&hold.key, |entry, now| {
             let wake = entry.state.release(hold)?;
             if let Some(record) = record {
@@ -249,9 +249,18 @@ impl Shared {
             }
             Some(entry.listeners.signals(wake))
         });
-        let held = signals.is_some();
-        signals.unwrap_or_default().send();
-        standing(held)
+        let Some(signals) = signals else {
+            return Standing::Gone.into();
+        };
+        let listeners = match hold.mode {
+            LockMode::Reentrant | LockMode::Write => signals.listeners(),
+            LockMode::Fair | LockMode::Read => 0,
+        };
+        signals.send();
+        Released {
+            standing: Standing::Held,
+            listeners,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Attempt, LockStore, Outcome, Renewal, Standing, Wakeups};
+use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
 
@@ -273,7 +273,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         self.survey(holds).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.end(hold).await
     }
 

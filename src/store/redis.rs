@@ -17,7 +17,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Renewal, Standing, Wakeups,
+    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
 
 mod admin;
@@ -137,6 +138,19 @@ impl RedisStore {
         (hasher.finish() % self.inner.lanes.len() as u64) as usize
     }
 
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?;
+        if released.listeners > 0 {
+            let here = self
+                .inner
+                .subscriptions
+                .listeners(&calls::channel(hold).to_string());
+            released.listeners += here.saturating_sub(1);
+        }
+        Ok(released)
+    }
+
     async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
         self.inner.lanes[self.lane(key)].call(&call).await
     }
@@ -229,8 +243,9 @@ impl LockStore for RedisStore {
         .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
-        reply::standing(&self.call(&hold.key, calls::release(hold)).await?)
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        let answer = self.call(&hold.key, calls::release(hold)).await?;
+        self.released(hold, &answer)
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -255,9 +270,10 @@ impl LockStore for RedisStore {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<Released, StoreError> {
         let call = records::release(hold, record)?;
-        reply::standing(&self.call(&hold.key, call).await?)
+        let answer = self.call(&hold.key, call).await?;
+        self.released(hold, &answer)
     }
 
     fn keeps_records(&self) -> bool {
@@ -270,11 +286,11 @@ impl LockStore for RedisStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let call = calls::withdraw(attempt, unanswered);
-        reply::standing(&self.call(&attempt.hold.key, call).await?).map(drop)
+        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(attempt).to_string();
+        let channel = calls::channel(&attempt.hold).to_string();
         self.inner.subscriptions.listen(channel).await
     }
 

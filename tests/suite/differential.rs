@@ -40,6 +40,7 @@ const COVERAGE: &[(&str, usize)] = &[
     ("another family", 3),
     ("renewed or there", 20),
     ("gone", 20),
+    ("heard", 5),
     ("all granted", 5),
     ("all refused", 5),
     ("any granted", 5),

@@ -90,7 +90,7 @@ pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Durati
 }
 
 pub(crate) async fn releases(store: &RedisStore, attempt: &Attempt) -> bool {
-    store.release(&attempt.hold).await.unwrap() == Standing::Held
+    store.release(&attempt.hold).await.unwrap().standing == Standing::Held
 }
 
 pub(crate) async fn holds(store: &RedisStore, attempt: &Attempt) -> bool {

@@ -83,6 +83,11 @@ impl Listeners {
 pub(super) struct Signals(Vec<watch::Sender<()>>);
 
 impl Signals {
+    /// How many are woken.
+    pub(super) fn listeners(&self) -> usize {
+        self.0.iter().map(watch::Sender::receiver_count).sum()
+    }
+
     pub(super) fn send(self) {
         for signal in self.0 {
             signal.send_replace(());

@@ -81,7 +81,10 @@ fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
 
 #[track_caller]
 fn released(store: &MemoryStore, attempt: &Attempt) {
-    assert_eq!(at_once(store.release(&attempt.hold)), Standing::Held);
+    assert_eq!(
+        at_once(store.release(&attempt.hold)).standing,
+        Standing::Held
+    );
 }
 
 fn withdraw(store: &MemoryStore, attempt: &Attempt, unanswered: bool) {

@@ -1,6 +1,7 @@
 //! Releasing a hold, and taking back an attempt.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -14,7 +15,7 @@ use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
-use crate::store::{Attempt, LockStore, Standing};
+use crate::store::{Attempt, LockStore, Released, Standing};
 
 /// For how long a store is asked at least to take something back; longer if the lease is.
 const UNDO: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ struct Release {
     hold: Hold,
     epoch: Epoch,
     round: Round<Standing>,
+    /// As many as any of the stores has woken.
+    listeners: AtomicUsize,
     until: Instant,
 }
 
@@ -40,12 +43,13 @@ struct Withdrawal {
 
 impl<S: LockStore> QuorumStore<S> {
     /// Releases everywhere. A try that no majority answered may be repeated: what the stores said is remembered.
-    pub(super) async fn end(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    pub(super) async fn end(&self, hold: &Hold) -> Result<Released, StoreError> {
         let entry = Arc::new(self.shared.ledger.reopen(hold));
         let release = Arc::new(Release {
             hold: hold.clone(),
             epoch: entry.end(),
             round: Round::new(self.count()),
+            listeners: AtomicUsize::new(0),
             until: self.deadline(),
         });
         for store in self.all().iter() {
@@ -77,7 +81,10 @@ impl<S: LockStore> QuorumStore<S> {
                     .release_later(undoing(hold), entry.clone(), store, turn),
             );
         }
-        standing
+        standing.map(|standing| Released {
+            standing,
+            listeners: release.listeners.load(Ordering::Relaxed),
+        })
     }
 
     /// Ends in one store what is released already.
@@ -104,13 +111,17 @@ impl<S: LockStore> QuorumStore<S> {
             hold,
             epoch,
             round,
+            listeners,
             until,
         } = &*release;
         let answer = match entry.ended(*epoch, store) {
             Some(standing) => Ok(standing),
             None => {
                 let released = self.shared.stores[store].release(hold);
-                let answer = self.heard(store, *until, released).await;
+                let answer = self.heard(store, *until, released).await.map(|released| {
+                    listeners.fetch_max(released.listeners, Ordering::Relaxed);
+                    released.standing
+                });
                 entry.note_release(*epoch, store, &answer);
                 answer
             }

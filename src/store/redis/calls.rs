@@ -204,12 +204,12 @@ pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
         })
 }
 
-/// The channel that tells an attempt when to ask again.
-pub(super) fn channel(attempt: &Attempt) -> Name<'_> {
-    let names = Names::of(&attempt.hold.key);
-    match attempt.hold.mode {
+/// The channel that tells whoever asks for such a hold when to ask again.
+pub(super) fn channel(hold: &Hold) -> Name<'_> {
+    let names = Names::of(&hold.key);
+    match hold.mode {
         LockMode::Reentrant => names.channel(),
-        LockMode::Fair => names.turn_channel(attempt.hold.id),
+        LockMode::Fair => names.turn_channel(hold.id),
         LockMode::Read | LockMode::Write => names.rw_channel(),
     }
 }

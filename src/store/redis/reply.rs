@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, LockFamily};
-use crate::store::{Outcome, Standing};
+use crate::store::{Outcome, Released, Standing};
 
 /// The codes of the acquiring scripts; lua/*/acquire.lua name them.
 const GRANTED: i64 = 0;
@@ -51,7 +51,19 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
     }
 }
 
-/// Reads the answer of a releasing script.
+/// Reads the answer of a releasing script: nothing was held, or one more than have heard of the end of it.
+pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
+    match answer {
+        Value::Int(0) => Ok(Standing::Gone.into()),
+        Value::Int(heard @ 1..) => Ok(Released {
+            standing: Standing::Held,
+            listeners: usize::try_from(heard - 1).unwrap_or(usize::MAX),
+        }),
+        _ => Err(unintelligible(answer)),
+    }
+}
+
+/// Reads the answer of a script that says yes or no.
 pub(super) fn standing(answer: &Value) -> Result<Standing, StoreError> {
     match answer {
         Value::Int(1) => Ok(Standing::Held),

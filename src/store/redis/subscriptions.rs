@@ -102,6 +102,15 @@ impl Subscriptions {
             )),
         }
     }
+
+    /// How many listen to a channel.
+    pub(super) fn listeners(&self, channel: &str) -> usize {
+        let registry = self.shared.registry();
+        registry
+            .channels
+            .get(channel)
+            .map_or(0, |channel| channel.listeners)
+    }
 }
 
 impl Drop for Subscriptions {

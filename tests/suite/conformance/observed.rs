@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError};
 
@@ -132,7 +132,7 @@ impl<S: LockStore> LockStore for Observed<S> {
         self.ask(self.inner.check(holds)).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.ask(self.inner.release(hold)).await
     }
 

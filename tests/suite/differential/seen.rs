@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Standing};
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Released, Standing};
 use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
 use super::step::{KEYS, Step, Who, queues};
@@ -39,8 +39,8 @@ pub(super) enum Reply {
     AnyGranted { index: usize, fenced: bool },
     AnyRefused { retry_after: About },
     Standings(Vec<Standing>),
-    Released(Standing),
-    Recorded(Standing),
+    Released(Released),
+    Recorded(Released),
     Record(Option<Bytes>),
     Forced(bool),
     Nothing,
@@ -123,9 +123,14 @@ impl Seen {
             Reply::AllRefused { .. } => "all refused",
             Reply::AnyGranted { .. } => "any granted",
             Reply::AnyRefused { .. } => "any refused",
-            Reply::Released(Standing::Gone) => "gone",
-            Reply::Released(Standing::Held) => "released",
-            Reply::Recorded(Standing::Held) => "recorded",
+            Reply::Released(Released { listeners: 1.., .. }) => "heard",
+            Reply::Released(released) | Reply::Recorded(released)
+                if released.standing == Standing::Gone =>
+            {
+                "gone"
+            }
+            Reply::Released(_) => "released",
+            Reply::Recorded(_) => "recorded",
             Reply::Standings(standings) if standings.contains(&Standing::Held) => {
                 "renewed or there"
             }

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, Standing};
+use tower_distributed_lock::store::{Attempt, Outcome, Record, Released, Renewal, Standing};
 use tower_distributed_lock::{
     Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
     MemoryStore, StoreError, Wakeups,
@@ -189,7 +189,7 @@ impl LockStore for Forgetful {
         self.0.check(holds).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.0.release(hold).await
     }
 

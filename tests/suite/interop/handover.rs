@@ -155,7 +155,7 @@ async fn every_release_of_redisson_is_heard() {
         let granted = store.acquire(&attempt).await.expect("Redis answers");
         assert!(matches!(granted, Outcome::Granted { .. }));
         let released = store.release(&attempt.hold).await;
-        assert_eq!(released.expect("Redis answers"), Standing::Held);
+        assert_eq!(released.expect("Redis answers").standing, Standing::Held);
     });
     join_all(heard).await;
     meeting

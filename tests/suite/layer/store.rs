@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, Standing};
+use tower_distributed_lock::store::{Attempt, Outcome, Record, Released, Renewal, Standing};
 use tower_distributed_lock::{
     Hold, LockKey, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
 };
@@ -80,7 +80,7 @@ impl LockStore for TestStore {
         self.memory.check(holds).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.gate().await?;
         self.memory.release(hold).await
     }
@@ -94,7 +94,7 @@ impl LockStore for TestStore {
         &self,
         hold: &Hold,
         record: &Record,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<Released, StoreError> {
         self.gate().await?;
         self.memory.release_recording(hold, record).await
     }

@@ -24,7 +24,10 @@ async fn records(
     attempt: &Attempt,
     value: &'static [u8],
 ) -> Result<Standing, StoreError> {
-    store.release_recording(&attempt.hold, &record(value)).await
+    let released = store
+        .release_recording(&attempt.hold, &record(value))
+        .await?;
+    Ok(released.standing)
 }
 
 async fn remembered(store: &RedisStore, key: &str) -> Option<Vec<u8>> {
@@ -94,7 +97,7 @@ async fn a_later_record_replaces_an_earlier_one_and_its_retention() {
     };
     assert!(asks(&store, &holder).await, "a record is no lock");
     let answer = store.release_recording(&holder.hold, &second).await;
-    assert_eq!(answer.unwrap(), Standing::Held);
+    assert_eq!(answer.unwrap().standing, Standing::Held);
     eventually("the retention ends", Duration::from_secs(10), async || {
         remembered(&store, "k").await.is_none()
     })

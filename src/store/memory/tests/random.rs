@@ -79,7 +79,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 3 => {
                     let known = ledger.carries(&attempt);
                     match random.bool() {
-                        true => assert_eq!(at_once(store.release(&attempt.hold)), known),
+                        true => assert_eq!(at_once(store.release(&attempt.hold)).standing, known),
                         false => withdraw(&store, &attempt, random.u8(..8) == 0),
                     }
                     ledger.strike_out(&attempt);

@@ -10,7 +10,7 @@ async fn a_majority_grants_while_two_of_five_are_down() {
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     refused(&quorum, &reentrant(2)).await;
     assert_eq!(
-        quorum.release(&reentrant(1).hold).await.unwrap(),
+        quorum.release(&reentrant(1).hold).await.unwrap().standing,
         Standing::Held
     );
     granted(&quorum, &reentrant(2)).await;
@@ -179,7 +179,7 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
     let started = Instant::now();
     assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
     assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
-    let released = quorum.release(&reentrant(1).hold).await.unwrap();
+    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
     assert_eq!(released, Standing::Held);
     assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
@@ -302,7 +302,7 @@ async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
     stores[3].forget();
     stores[4].forget();
-    let released = quorum.release(&reentrant(1).hold).await.unwrap();
+    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
     assert_eq!(released, Standing::Held);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);

@@ -113,7 +113,7 @@ impl LockStore for Scripted {
             .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Standing, StoreError> {
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         self.moody("release", async { self.memory().release(hold).await })
             .await
     }
