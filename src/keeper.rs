@@ -21,6 +21,7 @@ mod errands;
 mod live;
 mod release;
 mod renewals;
+mod task;
 
 pub(crate) use driven::{Driven, Job};
 use errands::Errands;

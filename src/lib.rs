@@ -48,6 +48,8 @@
 pub mod admin;
 pub mod client;
 pub mod error;
+#[cfg(test)]
+mod exploration;
 #[cfg(feature = "axum")]
 pub mod extract;
 pub mod guard;
@@ -60,6 +62,7 @@ pub mod lock;
 #[path = "key.rs"]
 mod name;
 pub mod store;
+mod sync;
 pub mod telemetry;
 
 /// Names of what is protected, and the places of a request where a layer finds them.

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Slot, RandomState};
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -23,6 +23,7 @@ use crate::keeper::{Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
 use crate::store::DynStore;
+use crate::sync::Mutex;
 use crate::telemetry::Route;
 
 mod active;
@@ -209,18 +210,18 @@ impl Local {
 
     /// For how long the key will be held yet, unless it is renewed or released, as far as this process knows.
     pub(crate) fn remaining(&self, key: &LockKey, mode: LockMode) -> Option<Duration> {
-        let shard = lock(self.shard(key));
+        let shard = self.shard(key).lock();
         shard.get(key)?.remaining(mode, Instant::now())
     }
 
     /// How many keys somebody in this process holds or waits for.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Changes the key's state machine; it exists only while somebody holds or waits.
     fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut shard = lock(self.shard(key));
+        let mut shard = self.shard(key).lock();
         // One look into the map for all of it: hashing a name costs more than cloning it.
         let mut slot = match shard.entry(key.clone()) {
             Slot::Occupied(slot) => slot,
@@ -269,10 +270,6 @@ impl Local {
             pace: self.pace,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who asks the store.

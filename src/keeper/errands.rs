@@ -1,18 +1,19 @@
 //! The task that does what callers have left, or wait for together.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
 
 use super::Job;
 use super::checks::{self, Checks};
 use super::live::LiveHold;
+use super::task::Task;
 use crate::error::StoreError;
 use crate::store::{DynStore, Standing};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Jobs that are driven to their end, and owner checks.
 pub(super) struct Errands {
@@ -31,7 +32,7 @@ struct State {
     /// How many of them the task is driving.
     driving: usize,
     checks: Checks,
-    task: Option<JoinHandle<()>>,
+    task: Task,
     retired: bool,
 }
 
@@ -101,13 +102,13 @@ impl Errands {
 
     /// Starts the task, or starts it again on this runtime if the one it ran on is gone.
     fn ensure_running(self: &Arc<Self>, state: &mut State) {
-        if state.task.as_ref().is_some_and(|task| !task.is_finished()) {
+        if state.task.is_running() {
             return;
         }
         if let Ok(runtime) = runtime::Handle::try_current() {
             state.driving = 0;
             state.checks.done();
-            state.task = Some(runtime.spawn(self.clone().run()));
+            state.task.start(&runtime, self.clone().run());
         }
     }
 
@@ -132,7 +133,7 @@ impl Errands {
             running.push(Box::pin(self.clone().answer(checks)));
         }
         if state.retired && running.is_empty() {
-            state.task = None;
+            state.task.over();
             return false;
         }
         true
@@ -154,6 +155,6 @@ impl Errands {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

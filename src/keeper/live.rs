@@ -1,13 +1,15 @@
 //! What this process knows of one of its holds.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::calendar::Place;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Route;
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
@@ -126,7 +128,10 @@ impl LiveHold {
     /// Moves the deadline after the store renewed the hold. Too late is too late.
     pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
         let mut state = self.state();
-        if state.phase == Phase::Held && Instant::now() < state.deadline {
+        let in_time = Instant::now() < state.deadline;
+        #[cfg(test)]
+        let in_time = in_time || exploration::has(Mutant::LateRenewal);
+        if state.phase == Phase::Held && in_time {
             state.deadline = state.deadline.max(valid_until(sent, lease));
             state.confirmed = sent;
         }
@@ -166,7 +171,10 @@ impl LiveHold {
     pub(crate) fn finish(&self, phase: Phase) {
         {
             let mut state = self.state();
-            if matches!(state.phase, Phase::Released | Phase::Lost) {
+            let has_ended = matches!(state.phase, Phase::Released | Phase::Lost);
+            #[cfg(test)]
+            let has_ended = has_ended && !exploration::has(Mutant::LossUndone);
+            if has_ended {
                 return;
             }
             state.phase = phase;
@@ -193,7 +201,7 @@ impl LiveHold {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

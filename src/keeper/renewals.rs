@@ -1,19 +1,20 @@
 //! The task that renews.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Job;
 use super::calendar::{Batch, Calendar};
 use super::live::LiveHold;
+use super::task::Task;
 use crate::store::{DynStore, Renewal, Standing};
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
 /// The pause after a renewal failed, before the next try.
@@ -36,7 +37,7 @@ pub(super) struct Renewals {
 #[derive(Default)]
 struct State {
     calendar: Calendar,
-    task: Option<JoinHandle<()>>,
+    task: Task,
     retired: bool,
 }
 
@@ -93,7 +94,7 @@ impl Renewals {
 
     /// Starts the task, or starts it again if the runtime that it ran on is gone.
     fn ensure_running(self: &Arc<Self>, state: &mut State) {
-        if state.task.as_ref().is_some_and(|task| !task.is_finished()) {
+        if state.task.is_running() {
             return;
         }
         let wanted = self.runtime.clone();
@@ -102,7 +103,7 @@ impl Renewals {
             .or_else(|| runtime::Handle::try_current().ok());
         if let Some(runtime) = runtime {
             state.calendar.forget_alarm();
-            state.task = Some(runtime.spawn(self.clone().run()));
+            state.task.start(&runtime, self.clone().run());
         }
     }
 
@@ -129,7 +130,7 @@ impl Renewals {
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {
-            state.task = None;
+            state.task.over();
             return None;
         }
         Some(state.calendar.set_alarm(Instant::now()))
@@ -190,6 +191,6 @@ impl Renewals {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -15,6 +15,8 @@ use super::entry::Left;
 use super::lane::Legacy;
 use super::{Admission, Asker, Joined, Local, Terms};
 use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::keeper::{Driven, Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
@@ -67,6 +69,10 @@ impl Drop for Queued {
     fn drop(&mut self) {
         if self.done {
             return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::GiftKept) {
+            mem::forget(self.outcome.try_recv());
         }
         let (waiter, deliveries) = self.local.with(&self.key, |entry| {
             entry.cancel(self.mode, self.ticket, self.local.at())
@@ -146,6 +152,10 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if self.done {
+            return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::TurnKept) {
             return;
         }
         let legacy = mem::take(&mut self.legacy);
