@@ -16,6 +16,9 @@ use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{Lease, LockMode, Owner};
 
+/// How many orders of events are tried. The mutants below are found within a hundred.
+const ORDERS: usize = 1000;
+
 const KEY: &str = "account:42";
 const LEASE: Duration = Duration::from_millis(300);
 
@@ -286,13 +289,13 @@ const READ_WRITE: &[LockMode] = &[LockMode::Read, LockMode::Write];
 
 #[test]
 fn a_line_of_one_process() {
-    explore(150, scenario(QUIET));
+    explore(ORDERS, scenario(QUIET));
 }
 
 #[test]
 fn a_line_that_some_leave() {
     explore(
-        3000,
+        ORDERS,
         scenario(Plan {
             cancels: true,
             ..QUIET
@@ -307,7 +310,7 @@ fn readers_and_writers_of_one_process() {
         cancels: true,
         ..QUIET
     };
-    explore(300, scenario(plan));
+    explore(ORDERS, scenario(plan));
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn two_processes_that_some_leave() {
         cancels: true,
         ..QUIET
     };
-    explore(200, scenario(plan));
+    explore(ORDERS, scenario(plan));
 }
 
 #[test]
@@ -330,7 +333,7 @@ fn readers_and_writers_of_two_processes() {
         cancels: true,
         ..QUIET
     };
-    explore(200, scenario(plan));
+    explore(ORDERS, scenario(plan));
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn a_fair_line_of_two_processes() {
         cancels: true,
         ..QUIET
     };
-    explore(200, scenario(plan));
+    explore(ORDERS, scenario(plan));
 }
 
 #[test]
@@ -353,9 +356,9 @@ fn owners_that_come_again() {
         cancels: true,
         ..QUIET
     };
-    explore(150, scenario(plan));
+    explore(ORDERS, scenario(plan));
     explore(
-        1500,
+        ORDERS,
         scenario(Plan {
             modes: READ_WRITE,
             ..plan
@@ -372,9 +375,9 @@ fn holds_that_vanish() {
         cancels: true,
         ..QUIET
     };
-    explore(200, scenario(plan));
+    explore(ORDERS, scenario(plan));
     explore(
-        2000,
+        ORDERS,
         scenario(Plan {
             clients: 1,
             callers: 4,
@@ -387,7 +390,7 @@ fn holds_that_vanish() {
 #[test]
 fn holds_that_are_nearly_over() {
     explore(
-        2000,
+        ORDERS,
         scenario(Plan {
             naps: true,
             cancels: true,
@@ -403,7 +406,7 @@ mod mutants {
     fn a_cancelled_waiter_keeps_what_it_was_given() {
         finds(
             Mutant::GiftKept,
-            3000,
+            ORDERS,
             scenario(Plan {
                 cancels: true,
                 ..QUIET
@@ -419,7 +422,7 @@ mod mutants {
             cancels: true,
             ..QUIET
         };
-        finds(Mutant::TurnKept, 3000, scenario(plan));
+        finds(Mutant::TurnKept, ORDERS, scenario(plan));
     }
 
     #[test]
@@ -428,17 +431,17 @@ mod mutants {
             naps: true,
             ..QUIET
         };
-        finds(Mutant::LostPassedOn, 3000, scenario(plan));
+        finds(Mutant::LostPassedOn, ORDERS, scenario(plan));
     }
 
     #[test]
     fn a_newcomer_stands_in_front() {
-        finds(Mutant::LastInFirstOut, 3000, scenario(QUIET));
+        finds(Mutant::LastInFirstOut, ORDERS, scenario(QUIET));
     }
 
     #[test]
     fn a_token_is_handed_out_twice() {
-        finds(Mutant::TokenKept, 3000, scenario(QUIET));
+        finds(Mutant::TokenKept, ORDERS, scenario(QUIET));
     }
 
     #[test]
@@ -448,6 +451,6 @@ mod mutants {
             owners: true,
             ..QUIET
         };
-        finds(Mutant::TwinForgotten, 3000, scenario(plan));
+        finds(Mutant::TwinForgotten, ORDERS, scenario(plan));
     }
 }

@@ -4,6 +4,7 @@ mod busy;
 mod cancelled;
 pub(crate) mod faults;
 mod fenced;
+pub(crate) mod turns;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! What a [`Peer`](crate::support::Peer) can be.
 
 use crate::client::faults::holder;
+use crate::client::turns::contender;
 use crate::interop::hoarder;
 use crate::support::{Console, Role};
 
@@ -11,6 +12,7 @@ pub(crate) const ENTRY: &str = "roles::every_role_has_a_name_of_its_own";
 pub(crate) const ROLES: &[Role] = &[
     ("echo", |console| Box::pin(echo(console))),
     ("holder", |console| Box::pin(holder(console))),
+    ("contender", |console| Box::pin(contender(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 
