@@ -77,6 +77,9 @@ pub enum StoreErrorKind {
     Refused,
     /// The key holds something that is not this kind of lock: no effect.
     Conflict,
+    /// The store did it, but fewer of its replicas acknowledged it than were asked for. An acquisition was taken back
+    /// again: no effect. A renewal or a release had its effect, which a failover may undo: nothing is confirmed.
+    Unacknowledged,
 }
 
 impl StoreError {
@@ -102,6 +105,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Transient => "the store cannot serve just now",
             StoreErrorKind::Refused => "the store refused",
             StoreErrorKind::Conflict => "the key holds something that is not this kind of lock",
+            StoreErrorKind::Unacknowledged => "too few replicas acknowledged it",
         })
     }
 }

@@ -109,20 +109,16 @@ impl LockGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
-        self.handle().lost().await;
+        match self.rest.is_empty() {
+            true => Watched::new(&self.first).lost().await,
+            false => self.handle().lost().await,
+        }
     }
 
     /// A cheap observer, which can outlive the guard and be handed to others.
     pub fn handle(&self) -> LockHandle {
         LockHandle {
-            watched: self
-                .shares()
-                .map(|share| Watched {
-                    live: share.live().clone(),
-                    token: share.token(),
-                    limit: share.limit(),
-                })
-                .collect(),
+            watched: self.shares().map(Watched::new).collect(),
         }
     }
 
@@ -222,6 +218,14 @@ impl LockHandle {
 }
 
 impl Watched {
+    fn new(share: &Share) -> Self {
+        Self {
+            live: share.live().clone(),
+            token: share.token(),
+            limit: share.limit(),
+        }
+    }
+
     async fn lost(&self) {
         match self.limit {
             None => self.live.lost().await,

@@ -2,7 +2,7 @@
 //!
 //! It renews holds in batches at a third of their lease and says when one is lost ([`Renewals`]); it answers owner checks
 //! and drives to its end whatever a dropped future or guard has left behind ([`Errands`]). Each is one task, with no timer
-//! and no task per hold. Errands run where their callers do. Renewals run on a runtime of the store's own if it has one, so
+//! and no task per hold; each goes on on another runtime that takes locks when its own ends. Errands run where their callers do. Renewals run on a runtime of the store's own if it has one, so
 //! that holds outlive a runtime whose workers are all busy.
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::runtime;
 
 use crate::error::LockError;
-use crate::store::{DynStore, Record, Standing};
-use crate::telemetry;
+use crate::store::{DynStore, Standing};
 
 mod calendar;
 mod checks;
 mod driven;
 mod errands;
 mod live;
+mod outage;
 mod release;
 mod renewals;
 mod task;
@@ -68,9 +68,10 @@ impl Keeper {
 
     /// Renews `live` until it is forgotten, and says when it is lost.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
-        self.handle.renewals.begin(live);
+        let here = runtime::Handle::try_current().ok();
+        self.handle.renewals.begin(live, here.as_ref());
         // Whoever drops the hold may be outside of every runtime.
-        self.handle.errands.begin();
+        self.handle.errands.begin(here.as_ref());
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
@@ -78,36 +79,11 @@ impl Keeper {
         self.handle.renewals.end(live)
     }
 
-    /// Releases in the store, trying again until it answers or the lease is over anyway.
-    ///
-    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. When the store was asked once,
-    /// whatever it answered, `asked` is told how many have heard of the release.
-    ///
-    /// # Errors
-    ///
-    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say.
-    pub(crate) async fn release(
-        store: Arc<dyn DynStore>,
-        live: Arc<LiveHold>,
-        record: Option<Record>,
-        asked: impl FnOnce(usize) + Send,
-    ) -> Result<(), LockError> {
-        let result = release::release(store, &live, record, asked).await;
-        if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
-            telemetry::lost(&live, "the store did not carry it at its release");
-        }
-        live.finish(match result {
-            Ok(()) => Phase::Released,
-            Err(_) => Phase::Lost,
-        });
-        result
-    }
-
     /// Asks the store whether it carries the hold now. Everybody who asks at about the same time shares one question.
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
         match self.handle.errands.check(live).await {
-            Some(Ok(Standing::Held)) => Ok(()),
-            Some(Ok(Standing::Gone)) => match live.phase() {
+            Ok(Standing::Held) => Ok(()),
+            Ok(Standing::Gone) => match live.phase() {
                 // It went on after us and its release overtook the question: that release speaks for us too.
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
@@ -117,8 +93,7 @@ impl Keeper {
                     Err(LockError::Lost)
                 }
             },
-            Some(Err(error)) => Err(error.into()),
-            None => Err(LockError::Shutdown),
+            Err(error) => Err(error.into()),
         }
     }
 

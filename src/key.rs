@@ -1,7 +1,10 @@
 //! Names of what is protected.
 
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
@@ -37,8 +40,12 @@ const DIGEST_PREFIX: usize = 64;
 /// assert_eq!(LockKey::from_parts("order", ["4:2", "{x}"]).as_str(), "order:4%3A2:%7Bx%7D");
 /// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LockKey(Arc<str>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockKey {
+    name: Arc<str>,
+    /// Of the name, by a function of this process that nobody can foresee. A key is looked up many times in its life.
+    hash: u64,
+}
 
 impl LockKey {
     /// Takes `name` as it is.
@@ -46,7 +53,10 @@ impl LockKey {
     /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
     /// brace or one well-formed `{hash tag}` (PROTOCOL 1.0).
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let name = name.into();
+        let hash = HASHER.hash_one(&name);
+        Self { name, hash }
     }
 
     /// Composes a key from a resource and its components, injectively and bounded.
@@ -55,14 +65,15 @@ impl LockKey {
         P: IntoIterator,
         P::Item: AsRef<str>,
     {
-        let mut name: String = utf8_percent_encode(resource, ESCAPED).collect();
+        let mut name = String::with_capacity(DIGEST_PREFIX);
+        name.extend(utf8_percent_encode(resource, ESCAPED));
         let readable = name.len().min(DIGEST_PREFIX);
         for component in components {
             name.push(':');
             name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
         }
         if name.len() <= MAX_COMPOSED {
-            return Self(name.into());
+            return Self::new(name);
         }
         // An encoded component never contains a bare `#`, so a digest is never mistaken for a component.
         let digest = Sha256::digest(name.as_bytes());
@@ -72,12 +83,45 @@ impl LockKey {
             name.push(char::from(HEX[usize::from(byte >> 4)]));
             name.push(char::from(HEX[usize::from(byte & 15)]));
         }
-        Self(name.into())
+        Self::new(name)
     }
 
     /// The name, as it stands in the store.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// Which of so many places is this key's, for as long as the process lives.
+    pub(crate) fn place_among(&self, places: usize) -> usize {
+        // Of the bits that a map in such a place does not look at first.
+        (self.hash >> 32) as usize % places
+    }
+}
+
+impl Hash for LockKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A map of keys that takes their hashes as they are.
+pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<Carried>>;
+
+/// What a key has written.
+#[derive(Default)]
+pub(crate) struct Carried(u64);
+
+impl Hasher for Carried {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key writes one number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -109,13 +153,13 @@ impl From<&LockKey> for LockKey {
 
 impl fmt::Display for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
 impl fmt::Debug for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(&*self.name, f)
     }
 }
 

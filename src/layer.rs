@@ -82,7 +82,7 @@ pub use service::DistributedLock;
 
 pub(crate) use body::{LocalBody, poll_bytes};
 pub(crate) use confirm::{Unconfirmed, confirm};
-pub(crate) use future::{call, in_task};
+pub(crate) use future::{call, in_task, unless_lost};
 pub(crate) use intake::read;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::{Responder, Witness};

@@ -88,7 +88,7 @@ pub use name::LockKey;
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisStore, RedisStoreBuilder};
+pub use store::redis::{RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, Wakeups};
 
 /// The examples in the README compile.

@@ -8,9 +8,7 @@
 //! Nothing here waits for the store or talks to it: it is a map of state machines ([`Entry`]) under mutexes. What leaves
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry as Slot, RandomState};
-use std::hash::BuildHasher;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,19 +18,21 @@ use tokio::time::Instant;
 
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
-use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
+use crate::name::{KeyMap, LockKey};
 use crate::store::DynStore;
 use crate::sync::Mutex;
 use crate::telemetry::Route;
 
 mod active;
+mod courtesy;
 mod entry;
 mod lane;
 mod share;
 mod undecided;
 
 use active::Sharer;
+pub(crate) use courtesy::Courtesy;
 use entry::{At, Delivery, Entered, Entry};
 use lane::Legacy;
 pub(crate) use share::{Queued, Share, Turn};
@@ -108,8 +108,7 @@ impl Terms {
 pub(crate) struct Local {
     keeper: Keeper,
     pace: Pace,
-    hasher: RandomState,
-    shards: Box<[Mutex<HashMap<LockKey, Entry>>]>,
+    shards: Box<[Mutex<KeyMap<Entry>>]>,
 }
 
 /// The end of queueing.
@@ -138,7 +137,6 @@ impl Local {
             Self {
                 keeper: Keeper::new(store, renew_on, Box::new(on_lost)),
                 pace,
-                hasher: RandomState::new(),
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             }
         })
@@ -222,7 +220,7 @@ impl Local {
     /// Changes the key's state machine; it exists only while somebody holds or waits.
     fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
         let mut shard = self.shard(key).lock();
-        // One look into the map for all of it: hashing a name costs more than cloning it.
+        // One look into the map for all of it: that costs more than cloning the key.
         let mut slot = match shard.entry(key.clone()) {
             Slot::Occupied(slot) => slot,
             Slot::Vacant(slot) => slot.insert_entry(Entry::default()),
@@ -234,8 +232,8 @@ impl Local {
         result
     }
 
-    fn shard(&self, key: &LockKey) -> &Mutex<HashMap<LockKey, Entry>> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    fn shard(&self, key: &LockKey) -> &Mutex<KeyMap<Entry>> {
+        &self.shards[key.place_among(SHARDS)]
     }
 
     /// Hands out what a state machine decided, outside its mutex. What a waiter is no longer there to take comes back by

@@ -14,6 +14,9 @@
 //! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
 //! guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`, which leaves its release to the background.
 //!
+//! Renewals that the store does not answer are tried again several times a second, and logged as one outage: `could not renew`
+//! (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when it is over.
+//!
 //! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart, and not
 //! what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at debug only.
 //!
@@ -41,7 +44,7 @@
 //! A lag that comes near two thirds of the lease means that locks are about to be lost: the store is slow, or the
 //! program's threads are blocked.
 
-use std::fmt::Write;
+use std::fmt;
 
 use sha2::{Digest, Sha256};
 
@@ -66,7 +69,7 @@ const TARGET: &str = "tower_distributed_lock::lock";
 /// A hold is lost while somebody has a share in it.
 pub(crate) fn lost(live: &LiveHold, reason: &'static str) {
     let mode = live.hold.mode.as_str();
-    tracing::warn!(target: TARGET, key = %digest([&live.hold.key]), mode, reason, "a lock was lost");
+    tracing::warn!(target: TARGET, key = %digests(|| [&live.hold.key]), mode, reason, "a lock was lost");
     metrics::lost(&live.route, mode);
 }
 
@@ -81,17 +84,30 @@ pub(crate) fn not_renewed(live: &LiveHold, outcome: &'static str) {
     metrics::renewal(&live.route, live.hold.mode.as_str(), outcome);
 }
 
-/// What stands for names in logs.
-fn digest<'a>(keys: impl IntoIterator<Item = &'a LockKey>) -> String {
-    let mut digests = String::new();
-    for key in keys {
-        if !digests.is_empty() {
-            digests.push(',');
+/// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even
+/// where nobody listens, if its feature `log` is on.
+struct Digests<F>(F);
+
+/// The digests of the keys that `keys` yields.
+fn digests<'a, K>(keys: impl Fn() -> K) -> impl fmt::Display
+where
+    K: IntoIterator<Item = &'a LockKey>,
+{
+    Digests(move |f: &mut fmt::Formatter<'_>| {
+        for (place, key) in keys().into_iter().enumerate() {
+            if place > 0 {
+                f.write_str(",")?;
+            }
+            for byte in &Sha256::digest(key.as_str())[..4] {
+                write!(f, "{byte:02x}")?;
+            }
         }
-        for byte in &Sha256::digest(key.as_str())[..4] {
-            // Writing to a string does not fail.
-            let _ = write!(digests, "{byte:02x}");
-        }
+        Ok(())
+    })
+}
+
+impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Digests<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0(f)
     }
-    digests
 }

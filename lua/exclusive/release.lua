@@ -2,7 +2,8 @@
 -- KEYS     1 lock hash, 2 channel
 -- ARGV     1 hold id, 2 publish command
 -- Returns  0 gone before; ended: one more than have heard of it
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+-- Needs    on_hash.lua
+if on_hash('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('DEL', KEYS[1])

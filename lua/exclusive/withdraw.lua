@@ -3,7 +3,8 @@
 -- KEYS     1 lock hash, 2 channel, 3 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 life of the tombstone in ms (0: none is needed)
 -- Returns  1 ended, 0 nothing was held
-local ended = redis.call('HDEL', KEYS[1], ARGV[1])
+-- Needs    on_hash.lua
+local ended = on_hash('HDEL', KEYS[1], ARGV[1])
 if ended == 1 then
   redis.call('DEL', KEYS[1])
   redis.call(ARGV[2], KEYS[2], '0')

@@ -3,8 +3,8 @@
 -- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive
 -- ARGV     1 hold id, 2 publish command, 3 channel of the lock
 -- Returns  1 ended, 0 gone before
--- Needs    now.lua, fair/queue.lua, fair/wake.lua
-local held = redis.call('HEXISTS', KEYS[1], ARGV[1])
+-- Needs    on_hash.lua, now.lua, fair/queue.lua, fair/wake.lua
+local held = on_hash('HEXISTS', KEYS[1], ARGV[1])
 if held == 1 then
   redis.call('DEL', KEYS[1])
 elseif redis.call('EXISTS', KEYS[1]) == 1 or redis.call('EXISTS', KEYS[2]) == 0 then

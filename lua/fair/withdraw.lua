@@ -3,9 +3,9 @@
 -- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 channel of the lock, 4 patience in ms, 5 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
--- Needs    now.lua, fair/queue.lua, fair/wake.lua
+-- Needs    on_hash.lua, now.lua, fair/queue.lua, fair/wake.lua
 local id = ARGV[1]
-local ended = redis.call('HDEL', KEYS[1], id)
+local ended = on_hash('HDEL', KEYS[1], id)
 if ended == 1 then
   redis.call('DEL', KEYS[1])
 end

@@ -1,9 +1,9 @@
 -- Ends a read hold (PROTOCOL 1.3). The hash then lives as long as its longest-lived reader; beside a writer its life is
 -- left alone. A reader whose timeout key lapsed was gone before, but its field still goes.
--- Needs    living.lua
+-- Needs    on_hash.lua, living.lua
 local function leave(name, channel, timeout, id, publish, prefix)
   local lived = redis.call('DEL', timeout)
-  if redis.call('HDEL', name, id) == 0 then
+  if on_hash('HDEL', name, id) == 0 then
     return 0
   end
   if redis.call('HLEN', name) > 1 then

@@ -3,7 +3,7 @@
 -- KEYS     1 lock hash, 2 channel, 3 own reader timeout, 4 tombstone, 5 waiting readers, 6 passes
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
--- Needs    now.lua, waiters.lua, living.lua, read/leave.lua
+-- Needs    on_hash.lua, now.lua, waiters.lua, living.lua, read/leave.lua
 local ended = leave(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3])
 redis.call('ZREM', KEYS[5], ARGV[1])
 if redis.call('ZREM', KEYS[6], ARGV[1]) == 1 and not waiting(KEYS[6], now_ms())

@@ -3,10 +3,10 @@
 -- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 life of the tombstone in ms (0: none)
 -- Returns  0 nothing was held; ended: one more than have heard of it
--- Needs    now.lua, waiters.lua, living.lua, write/leave.lua
+-- Needs    on_hash.lua, now.lua, waiters.lua, living.lua, write/leave.lua
 local ended = leave(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], ARGV[3])
 if redis.call('ZREM', KEYS[5], ARGV[1]) == 1 and not waiting(KEYS[5], now_ms())
-  and redis.call('HGET', KEYS[1], 'mode') ~= 'write' then
+  and on_hash('HGET', KEYS[1], 'mode') ~= 'write' then
   redis.call(ARGV[2], KEYS[2], '1')
 end
 if ARGV[4] ~= '0' then

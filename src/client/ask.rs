@@ -32,10 +32,14 @@ impl LockClient {
         turn: Turn,
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
-        self.let_others_go_first(&mut pending, wait).await;
         let mut refused = None;
         let mut failures = 0;
         loop {
+            if !self.let_others_go_first(&mut pending, wait).await {
+                return Err(LockError::Busy {
+                    retry_after: refused,
+                });
+            }
             let sent = Instant::now();
             let Ok(answer) = timeout_at(wait.until, pending.ask()).await else {
                 return Err(over(refused));
@@ -72,6 +76,7 @@ impl LockClient {
                         }
                     }
                     self.sleep(pending.ear().as_mut(), retry_after, wait).await;
+                    pending.turn().courtesy().paid();
                     if Instant::now() >= wait.until {
                         return Err(over(refused));
                     }
@@ -84,7 +89,9 @@ impl LockClient {
                             pending.renounce(self);
                             failures < 2
                         }
-                        StoreErrorKind::Unreachable => failures < 2,
+                        StoreErrorKind::Unreachable | StoreErrorKind::Unacknowledged => {
+                            failures < 2
+                        }
                         StoreErrorKind::Transient => {
                             tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
                             true
@@ -99,21 +106,24 @@ impl LockClient {
         }
     }
 
-    /// Gives other processes the time to take what this one has just given up, until one of them is done with it.
-    async fn let_others_go_first(&self, pending: &mut Pending, wait: Wait) {
-        let courtesy = pending.turn().courtesy();
-        if courtesy.is_zero() {
-            return;
-        }
-        let until = wait.until.min(Instant::now() + courtesy);
-        // Whoever listened already hears of its own release first.
-        let releases = if pending.ear().is_some() { 2 } else { 1 };
-        if releases == 1 {
-            self.listen(pending, wait).await;
-        }
-        for _ in 0..releases {
+    /// Gives the others to whom this process owes a turn the time for it; false if the wait is over by then.
+    async fn let_others_go_first(&self, pending: &mut Pending, wait: Wait) -> bool {
+        while let Some(pause) = pending.turn().courtesy().pause() {
+            if pending.ear().is_none() {
+                self.listen(pending, wait).await;
+            }
+            let until = wait.until.min(Instant::now() + pause);
             sleep_until(pending.ear().as_mut(), until).await;
+            let now = Instant::now();
+            if now >= wait.until {
+                return false;
+            }
+            if now >= until {
+                break;
+            }
+            pending.turn().courtesy().paid();
         }
+        true
     }
 
     async fn listen(&self, pending: &mut Pending, wait: Wait) {

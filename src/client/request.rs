@@ -1,7 +1,7 @@
 //! A request for locks, and its settings.
 
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -170,6 +170,8 @@ impl LockRequest {
     /// back in the background, at once when the store has answered.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.check()?;
+        // A lock in memory that is free needs no waiting: a loop over it must not keep the executor from its other tasks.
+        tokio::task::coop::consume_budget().await;
         let now = Instant::now();
         let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
         let wait = Wait {
@@ -186,26 +188,25 @@ impl LockRequest {
             false => self.terms,
         };
         let client = &self.client;
-        let taken = client
-            .unless_closed(async {
-                match self.targets {
-                    Targets::One(key) => {
-                        let share = client.take(&key, &terms, wait).await?;
-                        Ok(LockGuard::one(share))
-                    }
-                    Targets::All(targets) => {
-                        let keys = in_order(targets, terms.mode);
-                        let shares = client.take_all(keys, &terms, wait).await?;
-                        Ok(LockGuard::all(shares).expect("there is at least one key"))
-                    }
-                    Targets::Any(keys) => {
-                        let share = client.take_any(keys, &terms, wait).await?;
-                        Ok(LockGuard::one(share))
-                    }
+        // Pinned here, so that what is made around it moves a pointer only.
+        let work = pin!(async {
+            match self.targets {
+                Targets::One(key) => {
+                    let share = client.take(&key, &terms, wait).await?;
+                    Ok(LockGuard::one(share))
                 }
-            })
-            .instrument(waiting.span())
-            .await;
+                Targets::All(targets) => {
+                    let keys = in_order(targets, terms.mode);
+                    let shares = client.take_all(keys, &terms, wait).await?;
+                    Ok(LockGuard::all(shares).expect("there is at least one key"))
+                }
+                Targets::Any(keys) => {
+                    let share = client.take_any(keys, &terms, wait).await?;
+                    Ok(LockGuard::one(share))
+                }
+            }
+        });
+        let taken = client.unless_closed(work).instrument(waiting.span()).await;
         match taken {
             Ok(guard) => Ok(guard.observed(waiting)),
             Err(error) => {

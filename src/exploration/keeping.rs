@@ -136,8 +136,8 @@ impl Watch {
         }
         let held = self.keeper.begin_release(&self.live);
         assert!(!self.keeper.begin_release(&self.live), "released twice");
-        let (store, live) = (self.keeper.store(), self.live.clone());
-        let released = Keeper::release(store, live, None, |_| ()).await;
+        let (keeper, live) = (self.keeper.clone(), self.live.clone());
+        let released = keeper.release(live, None, |_| ()).await;
         self.look();
         if held {
             let phase = self.live.phase();

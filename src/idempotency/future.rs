@@ -20,6 +20,7 @@ use crate::error::LockError;
 use crate::layer::key::KeyExtractor;
 use crate::layer::{
     BoxError, LocalBody, OnCancel, ResponseBody, Unconfirmed, Witness, call, confirm, in_task,
+    unless_lost,
 };
 use crate::store::Record;
 
@@ -135,12 +136,7 @@ where
             Err(error) => (Err(error), None),
         }
     };
-    let handled = tokio::select! {
-        biased;
-        () = guard.lost() => Err(Unconfirmed),
-        handled = handled => Ok(handled),
-    };
-    let confirmed = match handled {
+    let confirmed = match unless_lost(&guard, handled).await {
         Ok((result, record)) => confirm(layer.policy.confirm, guard, record)
             .await
             .map(|()| result),

@@ -47,6 +47,11 @@ impl Checks {
         Some(std::mem::take(&mut self.waiting))
     }
 
+    /// Nobody is going to ask what waits.
+    pub(super) fn abandon(&mut self) -> Vec<Check> {
+        std::mem::take(&mut self.waiting)
+    }
+
     /// Nothing is on its way any more.
     pub(super) fn done(&mut self) {
         self.asking = false;

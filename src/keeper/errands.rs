@@ -46,9 +46,14 @@ impl Errands {
         })
     }
 
-    /// Is there for whatever will come.
-    pub(super) fn begin(self: &Arc<Self>) {
-        self.ensure_running(&mut self.state());
+    /// Is there for whatever will come, on a runtime that has something to keep.
+    pub(super) fn begin(self: &Arc<Self>, here: Option<&runtime::Handle>) {
+        let replaced = {
+            let mut state = self.state();
+            self.ensure_running(&mut state);
+            state.task.note(here)
+        };
+        drop(replaced);
     }
 
     /// Drives `job` to its end. Never blocks; works outside a runtime.
@@ -61,25 +66,30 @@ impl Errands {
         self.work.notify_one();
     }
 
-    /// Asks the store whether it carries the hold; `None` if the task has gone.
+    /// Asks the store whether it carries the hold.
     pub(super) async fn check(
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
-    ) -> Option<Result<Standing, StoreError>> {
-        let (answer, answered) = oneshot::channel();
-        {
-            let mut state = self.state();
-            state.checks.add(live, answer);
-            self.ensure_running(&mut state);
+    ) -> Result<Standing, StoreError> {
+        loop {
+            let (answer, answered) = oneshot::channel();
+            {
+                let mut state = self.state();
+                state.checks.add(live, answer);
+                self.ensure_running(&mut state);
+            }
+            self.work.notify_one();
+            // The question is lost only with the runtime that it was asked on: it is asked again on this one.
+            if let Ok(standing) = answered.await {
+                return standing;
+            }
         }
-        self.work.notify_one();
-        answered.await.ok()
     }
 
     /// Waits until every job is done.
     pub(super) async fn drained(self: &Arc<Self>) {
         // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        self.begin();
+        self.ensure_running(&mut self.state());
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
@@ -106,10 +116,31 @@ impl Errands {
             return;
         }
         if let Ok(runtime) = runtime::Handle::try_current() {
-            state.driving = 0;
-            state.checks.done();
-            state.task.start(&runtime, self.clone().run());
+            self.start(state, &runtime);
         }
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
+        state.driving = 0;
+        state.checks.done();
+        let errands = self.clone();
+        let ended = move || errands.ended();
+        state.task.start(runtime, self.clone().run(), ended);
+    }
+
+    /// The task has ended. If it was dropped with its runtime, another takes over, and whoever asked asks again.
+    fn ended(self: &Arc<Self>) {
+        let abandoned = {
+            let mut state = self.state();
+            let Some(spare) = state.task.ended() else {
+                return;
+            };
+            if let Some(runtime) = spare {
+                self.start(&mut state, &runtime);
+            }
+            state.checks.abandon()
+        };
+        drop(abandoned);
     }
 
     async fn run(self: Arc<Self>) {
@@ -133,7 +164,7 @@ impl Errands {
             running.push(Box::pin(self.clone().answer(checks)));
         }
         if state.retired && running.is_empty() {
-            state.task.over();
+            state.task.finish();
             return false;
         }
         true

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::Job;
 use super::calendar::{Batch, Calendar};
 use super::live::LiveHold;
+use super::outage::Outage;
 use super::task::Task;
+use crate::error::StoreError;
 use crate::store::{DynStore, Renewal, Standing};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
@@ -38,6 +40,9 @@ pub(super) struct Renewals {
 struct State {
     calendar: Calendar,
     task: Task,
+    /// It runs on a runtime that does not end with the callers'.
+    apart: bool,
+    outage: Outage,
     retired: bool,
 }
 
@@ -56,13 +61,20 @@ impl Renewals {
         })
     }
 
-    /// Renews `live` from now on.
-    pub(super) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
-        let mut state = self.state();
-        self.ensure_running(&mut state);
-        if state.calendar.enter(live) {
-            self.work.notify_one();
-        }
+    /// Renews `live` from now on, for a caller on the runtime `here`.
+    pub(super) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>, here: Option<&runtime::Handle>) {
+        let replaced = {
+            let mut state = self.state();
+            self.ensure_running(&mut state);
+            if state.calendar.enter(live) {
+                self.work.notify_one();
+            }
+            match state.apart {
+                true => None,
+                false => state.task.note(here),
+            }
+        };
+        drop(replaced);
     }
 
     /// Renews `live` no more, since it is about to be released; false if it is lost already.
@@ -97,13 +109,26 @@ impl Renewals {
         if state.task.is_running() {
             return;
         }
-        let wanted = self.runtime.clone();
-        let runtime = wanted
-            .or_else(|| self.store.renewal_runtime())
-            .or_else(|| runtime::Handle::try_current().ok());
-        if let Some(runtime) = runtime {
-            state.calendar.forget_alarm();
-            state.task.start(&runtime, self.clone().run());
+        let apart = self.runtime.clone();
+        let apart = apart.or_else(|| self.store.renewal_runtime());
+        state.apart = apart.is_some();
+        if let Some(runtime) = apart.or_else(|| runtime::Handle::try_current().ok()) {
+            self.start(state, &runtime);
+        }
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
+        state.calendar.forget_alarm();
+        let renewals = self.clone();
+        let ended = move || renewals.ended();
+        state.task.start(runtime, self.clone().run(), ended);
+    }
+
+    /// The task has ended. If it was dropped with its runtime, another takes over.
+    fn ended(self: &Arc<Self>) {
+        let mut state = self.state();
+        if let Some(Some(runtime)) = state.task.ended() {
+            self.start(&mut state, &runtime);
         }
     }
 
@@ -130,7 +155,7 @@ impl Renewals {
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {
-            state.task.over();
+            state.task.finish();
             return None;
         }
         Some(state.calendar.set_alarm(Instant::now()))
@@ -147,10 +172,7 @@ impl Renewals {
         let sent = Instant::now();
         let standings = match self.store.clone().renew(renewals).await {
             Ok(standings) => standings,
-            Err(error) => {
-                tracing::warn!(%error, holds = batch.len(), "could not renew");
-                return self.failed(&batch);
-            }
+            Err(error) => return self.not_renewed(&batch, &error),
         };
         // Outside the mutex: recorders are foreign code.
         for ((live, _), standing) in batch.iter().zip(&standings) {
@@ -160,7 +182,7 @@ impl Renewals {
             }
         }
         let mut lost = Vec::new();
-        {
+        let news = {
             let mut state = self.state();
             for ((live, lease), standing) in batch.iter().zip(standings) {
                 match standing {
@@ -172,21 +194,34 @@ impl Renewals {
                     Standing::Gone => lost.push(live),
                 }
             }
+            let answered = batch.iter().map(|(live, _)| live);
+            state.outage.answered(answered, Instant::now())
+        };
+        if let Some(news) = news {
+            news.say(None);
         }
         for live in lost {
             self.lose(live, "the store does not carry it any more");
         }
     }
 
-    /// Nobody knows what became of a renewal: it is tried again in a moment.
-    fn failed(&self, batch: &Batch) {
+    /// Nobody knows: every deadline stays where it is, and renewal is tried again soon.
+    fn not_renewed(&self, batch: &Batch, error: &StoreError) {
         for (live, _) in batch {
             telemetry::not_renewed(live, "failed");
         }
-        let mut state = self.state();
-        for (live, lease) in batch {
-            let next = Instant::now() + RETRY.min(*lease / 10);
-            state.calendar.postpone(live, next);
+        let now = Instant::now();
+        let news = {
+            let mut state = self.state();
+            for (live, lease) in batch {
+                let next = now + RETRY.min(*lease / 10);
+                state.calendar.postpone(live, next);
+            }
+            let failed = batch.iter().map(|(live, _)| live);
+            state.outage.failed(failed, now)
+        };
+        if let Some(news) = news {
+            news.say(Some(error));
         }
     }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -140,11 +140,7 @@ where
     let policy = &layer.policy;
     let result = match policy.on_lost {
         OnLost::Continue => Ok(call(inner, request).await),
-        OnLost::Abort => tokio::select! {
-            biased;
-            () = guard.lost() => Err(Unconfirmed),
-            result = call(inner, request) => Ok(result),
-        },
+        OnLost::Abort => unless_lost(&guard, call(inner, request)).await,
     };
     let result = match result {
         Ok(Ok(response))
@@ -171,6 +167,31 @@ where
 {
     poll_fn(|cx| inner.poll_ready(cx)).await?;
     inner.call(request).await
+}
+
+/// Drives `handling` until it is done, or the lock is lost.
+///
+/// The lock is watched from its first wait on: a handler that never waits needs no timer for that, and the confirmation finds
+/// what was lost until then.
+pub(crate) async fn unless_lost<T>(
+    guard: &LockGuard,
+    handling: impl Future<Output = T>,
+) -> Result<T, Unconfirmed> {
+    let (mut handling, mut lost) = (pin!(handling), pin!(guard.lost()));
+    let mut is_watched = false;
+    poll_fn(|cx| {
+        if is_watched && lost.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(Unconfirmed));
+        }
+        if let Poll::Ready(done) = handling.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        match std::mem::replace(&mut is_watched, true) {
+            true => Poll::Pending,
+            false => lost.as_mut().poll(cx).map(|()| Err(Unconfirmed)),
+        }
+    })
+    .await
 }
 
 /// Whether anybody will read the body to its end.

@@ -124,7 +124,7 @@ pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
     match family {
         LockFamily::Exclusive => key,
         // A composed name never contains a bare `@`.
-        LockFamily::ReadWrite => LockKey::new(format!("{key}@rw")),
+        LockFamily::ReadWrite => LockKey::new([key.as_str(), "@rw"].concat()),
     }
 }
 

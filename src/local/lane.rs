@@ -1,13 +1,12 @@
 //! One side's queue.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::entry::Delivery;
-use super::{Admission, Asker, Terms};
+use super::{Admission, Asker, Courtesy, Terms};
 use crate::error::LockError;
 use crate::store::Wakeups;
 
@@ -27,8 +26,8 @@ pub(super) struct Lane {
 pub(super) struct Legacy {
     /// It goes on listening: a hot key need not be subscribed to anew at every turn.
     pub(super) ear: Option<Wakeups>,
-    /// For how long it lets other processes go first.
-    pub(super) courtesy: Duration,
+    /// It lets other processes go first.
+    pub(super) courtesy: Courtesy,
 }
 
 impl From<Option<Wakeups>> for Legacy {

@@ -13,17 +13,14 @@ use tokio::time::Instant;
 use super::active::Sharer;
 use super::entry::Left;
 use super::lane::Legacy;
-use super::{Admission, Asker, Joined, Local, Terms};
+use super::{Admission, Asker, Courtesy, Joined, Local, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::keeper::{Driven, Keeper, LiveHold};
+use crate::keeper::{Driven, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
 use crate::store::{Record, Wakeups};
-
-/// The shortest and the longest time for which a process lets others go first.
-const COURTESY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
 /// that on.
@@ -109,17 +106,15 @@ impl Turn {
         &mut self.legacy.ear
     }
 
-    /// For how long to let other processes go first. They wait for what this process has given up just now, and hear of it
-    /// later than this process knows: asked for at once, they would hardly ever get it.
-    pub(crate) fn courtesy(&self) -> Duration {
-        self.legacy.courtesy
+    /// Whom to let go first.
+    pub(crate) fn courtesy(&mut self) -> &mut Courtesy {
+        &mut self.legacy.courtesy
     }
 
     /// The hold before was released, `listeners` have heard of it, and the answer took so long.
-    fn let_others_go_first(&mut self, listeners: usize, took: Duration) {
-        if listeners > usize::from(self.legacy.ear.is_some()) {
-            self.legacy.courtesy = (2 * took).clamp(COURTESY.0, COURTESY.1);
-        }
+    fn released(&mut self, listeners: usize, took: Duration) {
+        let listens = self.legacy.ear.is_some();
+        self.legacy.courtesy = Courtesy::after(listeners, listens, took);
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
@@ -266,9 +261,9 @@ impl Share {
             }
             Left::Last => {}
         }
-        let (store, live) = (local.keeper().store(), self.live.clone());
-        let held = local.keeper().begin_release(&live);
-        Departure::Last(Driven::new(local.keeper().clone(), async move {
+        let (keeper, live) = (local.keeper().clone(), self.live.clone());
+        let held = keeper.begin_release(&live);
+        Departure::Last(Driven::new(keeper.clone(), async move {
             // A lost hold is released too: the store may know better. The next in line asks only afterwards.
             let record = match ending {
                 Ending::Record(record) if held => Some(record),
@@ -277,10 +272,10 @@ impl Share {
             let asked = Instant::now();
             let answered = |listeners| {
                 if let Some(mut next) = until_asked {
-                    next.let_others_go_first(listeners, asked.elapsed());
+                    next.released(listeners, asked.elapsed());
                 }
             };
-            let released = Keeper::release(store, live, record, answered).await;
+            let released = keeper.release(live, record, answered).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         }))

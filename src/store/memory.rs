@@ -8,9 +8,7 @@
 //! There is no task and no timer: time is looked at whenever a key is used, and a sweep, paid for by new keys, removes
 //! what nobody uses again.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -61,7 +59,6 @@ pub struct MemoryStore {
 }
 
 struct Shared {
-    hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
 }
 
@@ -70,7 +67,6 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
-                hasher: RandomState::new(),
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             }),
         }
@@ -235,9 +231,9 @@ impl Shared {
         lock(&self.shards[self.place(key)])
     }
 
-    /// Which shard is that of `key`. Its map hashes with keys of its own, so that sharding does not make its keys collide.
+    /// Which shard is that of `key`.
     fn place(&self, key: &LockKey) -> usize {
-        self.hasher.hash_one(key) as usize % SHARDS
+        key.place_among(SHARDS)
     }
 
     /// Ends the hold and, if there was one, remembers `record`.

@@ -4,7 +4,6 @@
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -29,22 +28,27 @@ mod many;
 mod names;
 mod options;
 mod records;
+mod replicas;
 mod reply;
 mod script;
+mod sentinel;
+mod source;
 mod subscriber;
 mod subscriptions;
 mod thread;
 
-use lane::Lane;
+use lane::{Lane, Sent};
 pub use options::RedisStoreBuilder;
+pub use replicas::Replicas;
 use script::Call;
+use source::Source;
 use subscriptions::Subscriptions;
 use thread::Thread;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer).
+/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups, and one renews. All of them are replaced when they break. While Redis is down, calls fail at once, and a
@@ -85,10 +89,17 @@ struct Inner {
     /// Started when there is first something to renew; `None` if that failed.
     thread: OnceLock<Option<Thread>>,
     subscriptions: Subscriptions,
+    source: Source,
+    /// The same for the thread.
+    apart: Source,
+    /// Whether replicas are to acknowledge anything.
+    acknowledging: bool,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.source.close();
+        self.apart.close();
         for lane in self.lanes.iter().chain([&self.renewals]) {
             lane.close();
         }
@@ -131,11 +142,39 @@ impl RedisStore {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
 
+    /// Begins to set up a store in whichever server the sentinels name as `master`.
+    ///
+    /// All sentinels that there are should be listed: those that answer are believed in the order of the failovers that
+    /// they have seen. Every connection asks them anew, and has its server confirm that it is a master. Commands and
+    /// wake-ups follow a failover without a restart: until there is a master, calls fail with
+    /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
+    /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
+    ///
+    /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("redis://locks:secret@any/0") // user, password, database; no host: the sentinels know it
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master: impl Into<String>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_sentinels(sentinels, master)
+    }
+
     /// The connection that carries everything about this key: what is sent later arrives later.
     fn lane(&self, key: &LockKey) -> usize {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        (hasher.finish() % self.inner.lanes.len() as u64) as usize
+        key.place_among(self.inner.lanes.len())
     }
 
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
@@ -154,33 +193,54 @@ impl RedisStore {
     async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
         self.inner.lanes[self.lane(key)].call(&call).await
     }
-}
 
-/// Begins leases anew, over some of the connections.
-async fn renew(
-    lanes: &[Arc<Lane>],
-    lane: impl Fn(&LockKey) -> usize,
-    renewals: &[Renewal],
-) -> Result<Vec<Standing>, StoreError> {
-    call_in_batches(
-        lanes,
-        renewals,
-        |renewal| lane(&renewal.hold.key),
-        |batch| calls::renew(batch.iter().copied()),
-    )
-    .await
+    /// Calls a script whose effect counts when enough replicas know of it.
+    async fn call_counting(
+        &self,
+        key: &LockKey,
+        call: Call,
+    ) -> Result<(redis::Value, Counting<'_>), StoreError> {
+        let lane = &self.inner.lanes[self.lane(key)];
+        let (answer, sent) = lane.call_on(&call).await?;
+        Ok((answer, Counting { lane, sent }))
+    }
+
+    /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
+    async fn end(&self, hold: &Hold, call: Call) -> Result<Released, StoreError> {
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.standing == Standing::Held {
+            effect.counts().await?;
+        }
+        Ok(released)
+    }
+
+    /// Waits until a grant counts; one that does not is taken back.
+    async fn grant(&self, attempts: &[Attempt], effect: Counting<'_>) -> Result<(), StoreError> {
+        let Err(error) = effect.counts().await else {
+            return Ok(());
+        };
+        for attempt in attempts {
+            if let Err(failed) = self.withdraw(attempt, false).await {
+                tracing::debug!(%failed, "could not take back what no replica acknowledged");
+                // It may be held: the caller is told so, and takes it back in its own time.
+                return Err(StoreError::new(StoreErrorKind::Unanswered, error));
+            }
+        }
+        Err(error)
+    }
 }
 
 /// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
 async fn call_in_batches<'a, T>(
-    lanes: &[Arc<Lane>],
+    lanes: &'a [Arc<Lane>],
     items: &'a [T],
-    lane: impl Fn(&T) -> usize,
+    key: impl Fn(&T) -> &LockKey,
     call: impl Fn(&[&'a T]) -> Call,
 ) -> Result<Vec<Standing>, StoreError> {
     let mut by_lane = vec![Vec::new(); lanes.len()];
     for (place, item) in items.iter().enumerate() {
-        by_lane[lane(item)].push((place, item));
+        by_lane[key(item).place_among(lanes.len())].push((place, item));
     }
     let batches = by_lane.iter().zip(lanes).flat_map(|(items, lane)| {
         let batches = items.chunks(BATCH);
@@ -190,7 +250,11 @@ async fn call_in_batches<'a, T>(
         let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
         let call = call(&items);
         async move {
-            let standings = reply::standings(&lane.call(&call).await?, batch.len())?;
+            let (answer, sent) = lane.call_on(&call).await?;
+            let standings = reply::standings(&answer, batch.len())?;
+            if standings.contains(&Standing::Held) {
+                Counting { lane, sent }.counts().await?;
+            }
             Ok((batch, standings))
         }
     });
@@ -205,6 +269,29 @@ async fn call_in_batches<'a, T>(
     Ok(standings)
 }
 
+/// Begins leases anew, over some of the connections.
+async fn renew(lanes: &[Arc<Lane>], renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    call_in_batches(
+        lanes,
+        renewals,
+        |renewal| &renewal.hold.key,
+        |batch| calls::renew(batch.iter().copied()),
+    )
+    .await
+}
+
+/// Something that was done, and counts when enough replicas know of it.
+struct Counting<'a> {
+    lane: &'a Arc<Lane>,
+    sent: Sent,
+}
+
+impl Counting<'_> {
+    async fn counts(self) -> Result<(), StoreError> {
+        self.lane.acknowledged(self.sent).await
+    }
+}
+
 /// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
 fn takes_at_once(attempts: &[Attempt]) -> bool {
     (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
@@ -213,21 +300,29 @@ fn takes_at_once(attempts: &[Attempt]) -> bool {
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let answer = self.call(key, calls::acquire(attempt)).await?;
-        reply::outcome(&answer, mode.family())
+        let (answer, effect) = self.call_counting(key, calls::acquire(attempt)).await?;
+        let outcome = reply::outcome(&answer, mode.family())?;
+        if let Outcome::Granted { .. } = outcome {
+            self.grant(std::slice::from_ref(attempt), effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
-        let apart = [self.inner.renewals.clone()];
-        let renewed = renew(&apart, |_| 0, renewals).await;
+        let Inner {
+            lanes,
+            renewals: lane,
+            ..
+        } = &*self.inner;
+        let renewed = renew(std::slice::from_ref(lane), renewals).await;
         match renewed {
             // The server may have no room for one more connection: better renewed like everything else than not at all.
             // Not while that has to be restored, which would happen on this runtime.
             Err(error)
                 if error.kind() == StoreErrorKind::Unreachable
-                    && self.inner.lanes.iter().all(|lane| lane.is_up()) =>
+                    && lanes.iter().all(|lane| lane.is_up()) =>
             {
-                renew(&self.inner.lanes, |key| self.lane(key), renewals).await
+                renew(lanes, renewals).await
             }
             renewed => renewed,
         }
@@ -237,15 +332,17 @@ impl LockStore for RedisStore {
         call_in_batches(
             &self.inner.lanes,
             holds,
-            |hold| self.lane(&hold.key),
-            |batch| calls::check(batch.iter().copied()),
+            |hold| &hold.key,
+            |batch| match self.inner.acknowledging {
+                true => calls::check_marked(batch.iter().copied()),
+                false => calls::check(batch.iter().copied()),
+            },
         )
         .await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        let answer = self.call(&hold.key, calls::release(hold)).await?;
-        self.released(hold, &answer)
+        self.end(hold, calls::release(hold)).await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
@@ -253,8 +350,12 @@ impl LockStore for RedisStore {
             return store::many::all(self, attempts).await;
         }
         let call = many::acquire(&script::ACQUIRE_ALL, attempts);
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::all(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::all(&answer, attempts)?;
+        if let AllOutcome::Granted(_) = outcome {
+            self.grant(attempts, effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
@@ -262,8 +363,12 @@ impl LockStore for RedisStore {
             return store::many::any(self, attempts).await;
         }
         let call = many::acquire(&script::ACQUIRE_ANY, attempts);
-        let answer = self.call(&attempts[0].hold.key, call).await?;
-        many::any(&answer, attempts)
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::any(&answer, attempts)?;
+        if let AnyOutcome::Granted { index, .. } = outcome {
+            self.grant(&attempts[index..=index], effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn release_recording(
@@ -271,9 +376,7 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Released, StoreError> {
-        let call = records::release(hold, record)?;
-        let answer = self.call(&hold.key, call).await?;
-        self.released(hold, &answer)
+        self.end(hold, records::release(hold, record)?).await
     }
 
     fn keeps_records(&self) -> bool {

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Route, TARGET, digest, metrics};
+use super::{Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 
@@ -31,7 +31,7 @@ impl Holding {
         let span = tracing::debug_span!(
             target: TARGET,
             "lock_hold",
-            key = %digest(lives.clone().map(|live| &live.hold.key)),
+            key = %digests(|| lives.clone().map(|live| &live.hold.key)),
             mode,
             outcome = Empty,
             held_ms = Empty

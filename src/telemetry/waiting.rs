@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Holding, Route, TARGET, digest, metrics};
+use super::{Holding, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 use crate::name::LockKey;
@@ -31,7 +31,7 @@ impl Waiting {
         let span = tracing::debug_span!(
             target: TARGET,
             "lock_wait",
-            key = %digest(keys()),
+            key = %digests(&keys),
             mode,
             outcome = Empty,
             waited_ms = Empty

@@ -2,6 +2,8 @@
 
 mod busy;
 mod cancelled;
+mod cooperative;
+pub(crate) mod costs;
 pub(crate) mod faults;
 mod fenced;
 pub(crate) mod turns;

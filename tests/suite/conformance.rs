@@ -118,7 +118,7 @@ conformance! {
             a_cancelled_request_for_a_taken_lock_leaves_something
             a_request_cancelled_as_the_lock_becomes_free_keeps_it a_waiter_that_leaves_the_line_takes_others_along
             the_front_of_the_line_takes_others_along a_waiter_cancelled_with_its_turn_in_hand_keeps_it;
-        crowd: one_of_many_is_forgotten a_lock_never_leaves_a_busy_process some_wait_on_when_the_lock_is_free;
+        crowd: one_of_many_is_forgotten a_lock_never_leaves_a_busy_process one_of_two_busy_processes_gets_all some_wait_on_when_the_lock_is_free;
         several: opposite_orders_wait_for_each_other a_part_is_kept_when_the_rest_is_taken
             a_key_named_twice_waits_for_itself one_mode_is_taken_for_all_keys an_owner_of_one_waits_for_itself
             a_lost_key_is_hidden_by_the_others a_cancelled_request_for_several_keeps_some

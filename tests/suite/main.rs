@@ -6,11 +6,14 @@
 mod client;
 mod conformance;
 mod differential;
+mod faults;
 mod golden;
 mod idempotency;
 mod interop;
 mod layer;
 mod quorum;
+mod redis_replicas;
+mod redis_sentinel;
 mod redis_store;
 mod roles;
 mod server;

@@ -1,7 +1,9 @@
 //! What a [`Peer`](crate::support::Peer) can be.
 
+use crate::client::costs::counter;
 use crate::client::faults::holder;
 use crate::client::turns::contender;
+use crate::faults::processes::citizen;
 use crate::interop::hoarder;
 use crate::support::{Console, Role};
 
@@ -10,8 +12,10 @@ pub(crate) const ENTRY: &str = "roles::every_role_has_a_name_of_its_own";
 
 /// Every role, by the name that tests ask for.
 pub(crate) const ROLES: &[Role] = &[
+    ("counter", |console| Box::pin(counter(console))),
     ("echo", |console| Box::pin(echo(console))),
     ("holder", |console| Box::pin(holder(console))),
+    ("citizen", |console| Box::pin(citizen(console))),
     ("contender", |console| Box::pin(contender(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];

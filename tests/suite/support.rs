@@ -11,7 +11,9 @@ mod peer;
 mod port;
 mod process;
 mod proxy;
+mod redis_sentinels;
 mod redis_server;
+mod replicated;
 
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
@@ -21,4 +23,6 @@ pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;
 pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
+pub(crate) use redis_sentinels::RedisSentinels;
 pub(crate) use redis_server::RedisServer;
+pub(crate) use replicated::Replicated;

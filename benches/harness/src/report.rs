@@ -15,7 +15,8 @@ pub(crate) struct Report {
 /// A line of the summary.
 struct Row {
     what: String,
-    target: Target,
+    /// `None`: the figure is there for comparison only.
+    target: Option<Target>,
     measured: Option<f64>,
     beside: String,
 }
@@ -59,18 +60,23 @@ impl Report {
     pub(crate) fn row(&mut self, what: &str, target: Target, measured: f64, beside: String) {
         self.push(
             what,
-            target,
+            Some(target),
             Some(measured).filter(|measured| measured.is_finite()),
             beside,
         );
     }
 
-    /// A finding that could not be had.
-    pub(crate) fn missing(&mut self, what: &str, target: Target, why: &str) {
-        self.push(what, target, None, why.to_owned());
+    /// A finding that stands beside those that have one.
+    pub(crate) fn fact(&mut self, what: &str, measured: f64, beside: String) {
+        self.push(what, None, Some(measured), beside);
     }
 
-    fn push(&mut self, what: &str, target: Target, measured: Option<f64>, beside: String) {
+    /// A finding that could not be had.
+    pub(crate) fn missing(&mut self, what: &str, target: Target, why: &str) {
+        self.push(what, Some(target), None, why.to_owned());
+    }
+
+    fn push(&mut self, what: &str, target: Option<Target>, measured: Option<f64>, beside: String) {
         let row = Row {
             what: what.to_owned(),
             target,
@@ -116,15 +122,15 @@ impl Report {
                 .collect::<Vec<_>>(),
         );
         rows.iter().for_each(|cells| line(cells));
+        let judged = self.rows.iter().filter(|row| row.target.is_some()).count();
         let met = self
             .rows
             .iter()
-            .filter(|row| row.is_met() == Some(true))
+            .filter(|row| row.verdict() == "yes")
             .count();
         let _ = writeln!(
             table,
-            "\n{met} of {} met, in {} s.",
-            rows.len(),
+            "\n{met} of {judged} met, in {} s.",
             self.began.elapsed().as_secs()
         );
         table
@@ -132,17 +138,15 @@ impl Report {
 }
 
 impl Row {
-    fn is_met(&self) -> Option<bool> {
-        self.measured.map(|measured| match self.target {
-            AtLeast(target) => measured >= target,
-            AtMost(target) => measured <= target,
-        })
-    }
-
     fn verdict(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "yes",
-            Some(false) => "NO",
+        let is_met = |measured: f64| match self.target? {
+            AtLeast(target) => Some(measured >= target),
+            AtMost(target) => Some(measured <= target),
+        };
+        match self.measured.map(is_met) {
+            Some(Some(true)) => "yes",
+            Some(Some(false)) => "NO",
+            Some(None) => "",
             None => "?",
         }
     }
@@ -153,8 +157,9 @@ impl Row {
 
     fn cells(&self) -> [String; 5] {
         let target = match self.target {
-            AtLeast(target) => format!("≥ {target}"),
-            AtMost(target) => format!("≤ {target}"),
+            Some(AtLeast(target)) => format!("≥ {target}"),
+            Some(AtMost(target)) => format!("≤ {target}"),
+            None => String::new(),
         };
         [
             self.what.clone(),

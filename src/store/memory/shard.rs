@@ -1,6 +1,5 @@
 //! A share of the keys, under one mutex.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +9,8 @@ use tokio::time::Instant;
 use super::channel::Listeners;
 use super::state::{State, after};
 use crate::error::StoreError;
-use crate::key::LockKey;
 use crate::lock::FencingToken;
+use crate::name::{KeyMap, LockKey};
 use crate::store::{Attempt, Fencing, Outcome, Record};
 
 /// How many new keys a sweep waits for at least.
@@ -19,7 +18,7 @@ const SWEEP: usize = 128;
 
 #[derive(Default)]
 pub(super) struct Shard {
-    entries: HashMap<LockKey, Entry>,
+    entries: KeyMap<Entry>,
     /// The largest token issued or reserved for any key of the shard. One counter for all of them keeps each key's tokens
     /// rising, and outlives every key.
     counter: u64,

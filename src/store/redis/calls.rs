@@ -184,7 +184,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
 /// Begins the leases of some holds anew.
 pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> Call {
     let holds = renewals.clone().map(|renewal| &renewal.hold);
-    renewals.fold(about(&script::RENEW, 3, holds), |call, renewal| {
+    renewals.fold(about(&script::RENEW, 3, holds, None), |call, renewal| {
         call.arg(field(&renewal.hold))
             .arg(ms(renewal.lease))
             .arg(match renewal.hold.mode {
@@ -199,9 +199,19 @@ pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> 
 pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
     holds
         .clone()
-        .fold(about(&script::CHECK, 1, holds), |call, hold| {
+        .fold(about(&script::CHECK, 1, holds, None), |call, hold| {
             call.arg(field(hold))
         })
+}
+
+/// The same, and leaves replicas something to acknowledge.
+pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
+    let mark = holds.clone().next();
+    let mark = mark.map(|hold| Names::of(&hold.key).mark());
+    holds.clone().fold(
+        about(&script::CHECK_MARKED, 1, holds, mark),
+        |call, hold| call.arg(field(hold)),
+    )
 }
 
 /// The channel that tells whoever asks for such a hold when to ask again.
@@ -214,24 +224,27 @@ pub(super) fn channel(hold: &Hold) -> Name<'_> {
     }
 }
 
-/// A call about several holds, with two keys for each.
+/// A call about several holds, with two keys for each, and perhaps one more.
 fn about<'a>(
     script: &'static Script,
     args: usize,
     holds: impl Iterator<Item = &'a Hold> + Clone,
+    last: Option<Name<'_>>,
 ) -> Call {
     let (count, bytes) = holds.clone().fold((0, 0), |(count, bytes), hold| {
         (count + 1, bytes + 2 * hold.key.as_str().len() + 180)
     });
-    let call = script.call_with_capacity(2 * count, args * count, bytes);
-    holds.fold(call, |call, hold| {
+    let keys = 2 * count + usize::from(last.is_some());
+    let call = script.call_with_capacity(keys, args * count, bytes);
+    let call = holds.fold(call, |call, hold| {
         let names = Names::of(&hold.key);
         let call = call.arg(names.lock());
         match hold.mode {
             LockMode::Read => call.arg(names.reader_timeout(hold.id)),
             LockMode::Reentrant | LockMode::Fair | LockMode::Write => call.arg(names.lock()),
         }
-    })
+    });
+    call.arg(last)
 }
 
 pub(super) fn field(hold: &Hold) -> Field {

@@ -9,6 +9,18 @@ pub(super) fn refusal(error: ServerError) -> StoreError {
     StoreError::new(meaning(error.code(), error.details()), error)
 }
 
+/// The server follows another one, and takes no orders of ours.
+pub(super) fn is_demotion(error: &ServerError) -> bool {
+    match error.code() {
+        "READONLY" | "MASTERDOWN" => true,
+        // Redis 6.2, from inside a script.
+        "ERR" => error
+            .details()
+            .is_some_and(|text| text.contains("-READONLY")),
+        _ => false,
+    }
+}
+
 /// No connection could be had.
 pub(super) fn no_connection(error: RedisError) -> StoreError {
     let kind = match error.kind() {

@@ -6,18 +6,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use deadpool::managed::Manager;
-use deadpool_redis::{Connection, Pool, PoolError};
+use deadpool_redis::Connection;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::failure;
 use super::options::Timeouts;
+use super::replicas::Acknowledgement;
 use super::script::Call;
+use super::sentinel::{Departure, Master};
+use super::source::{Source, Taken};
 use crate::error::{StoreError, StoreErrorKind};
+
+mod rounds;
+
+use rounds::Rounds;
+pub(super) use rounds::Sent;
 
 /// The pause after the first failure to reconnect; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -28,21 +35,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Whoever finds it broken starts the one task that replaces it. Commands that come meanwhile wait for that task's first
 /// try; when that has failed, they fail at once, while the task goes on trying.
 pub(super) struct Lane {
-    pool: Pool,
-    place: Place,
+    source: Source,
     timeouts: Timeouts,
+    rounds: Arc<Rounds>,
     state: Mutex<State>,
     /// The task has succeeded or failed.
     settled: Notify,
-}
-
-/// Where a lane's connection is counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    InPool,
-    /// Made like those in the pool, but not one of them: its task runs on the runtime that asked for it, never on one that
-    /// used the connection before.
-    Apart,
 }
 
 struct State {
@@ -51,8 +49,14 @@ struct State {
     generation: u64,
     /// Holds the connection's place in the pool.
     kept: Option<Connection>,
+    since: Instant,
+    /// Which server it leads to, if there is a choice, and the number of such changes.
+    master: Option<Master>,
+    server: u64,
     mending: Option<JoinHandle<()>>,
     checking: Option<JoinHandle<()>>,
+    /// Leaves the connection when its server is not the one any more.
+    departing: Option<JoinHandle<()>>,
 }
 
 enum Link {
@@ -62,31 +66,43 @@ enum Link {
     Down(StoreError),
 }
 
+/// A connection that has answered.
+struct Opened {
+    kept: Option<Connection>,
+    handle: MultiplexedConnection,
+    answer: Value,
+    departure: Departure,
+}
+
 impl Lane {
     /// A lane that connects when it is first used.
-    pub(super) fn new(pool: Pool, place: Place, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(source: Source, timeouts: Timeouts, wanted: Acknowledgement) -> Arc<Self> {
         Arc::new(Self {
-            pool,
-            place,
+            source,
             timeouts,
+            rounds: Rounds::new(wanted),
             state: Mutex::new(State {
                 link: Link::Mending,
                 generation: 0,
                 kept: None,
+                since: Instant::now(),
+                master: None,
+                server: 0,
                 mending: None,
                 checking: None,
+                departing: None,
             }),
             settled: Notify::new(),
         })
     }
 
     /// Connects, and makes sure that the server answers.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        let (kept, handle, answer) = self.open().await?;
-        if let Value::ServerError(error) = answer {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
+        let opened = self.open().await?;
+        if let Value::ServerError(error) = opened.answer {
             return Err(failure::refusal(error));
         }
-        self.up(kept, handle);
+        self.up(opened);
         Ok(())
     }
 
@@ -94,30 +110,51 @@ impl Lane {
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
     pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        let mut answer = self.send(&call.command).await?;
+        Ok(self.call_on(call).await?.0)
+    }
+
+    /// The same, and says on which connection.
+    pub(super) async fn call_on(
+        self: &Arc<Self>,
+        call: &Call,
+    ) -> Result<(Value, Sent), StoreError> {
+        let (mut answer, mut sent) = self.send(&call.command).await?;
         if is_unknown_script(&answer) {
-            answer = self.send(&call.in_full()).await?;
+            (answer, sent) = self.send(&call.in_full()).await?;
         }
         match answer {
-            Value::ServerError(error) => Err(failure::refusal(error)),
-            answer => Ok(answer),
+            Value::ServerError(error) => {
+                if failure::is_demotion(&error) {
+                    self.demoted(sent.generation);
+                }
+                Err(failure::refusal(error))
+            }
+            answer => Ok((answer, sent)),
         }
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+    /// Waits until as many replicas as the store asks for have whatever was `sent`.
+    pub(super) async fn acknowledged(&self, sent: Sent) -> Result<(), StoreError> {
+        self.rounds.join(sent).await
+    }
+
+    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, Sent), StoreError> {
         let mut again = true;
         loop {
-            let (mut handle, generation) = self.handle().await?;
-            let mut sending = pin!(handle.send_packed_command(command));
-            // The connection's task takes commands from a queue. An error before the first wait means that it was gone
-            // and did not take this one.
-            let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
-            let (answer, taken) = match at_once {
-                Poll::Ready(answer) => (answer, false),
-                Poll::Pending => (sending.await, true),
+            let mut sent = self.handle().await?;
+            let generation = sent.generation;
+            let (answer, taken) = {
+                let mut sending = pin!(sent.handle.send_packed_command(command));
+                // The connection's task takes commands from a queue. An error before the first wait means that it was
+                // gone and did not take this one.
+                let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+                match at_once {
+                    Poll::Ready(answer) => (answer, false),
+                    Poll::Pending => (sending.await, true),
+                }
             };
             let error = match answer {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, sent)),
                 Err(error) => error,
             };
             if error.is_timeout() {
@@ -136,7 +173,7 @@ impl Lane {
     }
 
     /// The connection, at once if it is up or known to be down.
-    async fn handle(self: &Arc<Self>) -> Result<(MultiplexedConnection, u64), StoreError> {
+    async fn handle(self: &Arc<Self>) -> Result<Sent, StoreError> {
         if let Some(known) = self.look() {
             return known;
         }
@@ -157,10 +194,16 @@ impl Lane {
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
     }
 
-    fn look(self: &Arc<Self>) -> Option<Result<(MultiplexedConnection, u64), StoreError>> {
+    fn look(self: &Arc<Self>) -> Option<Result<Sent, StoreError>> {
         let mut state = self.state();
         let known = match &state.link {
-            Link::Up(handle) => return Some(Ok((handle.clone(), state.generation))),
+            Link::Up(handle) => {
+                return Some(Ok(Sent {
+                    handle: handle.clone(),
+                    generation: state.generation,
+                    server: state.server,
+                }));
+            }
             Link::Mending => None,
             Link::Down(error) => Some(Err(error.clone())),
         };
@@ -170,11 +213,24 @@ impl Lane {
 
     /// The connection is dead: takes it out of the pool and has it replaced.
     fn broken(self: &Arc<Self>, generation: u64) {
+        self.leave(generation, "it broke");
+    }
+
+    /// The server is not a master any more: a new connection may lead to the one that is.
+    fn demoted(self: &Arc<Self>, generation: u64) {
+        // There may be no other master yet, and a new connection each time would help nobody.
+        if self.state().since.elapsed() > LONGEST_PAUSE {
+            self.leave(generation, "its server is read-only");
+        }
+    }
+
+    /// Has the connection replaced. What was sent on it is still answered on it, if it can be.
+    fn leave(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
         if state.generation != generation || !matches!(state.link, Link::Up(_)) {
             return;
         }
-        tracing::warn!("a connection to Redis broke");
+        tracing::warn!(reason, "a connection to Redis is replaced");
         state.link = Link::Mending;
         if let Some(kept) = state.kept.take() {
             drop(Connection::take(kept));
@@ -215,8 +271,8 @@ impl Lane {
         loop {
             match self.open().await {
                 // A server that answers with an error, such as that it is loading, says so to each command as well.
-                Ok((kept, handle, _)) => {
-                    self.up(kept, handle);
+                Ok(opened) => {
+                    self.up(opened);
                     return;
                 }
                 Err(error) => {
@@ -230,39 +286,57 @@ impl Lane {
         }
     }
 
-    fn up(&self, kept: Option<Connection>, handle: MultiplexedConnection) {
+    fn up(self: &Arc<Self>, opened: Opened) {
         let mut state = self.state();
         state.generation += 1;
-        state.kept = kept;
-        state.link = Link::Up(handle);
+        state.since = Instant::now();
+        state.kept = opened.kept;
+        state.link = Link::Up(opened.handle);
         state.mending = None;
+        if let Some(former) = state.departing.take() {
+            former.abort();
+        }
+        if let Departure::From(master, _) = &opened.departure {
+            if state
+                .master
+                .as_ref()
+                .is_none_or(|known| !known.is_at(master))
+            {
+                state.server += 1;
+            }
+            state.master = Some(master.clone());
+            let (lane, generation, mut departure) =
+                (self.clone(), state.generation, opened.departure);
+            state.departing = Some(tokio::spawn(async move {
+                departure.wait().await;
+                lane.leave(generation, "another server is the master");
+            }));
+        }
+        // Whatever the answer was, each call finds out for itself.
+        let _ = self.rounds.saw(state.server, &opened.answer);
         self.settled.notify_waiters();
     }
 
-    /// Takes a connection from the pool, or makes one, and asks it something.
-    async fn open(&self) -> Result<(Option<Connection>, MultiplexedConnection, Value), StoreError> {
+    /// Takes a connection from the pool and asks it something.
+    async fn open(&self) -> Result<Opened, StoreError> {
         let opening = async {
-            let (kept, mut handle) = match self.place {
-                Place::InPool => {
-                    let kept = self.pool.get().await.map_err(|error| match error {
-                        PoolError::Backend(error) => failure::no_connection(error),
-                        error => StoreError::new(StoreErrorKind::Unreachable, error),
-                    })?;
-                    let handle = (*kept).clone();
-                    (Some(kept), handle)
-                }
-                Place::Apart => {
-                    let made = self.pool.manager().create().await;
-                    (None, made.map_err(failure::no_connection)?)
-                }
-            };
-            handle.set_response_timeout(self.timeouts.response);
-            let answer = handle.send_packed_command(&redis::cmd("PING")).await;
-            Ok((kept, handle, answer.map_err(failure::no_connection)?))
+            let Taken {
+                kept,
+                mut handle,
+                departure,
+            } = self.source.take().await?;
+            handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
+            let answer = handle.send_packed_command(&self.rounds.greeting()).await;
+            Ok(Opened {
+                answer: answer.map_err(failure::no_connection)?,
+                kept,
+                handle,
+                departure,
+            })
         };
         timeout(self.timeouts.connect, opening)
             .await
-            .unwrap_or_else(|_| Err(unreachable("connecting took too long")))
+            .unwrap_or_else(|_| Err(self.source.too_slow()))
     }
 
     /// Whether commands can be sent at once, as far as is known.
@@ -272,11 +346,14 @@ impl Lane {
 
     /// Ends the lane's tasks.
     pub(super) fn close(&self) {
+        self.rounds.close();
         let mut state = self.state();
-        for task in [state.mending.take(), state.checking.take()]
-            .into_iter()
-            .flatten()
-        {
+        let tasks = [
+            state.mending.take(),
+            state.checking.take(),
+            state.departing.take(),
+        ];
+        for task in tasks.into_iter().flatten() {
             task.abort();
         }
     }

@@ -112,6 +112,11 @@ impl<'a> Names<'a> {
         self.name("tower_lock_record:")
     }
 
+    /// Ours: written for replicas to acknowledge.
+    pub(super) fn mark(self) -> Name<'a> {
+        self.name("tower_lock_mark:")
+    }
+
     fn name(self, prefix: &'static str) -> Name<'a> {
         Name {
             prefix,

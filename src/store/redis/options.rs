@@ -8,7 +8,10 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
 };
 
-use super::lane::{Lane, Place};
+use super::lane::Lane;
+use super::replicas::{Acknowledgement, Replicas};
+use super::sentinel::Sentinels;
+use super::source::Source;
 use super::subscriptions::Subscriptions;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
@@ -56,12 +59,18 @@ pub struct RedisStoreBuilder {
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
+    acknowledgement: Acknowledgement,
 }
 
 #[derive(Debug, Clone)]
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
+    /// The address only says how to connect.
+    Sentinel {
+        sentinels: Result<Vec<ConnectionInfo>, StoreError>,
+        master: String,
+    },
 }
 
 impl RedisStoreBuilder {
@@ -71,6 +80,7 @@ impl RedisStoreBuilder {
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
+            acknowledgement: Acknowledgement::default(),
         }
     }
 
@@ -97,6 +107,36 @@ impl RedisStoreBuilder {
         }
     }
 
+    pub(super) fn with_sentinels<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master: impl Into<String>,
+    ) -> Self {
+        let sentinels = sentinels.into_iter();
+        let addresses = sentinels.map(|address| address.into_connection_info());
+        Self {
+            connections: Connections::Sentinel {
+                sentinels: addresses.collect::<Result<_, _>>().map_err(bad_address),
+                master: master.into(),
+            },
+            ..Self::new("redis://any")
+        }
+    }
+
+    /// How the servers behind the sentinels are spoken to: user, password, database, protocol and encryption of this
+    /// address, whose host and port are of no account: `rediss://user:password@any/2`. Without it: no password, database
+    /// 0, no encryption. The sentinels' own credentials stand in their own addresses.
+    ///
+    /// Any other store says this in its address; one that is given both does not connect.
+    pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
+        self.address = match self.connections {
+            Connections::Sentinel { .. } => like.into_connection_info().map_err(bad_address),
+            _ => Err(refused(
+                "`servers` is for sentinels: put credentials and database into the address",
+            )),
+        };
+        self
+    }
+
     /// How long a command may go unanswered. The default is 3 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
@@ -114,6 +154,21 @@ impl RedisStoreBuilder {
     /// renew; each is made when it is first needed.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
+        self
+    }
+
+    /// How many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.acknowledgement.replicas = replicas;
+        self
+    }
+
+    /// How long replicas may take to acknowledge, which is part of the caller's wait. The default is one second.
+    ///
+    /// Everything else on the connection waits meanwhile; their [`response_timeout`](Self::response_timeout) is extended
+    /// by as much.
+    pub fn replica_timeout(mut self, timeout: Duration) -> Self {
+        self.acknowledgement.within = timeout;
         self
     }
 
@@ -137,13 +192,8 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let address = self.address?;
-        let client = Client::open(address.clone()).map_err(bad_address)?;
-        let pool = match self.connections {
-            Connections::Ours(config) => new_pool(address, config, self.timeouts)?,
-            Connections::Given(pool) => pool,
-        };
-        let lanes = self.lanes.min(pool.status().max_size);
+        let (source, apart) = sources(self.address?, self.connections, self.timeouts)?;
+        let lanes = self.lanes.min(source.room());
         if lanes == 0 {
             return Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
@@ -152,17 +202,53 @@ impl RedisStoreBuilder {
         Ok(RedisStore {
             inner: Arc::new(Inner {
                 lanes: (0..lanes)
-                    .map(|_| Lane::new(pool.clone(), Place::InPool, self.timeouts))
+                    .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
                     .collect(),
-                renewals: Lane::new(pool, Place::Apart, self.timeouts),
+                renewals: Lane::new(apart.clone(), self.timeouts, self.acknowledgement),
                 thread: OnceLock::new(),
-                subscriptions: Subscriptions::new(client, self.timeouts),
+                apart,
+                subscriptions: Subscriptions::new(source.clone(), self.timeouts),
+                source,
+                acknowledging: self.acknowledgement.is_wanted(),
             }),
         })
     }
 }
 
-fn new_pool(
+/// Where the connections of callers come from, and that of the thread that renews: it shares nothing with the others that
+/// runs on the callers' runtime.
+fn sources(
+    address: ConnectionInfo,
+    connections: Connections,
+    timeouts: Timeouts,
+) -> Result<(Source, Source), StoreError> {
+    let pool = match connections {
+        Connections::Ours(config) => new_pool(address.clone(), config, timeouts)?,
+        Connections::Given(pool) => pool,
+        Connections::Sentinel { sentinels, master } => {
+            let sentinels = sentinels?;
+            if sentinels.is_empty() {
+                return Err(refused("name at least one sentinel"));
+            }
+            let source = || {
+                let (sentinels, master, address) =
+                    (sentinels.clone(), master.clone(), address.clone());
+                let config = PoolConfig::default();
+                let all = Sentinels::new(sentinels, master, address, config, timeouts);
+                Source::Sentinels(Arc::new(all))
+            };
+            return Ok((source(), source()));
+        }
+    };
+    let client = Box::new(Client::open(address).map_err(bad_address)?);
+    let apart = Source::Apart {
+        pool: pool.clone(),
+        client: client.clone(),
+    };
+    Ok((Source::Server { pool, client }, apart))
+}
+
+pub(super) fn new_pool(
     address: ConnectionInfo,
     config: PoolConfig,
     timeouts: Timeouts,

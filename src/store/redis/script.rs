@@ -51,8 +51,8 @@ macro_rules! several {
 pub(super) static ACQUIRE_ALL: Script = several!("many/all");
 pub(super) static ACQUIRE_ANY: Script = several!("many/any");
 
-pub(super) static EXCLUSIVE_RELEASE: Script = script!("exclusive/release");
-pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("exclusive/withdraw");
+pub(super) static EXCLUSIVE_RELEASE: Script = script!("shared/on_hash", "exclusive/release");
+pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("shared/on_hash", "exclusive/withdraw");
 
 pub(super) static FAIR_ACQUIRE: Script = script!(
     "shared/now",
@@ -63,10 +63,20 @@ pub(super) static FAIR_ACQUIRE: Script = script!(
     "fair/ask",
     "fair/acquire"
 );
-pub(super) static FAIR_RELEASE: Script =
-    script!("shared/now", "fair/queue", "fair/wake", "fair/release");
-pub(super) static FAIR_WITHDRAW: Script =
-    script!("shared/now", "fair/queue", "fair/wake", "fair/withdraw");
+pub(super) static FAIR_RELEASE: Script = script!(
+    "shared/on_hash",
+    "shared/now",
+    "fair/queue",
+    "fair/wake",
+    "fair/release"
+);
+pub(super) static FAIR_WITHDRAW: Script = script!(
+    "shared/on_hash",
+    "shared/now",
+    "fair/queue",
+    "fair/wake",
+    "fair/withdraw"
+);
 
 pub(super) static READ_ACQUIRE: Script = script!(
     "shared/now",
@@ -75,8 +85,14 @@ pub(super) static READ_ACQUIRE: Script = script!(
     "read/ask",
     "read/acquire"
 );
-pub(super) static READ_RELEASE: Script = script!("shared/living", "read/leave", "read/release");
+pub(super) static READ_RELEASE: Script = script!(
+    "shared/on_hash",
+    "shared/living",
+    "read/leave",
+    "read/release"
+);
 pub(super) static READ_WITHDRAW: Script = script!(
+    "shared/on_hash",
     "shared/now",
     "shared/waiters",
     "shared/living",
@@ -93,6 +109,7 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
     "write/acquire"
 );
 pub(super) static WRITE_RELEASE: Script = script!(
+    "shared/on_hash",
     "shared/now",
     "shared/living",
     "write/pass",
@@ -100,6 +117,7 @@ pub(super) static WRITE_RELEASE: Script = script!(
     "write/release"
 );
 pub(super) static WRITE_WITHDRAW: Script = script!(
+    "shared/on_hash",
     "shared/now",
     "shared/waiters",
     "shared/living",
@@ -108,8 +126,10 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "write/withdraw"
 );
 
-pub(super) static EXCLUSIVE_RECORD: Script = script!("record/keep", "exclusive/release");
+pub(super) static EXCLUSIVE_RECORD: Script =
+    script!("shared/on_hash", "record/keep", "exclusive/release");
 pub(super) static FAIR_RECORD: Script = script!(
+    "shared/on_hash",
     "shared/now",
     "record/keep",
     "fair/queue",
@@ -117,6 +137,7 @@ pub(super) static FAIR_RECORD: Script = script!(
     "fair/release"
 );
 pub(super) static WRITE_RECORD: Script = script!(
+    "shared/on_hash",
     "shared/now",
     "record/keep",
     "shared/living",
@@ -138,6 +159,7 @@ pub(super) static FORCE: Script = script!(
 
 pub(super) static RENEW: Script = script!("renew");
 pub(super) static CHECK: Script = script!("check");
+pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "check");
 
 impl Script {
     /// Begins a call about one lock: `keys` keys are to follow, then `args` further arguments.

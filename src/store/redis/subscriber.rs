@@ -11,8 +11,9 @@ use redis::{ErrorKind, RedisError, RedisResult, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::failure;
+use super::sentinel::Departure;
 use super::subscriptions::Shared;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// How often a quiet connection is asked whether it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -33,10 +34,10 @@ impl Shared {
         loop {
             let began = Instant::now();
             match self.open().await {
-                Ok(pubsub) => {
+                Ok((pubsub, departure)) => {
                     self.connected();
-                    let Lost = self.serve(pubsub).await;
-                    tracing::warn!("the connection to Redis that listens for wake-ups broke");
+                    let Lost = self.serve(pubsub, departure).await;
+                    tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
                 Err(error) => {
@@ -52,18 +53,13 @@ impl Shared {
         }
     }
 
-    async fn open(&self) -> Result<PubSub, StoreError> {
-        match timeout(self.timeouts.connect, self.client.get_async_pubsub()).await {
-            Ok(Ok(pubsub)) => Ok(pubsub),
-            Ok(Err(error)) => Err(failure::no_connection(error)),
-            Err(_) => Err(StoreError::new(
-                StoreErrorKind::Unreachable,
-                "connecting took too long",
-            )),
-        }
+    async fn open(&self) -> Result<(PubSub, Departure), StoreError> {
+        timeout(self.timeouts.connect, self.source.listen())
+            .await
+            .unwrap_or_else(|_| Err(self.source.too_slow()))
     }
 
-    async fn serve(&self, pubsub: PubSub) -> Lost {
+    async fn serve(&self, pubsub: PubSub, mut departure: Departure) -> Lost {
         let (mut sink, mut stream) = pubsub.split();
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,6 +73,8 @@ impl Shared {
                     None => return Lost,
                 },
                 () = self.work.notified() => {}
+                // A former master passes on what the present one tells it, but only while it follows it.
+                () = departure.wait() => return Lost,
                 _ = heartbeat.tick() => {
                     let ping = sink.ping::<Value>();
                     if self.meanwhile(&mut stream, ping).await.is_err() {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::Client;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::options::Timeouts;
+use super::source::Source;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -21,7 +21,7 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct Shared {
-    pub(super) client: Client,
+    pub(super) source: Source,
     pub(super) timeouts: Timeouts,
     registry: Mutex<Registry>,
     /// Something is wanted that the server was not told.
@@ -72,10 +72,10 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(client: Client, timeouts: Timeouts) -> Self {
+    pub(super) fn new(source: Source, timeouts: Timeouts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                client,
+                source,
                 timeouts,
                 registry: Mutex::default(),
                 work: Notify::new(),

@@ -1,8 +1,10 @@
 //! Many at once: GUARANTEES L2.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::LockMode;
 
@@ -58,6 +60,40 @@ pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode
         guard.release().await.unwrap();
     }
     busy.shutdown().await;
+}
+
+/// Two processes want the lock all the time, and each gets its share.
+pub(super) async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
+    // A few turns of each.
+    const GRANTS: usize = 96;
+    let grants = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let mut busy = JoinSet::new();
+    for process in 0..2 {
+        let locks = env.client().await;
+        for _ in 0..4 {
+            let (locks, grants) = (locks.clone(), grants.clone());
+            busy.spawn(async move {
+                while grants
+                    .iter()
+                    .map(|n| n.load(Ordering::SeqCst))
+                    .sum::<usize>()
+                    < GRANTS
+                {
+                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                    grants[process].fetch_add(1, Ordering::SeqCst);
+                    // Nothing else may wait in memory, and the others would never come up.
+                    yield_now().await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    busy.join_all().await;
+    let shares = [0, 1].map(|process| grants[process].load(Ordering::SeqCst));
+    assert!(
+        shares.iter().all(|share| *share >= GRANTS / 6),
+        "{shares:?}"
+    );
 }
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.

@@ -183,19 +183,22 @@ impl Meeting {
     /// which is to stay, and what Redisson lets expire.
     pub(super) async fn nothing_is_left<'n>(&self, names: impl IntoIterator<Item = &'n String>) {
         // Sooner than anything that was forgotten expires.
-        const LIMIT: Duration = Duration::from_millis(2500);
+        const SOONER: Duration = Duration::from_millis(2500);
         let names: Vec<_> = names.into_iter().collect();
-        eventually("Redis forgets the locks", LIMIT, async || {
-            let dump = self.redis().dump().await;
+        let ours = |key: &String| {
+            names.iter().any(|name| key.contains(*name))
+                && !key.starts_with("redisson_lock_token:")
+                && !key.starts_with("redisson_unlock_latch:")
+        };
+        eventually("Redis forgets the locks", SOONER, async || {
+            let left: BTreeSet<_> = self.redis().dump().await.into_keys().filter(ours).collect();
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        })
+        .await;
+        // No listener expires.
+        eventually("Redis forgets the listeners", LIMIT, async || {
             let channels = self.redis().pubsub_channels().await;
-            let left: BTreeSet<_> = dump
-                .keys()
-                .chain(channels.keys())
-                .filter(|key| names.iter().any(|name| key.contains(*name)))
-                .filter(|key| !key.starts_with("redisson_lock_token:"))
-                .filter(|key| !key.starts_with("redisson_unlock_latch:"))
-                .cloned()
-                .collect();
+            let left: BTreeSet<_> = channels.into_keys().filter(ours).collect();
             if left.is_empty() { Ok(()) } else { Err(left) }
         })
         .await;

@@ -266,6 +266,31 @@ async fn a_server_that_cannot_serve_just_now_is_transient() {
 }
 
 #[tokio::test]
+async fn a_connection_to_a_server_that_became_a_replica_is_replaced_but_not_each_time() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::connect(proxy.url()).await.unwrap();
+    assert_eq!(proxy.accepted(), 2);
+    let () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    // A new connection is given a second to be of use.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let began = Instant::now();
+    for n in 0..100 {
+        let kind = error_kind(&store, &reentrant(&format!("k{n}"))).await;
+        assert_eq!(kind, StoreErrorKind::Transient);
+    }
+    let seconds = began.elapsed().as_secs();
+    eventually("both are replaced", LIMIT, async || {
+        proxy.accepted() >= 4 && proxy.connections() == 2
+    })
+    .await;
+    let accepted = proxy.accepted();
+    assert!(accepted <= 4 + 2 * seconds, "{accepted} in {seconds} s");
+    let () = server.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    recovers(&store).await;
+}
+
+#[tokio::test]
 async fn a_user_who_may_not_expire_keys_leaves_no_lock_that_stays_for_ever() {
     for forbidden in ["pexpire", "set", "hset"] {
         let rule = format!("some on >secret ~* &* +@all -{forbidden}");

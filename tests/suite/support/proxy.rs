@@ -26,6 +26,7 @@ pub(crate) struct Proxy {
     /// From the server to the client: replies, and messages of subscriptions.
     pub(crate) replies: Arc<Lane>,
     url: String,
+    port: u16,
     shared: Arc<Shared>,
     runtime: Option<Runtime>,
 }
@@ -72,6 +73,7 @@ impl Proxy {
             requests: Arc::default(),
             replies: Arc::default(),
             url,
+            port: port.number(),
             shared: Arc::default(),
             runtime: Some(runtime),
         };
@@ -93,6 +95,10 @@ impl Proxy {
     /// The server's address by way of this proxy.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// How many connections are open.

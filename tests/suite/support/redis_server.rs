@@ -38,6 +38,8 @@ pub(crate) struct Builder {
     config: Vec<(String, String)>,
     password: Option<String>,
     cluster: bool,
+    variables: Vec<(&'static str, PathBuf)>,
+    sentinel: bool,
 }
 
 impl Builder {
@@ -59,6 +61,18 @@ impl Builder {
         // A node that has met nobody yet does not know its own address, and would redirect clients to none.
         self.config("cluster-announce-ip", "127.0.0.1")
             .config("cluster-enabled", "yes")
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// `--sentinel`. It still has to be told what to monitor.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
     }
 
     /// Another binary than the default one.
@@ -103,7 +117,12 @@ impl Builder {
 
     fn spawn(&self, directory: &TempDir) -> Process {
         let mut command = Command::new(&self.binary);
-        command.arg(directory.path().join("redis.conf"));
+        command
+            .arg(directory.path().join("redis.conf"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.sentinel {
+            command.arg("--sentinel");
+        }
         Process::spawn(&mut command).unwrap_or_else(|error| {
             panic!(
                 "cannot run `{}`: {error}\n\
@@ -127,6 +146,8 @@ impl RedisServer {
             config: Vec::new(),
             password: None,
             cluster: false,
+            variables: Vec::new(),
+            sentinel: false,
         }
     }
 
@@ -246,13 +267,14 @@ impl RedisServer {
         self.ask(&question.collect::<Vec<_>>()).await
     }
 
-    async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    /// Sends one command, and expects an answer.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
         let reply = command.query_async(&mut self.connection().await).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
+    pub(super) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT));

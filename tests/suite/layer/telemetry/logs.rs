@@ -8,6 +8,7 @@ use tower_distributed_lock::{LockClient, MemoryStore};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
+use super::super::locking;
 use super::everything;
 
 #[derive(Clone, Default)]
@@ -128,4 +129,30 @@ async fn a_handler_logs_inside_the_span_of_its_lock() {
         .layer(layer);
     super::put(&app, super::SECRET).await;
     assert!(log.line("in the handler").contains("lock_hold{key="));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_logged_when_it_begins_seldom_while_it_lasts_and_when_it_is_over() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, locks, _layer) = locking();
+    let mut guards = Vec::new();
+    for n in 0..250 {
+        guards.push(locks.lock(format!("k{n}")).await.unwrap());
+    }
+    store.unplug(true);
+    // Each hold is tried ten times a second once it is due, and none is lost before 29 s.
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    log.line("could not renew");
+    let reminders = log.text().matches("still cannot renew").count();
+    assert!((1..=2).contains(&reminders), "{}", log.text());
+    assert!(!log.text().contains("answered again"));
+
+    store.unplug(false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let over = log.line("renewals are answered again");
+    assert!(over.contains("INFO"), "{over}");
+    assert_eq!(log.text().lines().count(), 2 + reminders, "{}", log.text());
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
 }

@@ -1,0 +1,248 @@
+//! Waiting for replicas, many callers at a time.
+//!
+//! `WAIT` is about everything that its connection has written before it, and it holds up everything that comes after. So
+//! one of them is on its way at a time, and whoever has written meanwhile takes part in the next.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::super::calls::ms;
+use super::super::replicas::{Acknowledgement, Replicas};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// The connection that a call was answered on.
+#[derive(Clone)]
+pub(in super::super) struct Sent {
+    pub(super) handle: MultiplexedConnection,
+    pub(super) generation: u64,
+    /// Counts the servers that the lane has led to.
+    pub(super) server: u64,
+}
+
+/// The rounds of one lane.
+pub(super) struct Rounds {
+    wanted: Acknowledgement,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: Vec<Caller>,
+    running: Option<JoinHandle<()>>,
+    known: Known,
+}
+
+struct Caller {
+    sent: Sent,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// What is known of the replicas of a server.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    server: u64,
+    connected: usize,
+    /// Whether there ever was one.
+    any: bool,
+}
+
+impl Rounds {
+    pub(super) fn new(wanted: Acknowledgement) -> Arc<Self> {
+        Arc::new(Self {
+            wanted,
+            state: Mutex::default(),
+        })
+    }
+
+    /// How much longer than usual an answer may take, because somebody else's `WAIT` comes first.
+    pub(super) fn delay(&self) -> Duration {
+        match self.wanted.is_wanted() {
+            true => self.wanted.within,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Waits until enough replicas have whatever was written before on this connection.
+    pub(super) async fn join(self: &Arc<Self>, sent: Sent) -> Result<(), StoreError> {
+        if !self.wanted.is_wanted() {
+            return Ok(());
+        }
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.state();
+            state.next.push(Caller { sent, answer });
+            if state.running.as_ref().is_none_or(JoinHandle::is_finished) {
+                state.running = Some(tokio::spawn(self.clone().run()));
+            }
+        }
+        answered
+            .await
+            .unwrap_or_else(|gone| Err(unacknowledged(gone)))
+    }
+
+    async fn run(self: Arc<Self>) {
+        while let Some(round) = self.next() {
+            let last = round.iter().map(|caller| &caller.sent);
+            let Some(last) = last.max_by_key(|sent| sent.generation).cloned() else {
+                continue;
+            };
+            let generation = last.generation;
+            let answer = self.ask(last).await;
+            for caller in round {
+                let answer = match caller.sent.generation == generation {
+                    true => answer.clone(),
+                    false => Err(unacknowledged("its connection broke before")),
+                };
+                // Whoever asked may have gone.
+                let _ = caller.answer.send(answer);
+            }
+        }
+    }
+
+    /// Everybody who is there; `None` ends the task.
+    fn next(&self) -> Option<Vec<Caller>> {
+        let mut state = self.state();
+        if state.next.is_empty() {
+            state.running = None;
+            return None;
+        }
+        Some(std::mem::take(&mut state.next))
+    }
+
+    async fn ask(&self, sent: Sent) -> Result<(), StoreError> {
+        let (mut handle, server) = (sent.handle, sent.server);
+        let over = Instant::now() + self.wanted.within;
+        loop {
+            let expected = self.needed();
+            let left = over.saturating_duration_since(Instant::now());
+            let (acknowledged, role) = self.wait(&mut handle, expected, left).await?;
+            self.saw(server, &role)?;
+            let needed = self.needed();
+            if acknowledged >= needed {
+                return Ok(());
+            }
+            // More have come than were waited for: now for all of them.
+            if expected >= needed || Instant::now() >= over {
+                return Err(unacknowledged(format!(
+                    "{acknowledged} of {needed} replicas acknowledged it within {:?}",
+                    self.wanted.within
+                )));
+            }
+        }
+    }
+
+    fn needed(&self) -> usize {
+        match self.wanted.replicas {
+            Replicas::None => 0,
+            Replicas::AtLeast(replicas) => replicas,
+            Replicas::All => self.state().known.needed(),
+        }
+    }
+
+    /// What a connection is asked when it is new.
+    pub(super) fn greeting(&self) -> Cmd {
+        redis::cmd(match self.wanted.replicas {
+            Replicas::All => "ROLE",
+            Replicas::None | Replicas::AtLeast(_) => "PING",
+        })
+    }
+
+    /// Takes notice of the server, and of the replicas in its answer to the greeting.
+    pub(super) fn saw(&self, server: u64, role: &Value) -> Result<(), StoreError> {
+        if !self.state().known.moves_to(server) {
+            return Err(unacknowledged("another server is the master now"));
+        }
+        if self.wanted.replicas != Replicas::All {
+            return Ok(());
+        }
+        match role {
+            Value::Array(parts) => match parts.get(2) {
+                Some(Value::Array(replicas)) => {
+                    self.state().known.saw(replicas.len());
+                    Ok(())
+                }
+                _ => Err(unacknowledged("the server is not a master any more")),
+            },
+            answer => Err(unintelligible("ROLE", Some(answer))),
+        }
+    }
+
+    /// How many replicas have acknowledged, and which there are, if that matters.
+    async fn wait(
+        &self,
+        handle: &mut MultiplexedConnection,
+        replicas: usize,
+        left: Duration,
+    ) -> Result<(usize, Value), StoreError> {
+        let mut questions = redis::pipe();
+        questions.cmd("WAIT").arg(replicas).arg(ms(left));
+        let all = self.wanted.replicas == Replicas::All;
+        if all {
+            questions.cmd("ROLE");
+        }
+        let mut answers = handle
+            .send_packed_commands(&questions, 0, 1 + usize::from(all))
+            .await
+            .map_err(unacknowledged)?
+            .into_iter();
+        match answers.next() {
+            Some(Value::Int(acknowledged)) => {
+                let acknowledged = usize::try_from(acknowledged).unwrap_or(0);
+                Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
+            }
+            answer => Err(unintelligible("WAIT", answer.as_ref())),
+        }
+    }
+
+    /// Ends the task.
+    pub(super) fn close(&self) {
+        if let Some(running) = self.state().running.take() {
+            running.abort();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Of another server, nothing is known. False for a former one.
+    fn moves_to(&mut self, server: u64) -> bool {
+        if self.server < server {
+            *self = Self {
+                server,
+                ..Self::default()
+            };
+        }
+        self.server == server
+    }
+
+    fn saw(&mut self, connected: usize) {
+        self.connected = connected;
+        self.any |= connected > 0;
+    }
+
+    fn needed(&self) -> usize {
+        self.connected.max(usize::from(self.any))
+    }
+}
+
+fn unacknowledged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unacknowledged, why)
+}
+
+fn unintelligible(question: &str, answer: Option<&Value>) -> StoreError {
+    match answer {
+        Some(Value::ServerError(error)) => unacknowledged(error.clone()),
+        answer => unacknowledged(format!(
+            "an answer that {question} does not give: {answer:?}"
+        )),
+    }
+}

@@ -1,0 +1,132 @@
+//! A server whose clock is stepped.
+//!
+//! Exclusion by leases does not survive that (S1: "unless its clock is stepped"): a step forward ends every lease at
+//! once, and after a step back a dead holder's lock stays for longer, by the step. What does survive needs no clock.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode};
+
+use super::{MODES, client, granted, wait_for_everything, works_again};
+use crate::support::RedisServer;
+
+const HOUR: i64 = 3600;
+
+/// A server's clock, which can be stepped while it runs.
+struct Clock {
+    step: File,
+    _directory: TempDir,
+}
+
+impl Clock {
+    /// Starts a server with a clock of its own.
+    async fn and_server() -> (Self, RedisServer) {
+        let directory = TempDir::new().expect("a temporary directory");
+        let [library, step] = ["clock.so", "step"].map(|name| directory.path().join(name));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/faults/clock.c");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([library.as_os_str(), source.as_ref()])
+            .output()
+            .expect("`cc` can be run: `apt-get install gcc`");
+        assert!(built.status.success(), "{built:?}");
+        fs::write(&step, 0_i64.to_ne_bytes()).expect("written");
+        let server = RedisServer::builder()
+            .env("LD_PRELOAD", &library)
+            .env("CLOCK_STEP", &step)
+            .start()
+            .await;
+        let step = File::options().write(true).open(step).expect("opened");
+        let clock = Self {
+            step,
+            _directory: directory,
+        };
+        (clock, server)
+    }
+
+    /// Sets it so many seconds before or behind the time.
+    async fn set(&self, server: &RedisServer, seconds: i64) {
+        self.step
+            .write_all_at(&seconds.to_ne_bytes(), 0)
+            .expect("written");
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time.expect("it is past 1970").as_secs().cast_signed();
+        let off = now(server).await - time - seconds;
+        assert!(off.abs() < 600, "the server has not noticed: {off}");
+    }
+}
+
+/// What the server's scripts take for the time.
+async fn now(server: &RedisServer) -> i64 {
+    let (seconds, _micros): (i64, i64) = redis::cmd("EVAL")
+        .arg("return redis.call('TIME')")
+        .arg(0)
+        .query_async(&mut server.connection().await)
+        .await
+        .expect("the time");
+    seconds
+}
+
+async fn fenced(locks: &LockClient, mode: LockMode) -> LockGuard {
+    let asking = locks.lock(mode.as_str()).mode(mode);
+    let asking = match mode {
+        LockMode::Read => asking,
+        _ => asking.fenced(),
+    };
+    asking.await.expect("free")
+}
+
+/// S5, S6, L2: every lease ends at once. Nobody confirms one, and whoever waits goes on with a higher token.
+#[tokio::test]
+async fn a_clock_put_forward_ends_every_lease_and_nobody_confirms_one() {
+    let (clock, server) = Clock::and_server().await;
+    let (holder, other) = (client(server.url()).await, client(server.url()).await);
+    let mut guards = Vec::new();
+    for mode in MODES {
+        guards.push(fenced(&holder, mode).await);
+    }
+    let waiting = wait_for_everything(&server, &other).await;
+    clock.set(&server, HOUR).await;
+    for waiting in waiting {
+        granted(waiting).await.release().await.expect("held");
+    }
+    for (mode, stale) in MODES.into_iter().zip(guards) {
+        let next = fenced(&other, mode).await;
+        assert!(next.fencing_token() > stale.fencing_token() || mode == LockMode::Read);
+        let released = stale.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        next.release().await.expect("held");
+    }
+    works_again(&server, &[&holder, &other]).await;
+}
+
+/// S5, S6, L2, L3: what is held is confirmed, whoever waits is woken, and tokens go on rising from their counter.
+#[tokio::test]
+async fn a_clock_put_back_keeps_what_is_held_and_tokens_rising() {
+    let (clock, server) = Clock::and_server().await;
+    let (holder, other) = (client(server.url()).await, client(server.url()).await);
+    clock.set(&server, HOUR).await;
+    let mut guards = Vec::new();
+    for mode in MODES {
+        guards.push(fenced(&holder, mode).await);
+    }
+    let tokens: Vec<_> = guards.iter().map(LockGuard::fencing_token).collect();
+    let waiting = wait_for_everything(&server, &other).await;
+    clock.set(&server, 0).await;
+    for guard in guards {
+        guard.release().await.expect("held all the time");
+    }
+    for waiting in waiting {
+        granted(waiting).await.release().await.expect("held");
+    }
+    for (mode, before) in MODES.into_iter().zip(tokens) {
+        let next = fenced(&other, mode).await;
+        assert!(next.fencing_token() > before || mode == LockMode::Read);
+        next.release().await.expect("held");
+    }
+    works_again(&server, &[&holder, &other]).await;
+}

@@ -1,0 +1,175 @@
+//! Connections that the server ends, or does not accept any more.
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use tower_distributed_lock::{LockClient, LockError};
+
+use super::{
+    MODES, PATIENT, SOON, client, granted, hold_everything, nothing_is_left, outcome,
+    take_and_release, told, waits, works_again,
+};
+use crate::support::{RedisServer, eventually};
+
+async fn tell(redis: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
+    let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
+    let answer = command.query_async(redis).await;
+    answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+async fn kill_connections(redis: &mut MultiplexedConnection) -> i64 {
+    let words = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    match tell(redis, &words).await {
+        redis::Value::Int(killed) => killed,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many connections have a command on the server that it has not begun.
+async fn blocked(server: &RedisServer) -> usize {
+    let clients = server.client_list().await;
+    let blocked = |flags: &str| flags.contains('b');
+    clients.iter().filter(|it| blocked(&it["flags"])).count()
+}
+
+/// S5, S9, L6, L7. What was asked on a connection that died is asked again, under another name where it is not certain
+/// that the first question had no effect.
+#[tokio::test]
+async fn commands_killed_with_their_connection_are_made_up_for() {
+    let server = RedisServer::start().await;
+    let locks = client(server.url()).await;
+    let mut redis = server.connection().await;
+    let guards = hold_everything(&locks).await;
+    // The server keeps them back, so that the kill comes between question and answer.
+    tell(&mut redis, &["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    let asking = MODES.map(|mode| {
+        let key = format!("new {}", mode.as_str());
+        tokio::spawn(locks.lock(key).mode(mode).wait(PATIENT).acquire())
+    });
+    let releasing: Vec<_> = guards
+        .into_iter()
+        .map(|guard| tokio::spawn(guard.release()))
+        .collect();
+    eventually("commands are on the server", SOON, async || {
+        blocked(&server).await == 2
+    })
+    .await;
+    assert!(kill_connections(&mut redis).await >= 2);
+    tell(&mut redis, &["CLIENT", "UNPAUSE"]).await;
+    for asking in asking {
+        granted(asking).await.release().await.expect("held");
+    }
+    for released in releasing {
+        outcome(released).await.expect("it was released once");
+    }
+    works_again(&server, &[&locks]).await;
+}
+
+/// L2. The server ends a subscriber that does not read fast enough, and with it the message that the lock is free.
+#[tokio::test]
+async fn a_subscriber_that_is_cut_off_for_its_backlog_misses_no_wake_up() {
+    let server = RedisServer::builder()
+        .config("client-output-buffer-limit", "pubsub 64kb 0 0")
+        .start()
+        .await;
+    let (holder, other) = (client(server.url()).await, client(server.url()).await);
+    for mode in MODES {
+        let guard = holder.lock("n").mode(mode).await.expect("free");
+        let waiting = waits(&server, &other, "n", super::rival(mode)).await;
+        let channels = server.pubsub_channels().await;
+        assert_eq!(channels.len(), 1, "{channels:?}");
+        let channel = channels.keys().next().expect("there is one");
+        let cuts = server.log().matches("output buffer limits").count();
+        let freed = redis::pipe()
+            .atomic()
+            .publish(channel, "x".repeat(1 << 20))
+            .del("n")
+            .publish(channel, "0")
+            .exec_async(&mut server.connection().await)
+            .await;
+        freed.expect("freed");
+        eventually("the server has cut it off", SOON, async || {
+            server.log().matches("output buffer limits").count() > cuts
+        })
+        .await;
+        granted(waiting).await.release().await.expect("held");
+        let released = guard.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        works_again(&server, &[&holder, &other]).await;
+    }
+}
+
+/// L6. Nobody notices that the server ends connections that are not used.
+#[tokio::test]
+async fn a_server_that_ends_idle_connections_costs_nothing() {
+    let server = RedisServer::builder().config("timeout", "1").start().await;
+    let locks = client(server.url()).await;
+    for mode in MODES {
+        let guard = locks.lock("n").mode(mode).await.expect("free");
+        eventually("the server has ended them", SOON, async || {
+            server.client_list().await.is_empty()
+        })
+        .await;
+        guard.release().await.expect("held all the time");
+        let next = locks.lock("n").mode(mode).wait(Duration::ZERO).await;
+        next.expect("at once").release().await.expect("held");
+    }
+    works_again(&server, &[&locks]).await;
+}
+
+async fn is_refused(locks: &LockClient, why: &str) {
+    let began = Instant::now();
+    eventually("it is refused", SOON, async || {
+        let asked = locks.lock("new").wait(PATIENT).await;
+        let error = asked.expect_err("nobody lets it in");
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        let told = told(&error);
+        // The first question may have met the connection's end.
+        told.contains(why).then_some(()).ok_or(told)
+    })
+    .await;
+    assert!(began.elapsed() < PATIENT / 2, "not after the whole wait");
+}
+
+/// L4, L6, S5. Whoever has no right to ask is told at once; what is held stays until it can be released.
+#[tokio::test]
+async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
+    for password in ["secret", ""] {
+        let server = match password {
+            "" => RedisServer::start().await,
+            some => RedisServer::builder().password(some).start().await,
+        };
+        let locks = client(server.url()).await;
+        let mut redis = server.connection().await;
+        let guards = hold_everything(&locks).await;
+        tell(&mut redis, &["CONFIG", "SET", "requirepass", "another"]).await;
+        // Who is inside stays inside.
+        let inside = locks.lock("inside").await.expect("free");
+        inside.release().await.expect("held");
+        assert!(kill_connections(&mut redis).await >= 2);
+        let why = match password {
+            "" => "NOAUTH",
+            _ => "AuthenticationFailed",
+        };
+        is_refused(&locks, why).await;
+        let mut guards = guards.into_iter();
+        for guard in guards.by_ref().take(2) {
+            let released = guard.release().await;
+            assert!(
+                matches!(released, Err(LockError::Unavailable(_))),
+                "{released:?}"
+            );
+        }
+        tell(&mut redis, &["CONFIG", "SET", "requirepass", password]).await;
+        take_and_release(&[&locks]).await;
+        eventually("both connections are back", SOON, async || {
+            server.client_list().await.len() >= 2
+        })
+        .await;
+        for guard in guards {
+            guard.release().await.expect("held all the time");
+        }
+        // Not left to their leases of 30 s.
+        nothing_is_left(&server, &[&locks]).await;
+    }
+}

@@ -1,0 +1,161 @@
+//! A network that is slow, silent, or ends connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tower_distributed_lock::{Lease, LockError, LockMode};
+
+use super::{MODES, PATIENT, SOON, client, hasty_client, outcome, rival, works_again};
+use crate::support::{Ending, Proxy, RedisServer};
+
+/// S1, S5. Nothing that crosses on the way lets two in at once.
+#[tokio::test]
+async fn a_slow_and_uneven_network_lets_nobody_overlap() {
+    let server = RedisServer::start().await;
+    let proxies = [
+        Proxy::in_front_of(&server).await,
+        Proxy::in_front_of(&server).await,
+    ];
+    let clients = [
+        client(proxies[0].url()).await,
+        client(proxies[1].url()).await,
+    ];
+    proxies[0].delay(Duration::from_millis(30));
+    let began = Instant::now();
+    let guard = clients[0].lock("one").await.expect("free");
+    assert!(
+        began.elapsed() >= Duration::from_millis(60),
+        "there and back"
+    );
+    guard.release().await.expect("held");
+
+    let mut working = Vec::new();
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        let inside = Arc::new(AtomicUsize::new(0));
+        for locks in clients.iter().cycle().take(4) {
+            let (locks, inside) = (locks.clone(), Arc::clone(&inside));
+            working.push(tokio::spawn(async move {
+                for _ in 0..8 {
+                    let asking = locks.lock(mode.as_str()).mode(mode).wait(PATIENT);
+                    let guard = asking.await.expect("granted");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "{mode:?}");
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.expect("confirmed");
+                }
+            }));
+        }
+    }
+    while !working.iter().all(|task| task.is_finished()) {
+        for proxy in &proxies {
+            proxy
+                .requests
+                .delay(Duration::from_millis(fastrand::u64(0..12)));
+            proxy
+                .replies
+                .delay(Duration::from_millis(fastrand::u64(0..12)));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for task in working {
+        outcome(task).await;
+    }
+    for proxy in &proxies {
+        proxy.delay(Duration::ZERO);
+    }
+    works_again(&server, &[&clients[0], &clients[1]]).await;
+}
+
+/// S1, S2, S3, S4, S5. The one behind the partition knows that it has lost its lock before another one gets it, and what it
+/// had sent meanwhile does that one no harm.
+#[tokio::test]
+async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let (cut_off, other) = (hasty_client(proxy.url()).await, client(server.url()).await);
+    let mut guards = Vec::new();
+    for mode in MODES {
+        let asking = cut_off.lock(mode.as_str()).mode(mode);
+        let lease = Lease::Renewed(Duration::from_millis(1500));
+        guards.push(asking.lease(lease).await.expect("free"));
+    }
+    proxy.requests.hold();
+    proxy.replies.hold();
+    let waiting = MODES.map(|mode| {
+        let asking = other.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT);
+        tokio::spawn(asking.acquire())
+    });
+    // A renewal is on its way, for ever.
+    assert!(proxy.requests.until_caught().await.held > 0);
+    let mut next = Vec::new();
+    for (guard, waiting) in guards.iter().zip(waiting) {
+        let granted = super::granted(waiting).await;
+        assert!(guard.is_lost(), "{granted:?} was let in too early");
+        next.push(granted);
+    }
+    proxy.requests.release();
+    proxy.replies.release();
+    for guard in guards {
+        let released = guard.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+    }
+    for guard in next {
+        guard.release().await.expect("it is nobody else's");
+    }
+    works_again(&server, &[&cut_off, &other]).await;
+}
+
+/// S9, L4, L6, L7. Whatever way a connection ends with the answer to an acquisition on it, nothing of that is left.
+#[tokio::test]
+async fn a_connection_that_ends_with_a_grant_on_it_leaves_no_lock() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let locks = hasty_client(proxy.url()).await;
+    for end in ["reset", "close", "no more requests", "no more replies"] {
+        for mode in MODES {
+            let warm = locks.lock("n").mode(mode).wait(PATIENT).await;
+            warm.expect("free").release().await.expect("held");
+            proxy.replies.hold();
+            let asking = tokio::spawn(locks.lock("n").mode(mode).wait(PATIENT).acquire());
+            assert!(proxy.replies.until_caught().await.held > 0);
+            match end {
+                "reset" => assert!(proxy.cut(Ending::Reset).await > 0),
+                "close" => assert!(proxy.cut(Ending::Close).await > 0),
+                "no more requests" => proxy.requests.half_close(),
+                _ => proxy.replies.half_close(),
+            }
+            proxy.replies.release();
+            match outcome(asking).await {
+                Ok(guard) => guard.release().await.expect("held"),
+                // Twice unlucky.
+                Err(LockError::Unavailable(_)) => {}
+                Err(error) => panic!("{end}, {mode:?}: {error}"),
+            }
+            works_again(&server, &[&locks]).await;
+        }
+    }
+}
+
+/// S9, L4, L7. An acquisition that the network keeps is answered when the wait is over, and not granted when it arrives.
+#[tokio::test]
+async fn a_request_delivered_after_its_wait_is_not_granted() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let (late, other) = (hasty_client(proxy.url()).await, client(server.url()).await);
+    for mode in MODES {
+        proxy.requests.hold();
+        let began = Instant::now();
+        let wait = Duration::from_millis(900);
+        let asked = late.lock("n").mode(mode).wait(wait).await;
+        assert!(matches!(asked, Err(LockError::Unavailable(_))), "{asked:?}");
+        assert!(proxy.requests.tally().held > 0, "it is on its way");
+        assert!(began.elapsed() < SOON);
+        assert!(!server.dump().await.contains_key("n"));
+        proxy.requests.release();
+        // Sooner than in the 30 s for which the late one has asked.
+        let next = other.lock("n").mode(rival(mode)).wait(SOON).await;
+        next.expect("free").release().await.expect("held");
+        works_again(&server, &[&late, &other]).await;
+    }
+}

@@ -1,0 +1,123 @@
+//! Runtimes that end while their tasks hold, release and renew.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tower_distributed_lock::{Lease, LockError, Owner};
+
+use super::{MODES, PATIENT, SOON, client, outcome, rival, works_again};
+use crate::support::{Proxy, RedisServer, eventually};
+
+fn runtime() -> Runtime {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime")
+}
+
+async fn end(runtime: Runtime) {
+    let ended = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(SOON));
+    ended.await.expect("no panic");
+}
+
+/// L1, L6, L7. Its guards are dropped with its tasks: the locks are free when somebody uses the client again, and in any
+/// case within their lease.
+#[tokio::test]
+async fn a_runtime_that_ends_while_its_tasks_hold_frees_their_locks() {
+    let server = RedisServer::start().await;
+    let other = client(server.url()).await;
+    for mode in MODES {
+        let first = runtime();
+        let locks = outcome(first.spawn(client(server.url()))).await;
+        let (hold, held) = tokio::sync::oneshot::channel();
+        let asking = locks
+            .lock("n")
+            .mode(mode)
+            .lease(Lease::Renewed(Duration::from_secs(5)));
+        first.spawn(async move {
+            let _guard = asking.await.expect("free");
+            hold.send(()).expect("somebody listens");
+            std::future::pending::<()>().await;
+        });
+        held.await.expect("it holds");
+        let waiting = tokio::spawn(other.lock("n").mode(rival(mode)).wait(PATIENT).acquire());
+        end(first).await;
+        assert!(
+            server.dump().await.contains_key("n"),
+            "nobody could release"
+        );
+        outcome(waiting)
+            .await
+            .expect("within its lease")
+            .release()
+            .await
+            .expect("held");
+        works_again(&server, &[&locks, &other]).await;
+    }
+}
+
+/// S4, S5. A client is shared by two runtimes, and its keeper lived on the one that ends.
+#[tokio::test]
+async fn a_runtime_that_ends_does_not_end_the_renewals_of_another() {
+    let server = RedisServer::start().await;
+    let first = runtime();
+    let locks = outcome(first.spawn(client(server.url()))).await;
+    let there = locks.lock("there").into_future();
+    let there = first.spawn(there);
+    let there = outcome(there).await.expect("free");
+    let lease = Duration::from_secs(3);
+    let mut here = Vec::new();
+    for mode in MODES {
+        let asking = locks.lock(mode.as_str()).mode(mode);
+        here.push(asking.lease(Lease::Renewed(lease)).await.expect("free"));
+    }
+    end(first).await;
+    tokio::time::sleep(lease * 2).await;
+    for guard in here {
+        assert!(!guard.is_lost(), "it is renewed");
+        guard.release().await.expect("held all the time");
+    }
+    there.release().await.expect("held all the time");
+    works_again(&server, &[&locks]).await;
+}
+
+/// S9, L4. Two share a hold. The last one's release is under way, unanswered, when the runtime ends that drives it: the
+/// first one, who asks whether it was held, is answered, and not with success.
+#[tokio::test]
+async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    for mode in MODES {
+        let first = runtime();
+        let locks = outcome(first.spawn(client(proxy.url()))).await;
+        let owner = Owner::new();
+        let asking = locks.lock("n").mode(mode).owner(&owner);
+        let asking = asking.lease(Lease::Renewed(Duration::from_secs(5)));
+        let outer = outcome(first.spawn(asking.clone().into_future()))
+            .await
+            .expect("free");
+        let inner = asking.await.expect("it is the owner's");
+
+        proxy.replies.hold();
+        let checked = tokio::spawn(inner.release());
+        proxy.replies.until_caught().await;
+        // The keeper drives it, on the runtime that is about to end.
+        first.spawn(async move { drop(outer) });
+        eventually("it has been released", SOON, async || {
+            !server.dump().await.contains_key("n")
+        })
+        .await;
+        end(first).await;
+        proxy.replies.release();
+        let released = timeout(SOON, checked).await.expect("it is answered");
+        let released = released.expect("no panic");
+        assert!(
+            matches!(released, Err(LockError::Lost | LockError::Unavailable(_))),
+            "{mode:?}: {released:?}"
+        );
+        works_again(&server, &[&locks]).await;
+    }
+}

@@ -1,0 +1,104 @@
+//! A server that is there and does nothing.
+
+use std::time::{Duration, Instant};
+
+use tower_distributed_lock::{Lease, LockError};
+
+use super::{
+    MODES, PATIENT, SOON, client, command, errors, granted, hold_everything, outcome, told,
+    works_again,
+};
+use crate::support::{Proxy, RedisServer, eventually};
+
+/// S4, S5, L4. Who can wait is served afterwards; who cannot is answered in time; what could not be renewed is lost.
+#[tokio::test]
+async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_lapsed_hold() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    for kind in ["WRITE", "ALL"] {
+        let locks = client(proxy.url()).await;
+        let guards = hold_everything(&locks).await;
+        let lease = Lease::Renewed(Duration::from_millis(900));
+        let lapsing = locks.lock("lapsing").lease(lease).await.expect("free");
+        let began = Instant::now();
+        command(&server, &["CLIENT", "PAUSE", "2000", kind]).await;
+        let (sent, heard) = (proxy.requests.tally().passed, proxy.replies.tally().passed);
+
+        let releasing: Vec<_> = guards
+            .into_iter()
+            .map(|guard| tokio::spawn(guard.release()))
+            .collect();
+        let patient = MODES.map(|mode| {
+            let key = format!("new {}", mode.as_str());
+            tokio::spawn(locks.lock(key).mode(mode).wait(PATIENT).acquire())
+        });
+        let brief = locks.lock("brief").wait(Duration::from_millis(200)).await;
+        let error = brief.expect_err("nobody answers");
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        if began.elapsed() < Duration::from_millis(1500) {
+            assert!(proxy.requests.tally().passed > sent, "{kind}: it was asked");
+            let now = proxy.replies.tally().passed;
+            assert_eq!(now, heard, "{kind}: it did not answer");
+        }
+
+        lapsing.lost().await;
+        let released = lapsing.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        for waiting in patient {
+            let guard = granted(waiting).await;
+            assert!(began.elapsed() >= Duration::from_millis(1900));
+            guard.release().await.expect("held");
+        }
+        for released in releasing {
+            outcome(released).await.expect("held all the time");
+        }
+        works_again(&server, &[&locks]).await;
+    }
+}
+
+/// S5, L4. A script of somebody else keeps the server busy until it is killed.
+#[tokio::test]
+async fn a_busy_server_is_waited_for_and_loses_nothing() {
+    let server = RedisServer::builder()
+        .config("lua-time-limit", "20")
+        .start()
+        .await;
+    let locks = client(server.url()).await;
+    let guards = hold_everything(&locks).await;
+    let (mut other, mut killer) = (server.connection().await, server.connection().await);
+    let looping = tokio::spawn(async move {
+        let script = redis::cmd("EVAL")
+            .arg("while true do end")
+            .arg(0)
+            .to_owned();
+        script.exec_async(&mut other).await
+    });
+    eventually("it is busy", SOON, async || {
+        let asked = locks.lock("new").wait(Duration::ZERO).await;
+        // Dropped: what was granted before is released when the server has time.
+        matches!(asked, Err(LockError::Unavailable(error)) if told(&error).contains("BUSY"))
+    })
+    .await;
+    let patient = MODES.map(|mode| {
+        let key = format!("new {}", mode.as_str());
+        tokio::spawn(locks.lock(key).mode(mode).wait(PATIENT).acquire())
+    });
+    let releasing: Vec<_> = guards
+        .into_iter()
+        .map(|guard| tokio::spawn(guard.release()))
+        .collect();
+    let brief = locks.lock("brief").wait(Duration::from_millis(200)).await;
+    assert!(matches!(brief, Err(LockError::Unavailable(_))), "{brief:?}");
+    assert!(!patient.iter().any(|waiting| waiting.is_finished()));
+    let kill = redis::cmd("SCRIPT").arg("KILL").to_owned();
+    kill.exec_async(&mut killer).await.expect("it only reads");
+    assert!(outcome(looping).await.is_err(), "it was killed");
+    assert!(errors(&server, "BUSY").await > 8, "everybody met it");
+    for waiting in patient {
+        granted(waiting).await.release().await.expect("held");
+    }
+    for released in releasing {
+        outcome(released).await.expect("held all the time");
+    }
+    works_again(&server, &[&locks]).await;
+}

@@ -1,0 +1,40 @@
+//! `RedisStore` with replicas that acknowledge what counts, and with replicas that do not.
+
+mod acknowledged;
+mod counted;
+mod isolated;
+mod unacknowledged;
+
+use std::time::Duration;
+
+use tower_distributed_lock::{RedisStore, Replicas, StoreError, StoreErrorKind};
+
+use crate::support::Replicated;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long replicas are waited for in vain.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A store in the master; replicas that are alive have all the time they need.
+async fn store(replicated: &Replicated, replicas: Replicas) -> RedisStore {
+    patient_store(replicated, replicas, Duration::from_secs(30)).await
+}
+
+async fn patient_store(
+    replicated: &Replicated,
+    replicas: Replicas,
+    timeout: Duration,
+) -> RedisStore {
+    RedisStore::builder(replicated.master().url())
+        .replicas(replicas)
+        .replica_timeout(timeout)
+        .connect()
+        .await
+        .unwrap()
+}
+
+fn is_unacknowledged<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unacknowledged, "{error:?}");
+}

@@ -1,0 +1,142 @@
+//! What a store says is done, the replicas have.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Record, Renewal, Standing};
+use tower_distributed_lock::{LockMode, LockStore, Replicas};
+
+use super::store;
+use crate::redis_store::{MODES, asks, attempt, lasting, releases};
+use crate::support::{Dump, Replicated};
+
+const ALL: [Replicas; 3] = [Replicas::AtLeast(2), Replicas::All, Replicas::AtLeast(1)];
+
+async fn dumps(replicated: &Replicated) -> Vec<Dump> {
+    let replicas = &replicated.servers[1..];
+    join_all(replicas.iter().map(|replica| replica.dump())).await
+}
+
+async fn everywhere(replicated: &Replicated, key: &str) -> usize {
+    let dumps = dumps(replicated).await;
+    dumps.iter().filter(|dump| dump.contains_key(key)).count()
+}
+
+#[tokio::test]
+async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_told() {
+    let replicated = Replicated::start(2).await;
+    for replicas in ALL {
+        let store = store(&replicated, replicas).await;
+        let at_least = if replicas == Replicas::AtLeast(1) {
+            1
+        } else {
+            2
+        };
+        // So that an answer that does not wait for them would be seen through.
+        for link in &replicated.links {
+            link.delay(Duration::from_millis(50));
+        }
+        for mode in MODES {
+            let key = format!("{mode:?}");
+            let hold = attempt(key.as_str(), mode);
+            assert!(asks(&store, &hold).await);
+            assert!(
+                everywhere(&replicated, &key).await >= at_least,
+                "{replicas:?} {mode:?}"
+            );
+            assert!(releases(&store, &hold).await);
+            assert!(everywhere(&replicated, &key).await <= 2 - at_least);
+        }
+        for link in &replicated.links {
+            link.delay(Duration::ZERO);
+        }
+    }
+}
+
+#[tokio::test]
+async fn several_keys_renewals_and_records_too() {
+    let replicated = Replicated::start(2).await;
+    let store = store(&replicated, Replicas::All).await;
+    for link in &replicated.links {
+        link.delay(Duration::from_millis(50));
+    }
+    let both = ["a", "b"].map(|key| attempt(key, LockMode::Write));
+    let granted = store.acquire_all(&both).await.unwrap();
+    assert!(matches!(granted, AllOutcome::Granted(_)), "{granted:?}");
+    assert_eq!(
+        (
+            everywhere(&replicated, "a").await,
+            everywhere(&replicated, "b").await
+        ),
+        (2, 2)
+    );
+
+    let any = ["a", "c"].map(|key| attempt(key, LockMode::Write));
+    let granted = store.acquire_any(&any).await.unwrap();
+    assert!(
+        matches!(granted, AnyOutcome::Granted { index: 1, .. }),
+        "{granted:?}"
+    );
+    assert_eq!(everywhere(&replicated, "c").await, 2);
+
+    let lease = Duration::from_secs(600);
+    let renewals = both.clone().map(|attempt| Renewal {
+        hold: attempt.hold,
+        lease,
+    });
+    assert_eq!(store.renew(&renewals).await.unwrap(), [Standing::Held; 2]);
+    for dump in dumps(&replicated).await {
+        assert!(dump["b"].ttl.unwrap() > Duration::from_secs(300));
+    }
+    let record = Record {
+        value: "done".into(),
+        retention: lease,
+    };
+    let ended = store.release_recording(&both[0].hold, &record).await;
+    assert_eq!(ended.unwrap().standing, Standing::Held);
+    assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);
+    assert_eq!(everywhere(&replicated, "a").await, 0);
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_hold_that_is_gone_wait_for_nobody() {
+    let mut replicated = Replicated::start(1).await;
+    let store = store(&replicated, Replicas::AtLeast(1)).await;
+    let holder = lasting(attempt("k", LockMode::Write), Duration::from_secs(300));
+    assert!(asks(&store, &holder).await);
+    replicated.servers[1].pause();
+    let answers = async {
+        let other = attempt("k", LockMode::Write);
+        (asks(&store, &other).await, releases(&store, &other).await)
+    };
+    // The replicas have 30 seconds.
+    let answers = tokio::time::timeout(Duration::from_secs(20), answers).await;
+    assert_eq!(answers.expect("at once"), (false, false));
+    replicated.servers[1].resume();
+}
+
+#[tokio::test]
+async fn many_callers_wait_for_the_replicas_together() {
+    const TASKS: u64 = 64;
+    const TIMES: u64 = 5;
+    let replicated = Replicated::start(1).await;
+    let store = store(&replicated, Replicas::All).await;
+    replicated.links[0].delay(Duration::from_millis(50));
+    let began = std::time::Instant::now();
+    let pairs = (0..TASKS).map(async |task| {
+        for _ in 0..TIMES {
+            let hold = attempt(format!("k{task}"), LockMode::Reentrant);
+            assert!(asks(&store, &hold).await && releases(&store, &hold).await);
+        }
+    });
+    join_all(pairs).await;
+    let changes = TASKS * TIMES * 2;
+    let stats: String = replicated.master().ask(&["INFO", "commandstats"]).await;
+    let waits = stats.lines().find_map(|line| {
+        let calls = line.strip_prefix("cmdstat_wait:calls=")?;
+        calls.split(',').next()?.parse::<u64>().ok()
+    });
+    let waits = waits.expect("WAIT was sent");
+    println!("{changes} changes, {waits} WAITs, {:?}", began.elapsed());
+    assert!(waits * 8 <= changes, "{waits} WAITs for {changes} changes");
+}

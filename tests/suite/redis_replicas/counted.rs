@@ -1,0 +1,91 @@
+//! `All` is as many as the master has.
+
+use std::time::Duration;
+
+use tower_distributed_lock::{LockMode, LockStore, RedisStore, Replicas};
+
+use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
+use crate::redis_store::{asks, attempt, releases};
+use crate::support::{Ending, Replicated, eventually};
+
+async fn works(store: &RedisStore) {
+    eventually("it works", LIMIT, async || {
+        let hold = attempt("k", LockMode::Reentrant);
+        store.acquire(&hold).await?;
+        store.release(&hold.hold).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_had_a_replica_needs_none() {
+    let replicated = Replicated::start(0).await;
+    let store = patient_store(&replicated, Replicas::All, Duration::from_secs(30)).await;
+    let hold = attempt("k", LockMode::Write);
+    assert!(asks(&store, &hold).await && releases(&store, &hold).await);
+}
+
+#[tokio::test]
+async fn replicas_come_and_go_but_the_last_one_is_missed() {
+    let mut replicated = Replicated::start(2).await;
+    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    works(&store).await;
+    replicated.servers[1].kill9();
+    works(&store).await;
+    // The other one is asked nevertheless.
+    replicated.servers[2].pause();
+    is_unacknowledged(store.acquire(&attempt("k", LockMode::Write)).await);
+    replicated.servers[2].resume();
+    works(&store).await;
+
+    replicated.servers[2].kill9();
+    eventually("the master is alone", LIMIT, async || {
+        let (_, _, replicas): (String, u64, Vec<redis::Value>) =
+            replicated.master().ask(&["ROLE"]).await;
+        replicas.is_empty()
+    })
+    .await;
+    is_unacknowledged(store.acquire(&attempt("k", LockMode::Write)).await);
+    // Who comes now sees a server like any other.
+    let newcomer = patient_store(&replicated, Replicas::All, SHORT).await;
+    works(&newcomer).await;
+
+    // It forgets whom it followed when it starts anew.
+    replicated.servers[2].restart().await;
+    let port = replicated.links[1].port().to_string();
+    let () = replicated.servers[2]
+        .ask(&["REPLICAOF", "127.0.0.1", &port])
+        .await;
+    works(&store).await;
+}
+
+#[tokio::test]
+async fn a_new_replica_is_counted_from_then_on() {
+    let mut replicated = Replicated::start(2).await;
+    let () = replicated.servers[2].ask(&["REPLICAOF", "NO", "ONE"]).await;
+    replicated.until_replicas(1).await;
+    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    works(&store).await;
+    let port = replicated.links[1].port().to_string();
+    let () = replicated.servers[2]
+        .ask(&["REPLICAOF", "127.0.0.1", &port])
+        .await;
+    replicated.until_replicas(2).await;
+    replicated.servers[2].pause();
+    is_unacknowledged(store.acquire(&attempt("k", LockMode::Write)).await);
+    replicated.servers[2].resume();
+    works(&store).await;
+}
+
+#[tokio::test]
+async fn a_master_that_loses_its_replicas_confirms_nothing_any_more() {
+    let replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    let hold = attempt("held", LockMode::Write);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    // It hears the end of the link, as when its replica was promoted, and counts none.
+    replicated.links[0].refuse().await;
+    assert!(replicated.links[0].cut(Ending::Close).await > 0);
+    is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
+    is_unacknowledged(store.release(&hold.hold).await);
+}

@@ -1,0 +1,146 @@
+//! A former master that does not know that it was replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::put;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+use tower_distributed_lock::{
+    Confirm, DistributedLockLayer, Lease, LockClient, LockError, LockMode, LockStore, OnLost,
+    RedisStore, Replicas,
+};
+
+use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
+use crate::redis_store::{attempt, holds};
+use crate::support::{Replicated, eventually};
+
+/// Holds the links, makes a replica a master, and returns a client of it.
+async fn replace(replicated: &Replicated) -> LockClient {
+    replicated.hold_links();
+    let promoted = &replicated.servers[1];
+    let () = promoted.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    LockClient::new(RedisStore::connect(promoted.url()).await.unwrap())
+}
+
+#[tokio::test]
+async fn nothing_is_granted_confirmed_or_renewed_by_it() {
+    for replicas in [Replicas::All, Replicas::AtLeast(2)] {
+        let replicated = Replicated::start(2).await;
+        let store = patient_store(&replicated, replicas, SHORT).await;
+        let [hold, idle] = ["k", "idle"].map(|key| attempt(key, LockMode::Write));
+        for hold in [&hold, &idle] {
+            eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
+        }
+        // Whatever was written is acknowledged, so that the following finds the replicas in step.
+        assert!(holds(&store, &idle).await);
+        replace(&replicated).await;
+        is_unacknowledged(store.acquire(&attempt("new", LockMode::Write)).await);
+        is_unacknowledged(store.release(&hold.hold).await);
+        // An owner check changes nothing by itself, and is not believed either.
+        is_unacknowledged(store.check(std::slice::from_ref(&idle.hold)).await);
+    }
+}
+
+#[tokio::test]
+async fn an_owner_check_on_an_idle_connection_is_not_believed() {
+    let replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    let hold = attempt("k", LockMode::Write);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    assert!(holds(&store, &hold).await);
+    replicated.hold_links();
+    is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
+}
+
+/// A request whose handler waits for a permit.
+struct Site {
+    app: Router,
+    go: Arc<Semaphore>,
+}
+
+impl Site {
+    fn new(locks: LockClient, confirm: Confirm, lease: Duration) -> Self {
+        let go = Arc::new(Semaphore::new(0));
+        let waiting = go.clone();
+        let handler = move || async move {
+            let _ = waiting.acquire().await;
+            "done"
+        };
+        let layer = DistributedLockLayer::new(locks)
+            .lease(Lease::Renewed(lease))
+            .on_lost(OnLost::Continue)
+            .confirm(confirm);
+        let app = Router::new()
+            .route("/orders/{id}", put(handler))
+            .layer(layer);
+        Self { app, go }
+    }
+
+    async fn ask(app: Router) -> (StatusCode, serde_json::Value) {
+        let request = Request::put("/orders/1").body(Body::empty()).unwrap();
+        let response = app.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+}
+
+async fn the_key_in(replicated: &Replicated) -> String {
+    eventually("the lock is held", LIMIT, async || {
+        let names = replicated.servers[1].dump().await.into_keys();
+        names
+            .into_iter()
+            .find(|name| !name.starts_with("tower_lock_"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
+    let lease = Duration::from_secs(3);
+    for confirm in [Confirm::Store, Confirm::Strict] {
+        let replicated = Replicated::start(1).await;
+        let store = patient_store(&replicated, Replicas::All, SHORT).await;
+        let site = Site::new(LockClient::new(store), confirm, lease);
+        let asking = tokio::spawn(Site::ask(site.app.clone()));
+        let key = the_key_in(&replicated).await;
+        let others = replace(&replicated).await;
+        // The hold is in the new master too, where nobody renews it.
+        let second = others.lock(key.as_str()).mode(LockMode::Write);
+        let second = second.wait(LIMIT).await.unwrap();
+        site.go.add_permits(1);
+        let (status, problem) = asking.await.unwrap();
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{confirm:?}");
+        assert_eq!(problem["type"], "lock-lost");
+        second.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn before_the_deadline_strict_sends_nothing_and_store_may_because_nobody_else_can_have_it() {
+    let lease = Duration::from_secs(120);
+    let expected = [
+        (Confirm::Strict, StatusCode::INTERNAL_SERVER_ERROR),
+        (Confirm::Store, StatusCode::OK),
+    ];
+    for (confirm, expected) in expected {
+        let replicated = Replicated::start(1).await;
+        let store = patient_store(&replicated, Replicas::All, SHORT).await;
+        let site = Site::new(LockClient::new(store), confirm, lease);
+        let asking = tokio::spawn(Site::ask(site.app.clone()));
+        let key = the_key_in(&replicated).await;
+        // Granted, not just replicated: the replicas' answer may still be on its way.
+        tokio::time::sleep(SHORT).await;
+        let others = replace(&replicated).await;
+        site.go.add_permits(1);
+        assert_eq!(asking.await.unwrap().0, expected, "{confirm:?}");
+        let second = others.lock(key.as_str()).mode(LockMode::Write);
+        let refused = second.wait(Duration::ZERO).await.map(drop).unwrap_err();
+        assert!(matches!(refused, LockError::Busy { .. }), "{refused:?}");
+    }
+}

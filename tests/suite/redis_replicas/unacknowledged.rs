@@ -1,0 +1,176 @@
+//! Too few replicas: a grant is taken back, and nothing else is confirmed.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tower_distributed_lock::store::Record;
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
+};
+
+use super::{LIMIT, SHORT, is_unacknowledged, patient_store, store};
+use crate::redis_store::{MODES, asks, attempt, patient, releases, woken};
+use crate::support::{RedisServer, Replicated, eventually};
+
+/// The names of what stands in the master, the mark and tombstones aside.
+async fn locks_in(server: &RedisServer) -> Vec<String> {
+    let names = server.dump().await.into_keys();
+    names
+        .filter(|name| !name.starts_with("tower_lock_"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_grant_that_too_few_acknowledge_is_taken_back_and_told_so() {
+    let mut replicated = Replicated::start(2).await;
+    for replicas in [Replicas::AtLeast(2), Replicas::All, Replicas::AtLeast(3)] {
+        let strict = patient_store(&replicated, replicas, SHORT).await;
+        let modest = store(&replicated, Replicas::AtLeast(1)).await;
+        replicated.servers[1].pause();
+        for mode in MODES {
+            let key = format!("{mode:?}");
+            is_unacknowledged(strict.acquire(&attempt(key.as_str(), mode)).await);
+            is_unacknowledged(strict.acquire(&patient(key.as_str(), mode)).await);
+            assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
+            // One of them is still there.
+            let hold = attempt(key, mode);
+            assert!(asks(&modest, &hold).await && releases(&modest, &hold).await);
+        }
+        let both = ["a", "b"].map(|key| attempt(key, LockMode::Reentrant));
+        is_unacknowledged(strict.acquire_all(&both).await);
+        is_unacknowledged(strict.acquire_any(&both).await);
+        assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
+        replicated.servers[1].resume();
+        if replicas != Replicas::AtLeast(3) {
+            eventually("it works again", LIMIT, async || {
+                let hold = attempt("k", LockMode::Reentrant);
+                strict.acquire(&hold).await?;
+                strict.release(&hold.hold).await
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_that_a_grant_was_taken_back() {
+    let replicated = Replicated::start(1).await;
+    let strict = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
+    let plain = store(&replicated, Replicas::None).await;
+    let waiter = patient("k", LockMode::Reentrant);
+    let mut wakeups = plain.subscribe(&waiter).await.unwrap();
+    is_unacknowledged(strict.acquire(&attempt("k", LockMode::Reentrant)).await);
+    woken(&mut wakeups).await;
+    assert!(asks(&plain, &waiter).await);
+}
+
+#[tokio::test]
+async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_nothing() {
+    let mut replicated = Replicated::start(2).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
+    let holds = MODES.map(|mode| attempt(format!("{mode:?}"), mode));
+    for hold in &holds {
+        eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
+    }
+    replicated.servers[2].pause();
+    for hold in &holds[..3] {
+        is_unacknowledged(store.release(&hold.hold).await);
+        assert!(!releases(&store, hold).await, "it is gone");
+    }
+    let record = Record {
+        value: "done".into(),
+        retention: Duration::from_secs(60),
+    };
+    is_unacknowledged(store.release_recording(&holds[3].hold, &record).await);
+    assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
+    replicated.servers[2].resume();
+}
+
+#[tokio::test]
+async fn a_caller_is_told_by_the_kind_of_the_error() {
+    let mut replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let locks = LockClient::new(store);
+    let lease = Lease::Fixed(Duration::from_secs(300));
+    let guard = eventually("it is granted", LIMIT, async || {
+        locks.lock("k").lease(lease).await
+    })
+    .await;
+    replicated.servers[1].pause();
+    let errors = [
+        locks.lock("other").wait(LIMIT).await.map(drop).unwrap_err(),
+        guard.release().await.unwrap_err(),
+    ];
+    for error in errors {
+        let LockError::Unavailable(cause) = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(cause.kind(), StoreErrorKind::Unacknowledged);
+        let text = cause.source().unwrap().to_string();
+        assert!(text.contains("0 of 1 replicas"), "{text}");
+    }
+    replicated.servers[1].resume();
+    eventually("nothing is left", LIMIT, async || {
+        locks_in(replicated.master()).await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_nobody_acknowledges_moves_no_deadline() {
+    let mut replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let locks = LockClient::new(store);
+    let lease = Duration::from_secs(3);
+    let guard = eventually("it is granted", LIMIT, async || {
+        locks.lock("k").lease(Lease::Renewed(lease)).await
+    })
+    .await;
+    // Renewed at least once.
+    tokio::time::sleep(lease).await;
+    assert!(!guard.is_lost());
+    replicated.servers[1].pause();
+    let until = guard.deadline();
+    tokio::time::timeout(LIMIT, guard.lost())
+        .await
+        .expect("it is lost");
+    // Whatever was on its way when the replica stopped may still have been acknowledged.
+    assert!(guard.deadline() <= until + lease / 3, "the deadline moved");
+    replicated.servers[1].resume();
+}
+
+#[tokio::test]
+async fn a_short_response_timeout_does_not_cut_the_replicas_off() {
+    let mut replicated = Replicated::start(1).await;
+    let store = RedisStore::builder(replicated.master().url())
+        .replicas(Replicas::AtLeast(1))
+        .response_timeout(Duration::from_millis(500))
+        .replica_timeout(Duration::from_secs(2))
+        .connect()
+        .await
+        .unwrap();
+    replicated.servers[1].pause();
+    let all = (0..8).map(async |n| {
+        let hold = attempt(format!("k{n}"), LockMode::Reentrant);
+        is_unacknowledged(store.acquire(&hold).await);
+    });
+    futures_util::future::join_all(all).await;
+    replicated.servers[1].resume();
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_wait_holds_nothing() {
+    let rule = "some on >secret ~* &* +@all -wait";
+    let server = RedisServer::builder().config("user", rule).start().await;
+    let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(url).replicas(Replicas::AtLeast(1));
+    let store = store.connect().await.unwrap();
+    let error = store
+        .acquire(&attempt("k", LockMode::Write))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unacknowledged);
+    let text = error.source().unwrap().to_string();
+    assert!(text.contains("'wait'"), "{text}");
+    assert_eq!(locks_in(&server).await, Vec::<String>::new());
+}

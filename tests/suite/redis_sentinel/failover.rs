@@ -1,0 +1,140 @@
+//! The master changes, and everybody goes on.
+
+use std::time::Duration;
+
+use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
+};
+
+use super::{LIMIT, client, store, until_connections, until_it_holds, works};
+use crate::redis_store::{MODES, asks, attempt, error_kind, releases};
+use crate::support::{RedisSentinels, eventually};
+
+/// Longer than anything here takes, so that nothing is free because a lease was over.
+const LONG: Lease = Lease::Renewed(Duration::from_secs(300));
+
+fn waiting(
+    locks: &LockClient,
+    key: &'static str,
+) -> tokio::task::JoinHandle<Result<(), LockError>> {
+    let locks = locks.clone();
+    tokio::spawn(async move {
+        let guard = locks.lock(key).lease(LONG).wait(LIMIT).await?;
+        guard.release().await
+    })
+}
+
+#[tokio::test]
+async fn waiters_and_new_requests_go_on_when_the_master_is_killed() {
+    let mut sentinels = RedisSentinels::start().await;
+    let (a, b) = (client(&sentinels).await, client(&sentinels).await);
+    let guard = a.lock("held").lease(LONG).await.unwrap();
+    let waiter = waiting(&b, "held");
+    let replicated = &mut sentinels.replicated;
+    until_connections(replicated.master(), 5).await;
+    for replica in &replicated.servers[1..] {
+        until_it_holds(replica, "held").await;
+    }
+
+    replicated.servers[0].kill9();
+    // A new request of one who finds nobody there.
+    let fresh = a.lock("fresh").wait(LIMIT).await.unwrap();
+    fresh.release().await.unwrap();
+    let master = sentinels.until_another_than(0).await;
+    until_connections(&sentinels.replicated.servers[master], 5).await;
+    assert!(!waiter.is_finished(), "the hold survived");
+    assert!(!guard.is_lost());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap();
+
+    // The former master comes back as whatever it is told to be: nobody is misled.
+    sentinels.replicated.servers[0].restart().await;
+    let hold = a.lock("again").wait(LIMIT).await.unwrap();
+    let refused = b.lock("again").wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::Busy { .. }), "{refused:?}");
+    hold.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every_mode() {
+    let mut sentinels = RedisSentinels::start().await;
+    let store = store(&sentinels).await;
+    let all = MODES.map(|mode| attempt(format!("{mode:?}"), mode));
+    for attempt in &all {
+        assert!(asks(&store, attempt).await);
+    }
+    for replica in &sentinels.replicated.servers[1..] {
+        until_it_holds(replica, "Write").await;
+    }
+    sentinels.replicated.servers[0].kill9();
+    let lease = Duration::from_secs(600);
+    let renewals = all.clone().map(|attempt| Renewal {
+        hold: attempt.hold,
+        lease,
+    });
+    let renewed = eventually("there is a master", LIMIT, async || {
+        store.renew(&renewals).await
+    });
+    assert_eq!(renewed.await, [Standing::Held; 4]);
+    let master = sentinels.until_another_than(0).await;
+    let dump = sentinels.replicated.servers[master].dump().await;
+    for attempt in &all {
+        let ttl = dump[attempt.hold.key.as_str()].ttl.unwrap();
+        assert!(ttl > Duration::from_secs(300), "{ttl:?}");
+        assert!(releases(&store, attempt).await);
+    }
+}
+
+#[tokio::test]
+async fn a_planned_failover_is_followed_while_holding_and_waiting() {
+    let sentinels = RedisSentinels::start().await;
+    let (a, b) = (client(&sentinels).await, client(&sentinels).await);
+    let guard = a.lock("k").lease(LONG).await.unwrap();
+    let waiter = waiting(&b, "k");
+    until_connections(sentinels.replicated.master(), 5).await;
+    for replica in &sentinels.replicated.servers[1..] {
+        until_it_holds(replica, "k").await;
+    }
+    let master = sentinels.fail_over().await;
+    // The former master is alive and takes orders for a while: nobody shall give it any.
+    until_connections(&sentinels.replicated.servers[master], 5).await;
+    until_connections(sentinels.replicated.master(), 0).await;
+    assert!(!waiter.is_finished());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn replicas_that_acknowledge_are_those_of_the_new_master() {
+    let mut sentinels = RedisSentinels::start().await;
+    let store = RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME)
+        .replicas(Replicas::All)
+        .connect()
+        .await
+        .unwrap();
+    let hold = attempt("k", LockMode::Reentrant);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    sentinels.replicated.servers[0].kill9();
+    // What every replica had acknowledged is in whichever was promoted.
+    let ended = eventually("it is released", LIMIT, async || {
+        store.release(&hold.hold).await
+    });
+    assert_eq!(ended.await.standing, Standing::Held);
+    works(&store, "other").await;
+    let master = sentinels.until_another_than(0).await;
+    assert_eq!(sentinels.replicated.servers[master].dump().await.len(), 0);
+}
+
+#[tokio::test]
+async fn between_two_masters_calls_are_worth_another_try() {
+    let mut sentinels = RedisSentinels::start().await;
+    let store = store(&sentinels).await;
+    works(&store, "k").await;
+    sentinels.replicated.servers[0].kill9();
+    // The first call may have been on its way.
+    let _ = store.acquire(&attempt("other", LockMode::Reentrant)).await;
+    let kind = error_kind(&store, &attempt("other", LockMode::Reentrant)).await;
+    assert_eq!(kind, StoreErrorKind::Transient);
+    works(&store, "other").await;
+}

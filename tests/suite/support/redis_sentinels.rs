@@ -1,0 +1,133 @@
+//! A master, its replicas, and sentinels that watch them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{RedisServer, Replicated, eventually};
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Three sentinels over a master and two replicas.
+#[derive(Debug)]
+pub(crate) struct RedisSentinels {
+    pub(crate) replicated: Replicated,
+    pub(crate) sentinels: Vec<RedisServer>,
+}
+
+impl RedisSentinels {
+    /// What the sentinels call the master.
+    pub(crate) const NAME: &str = "locks";
+
+    /// Starts them, and waits until the sentinels know each other and the replicas.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with lines of the sentinels' configuration: `("failover-timeout", "60000")`.
+    ///
+    /// Sentinels lead replicas around the proxies of their links when `failover-timeout` has passed.
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let replicated = Replicated::start(2).await;
+        let monitor = format!(
+            "monitor {} 127.0.0.1 {} 2",
+            Self::NAME,
+            replicated.master().port()
+        );
+        let mut sentinel = RedisServer::builder()
+            .sentinel()
+            .config("sentinel", &monitor);
+        let defaults = [
+            ("down-after-milliseconds", "1500"),
+            ("failover-timeout", "8000"),
+        ];
+        for (name, value) in defaults.iter().chain(settings) {
+            let line = format!("{name} {} {value}", Self::NAME);
+            sentinel = sentinel.config("sentinel", &line);
+        }
+        let mut sentinels = Vec::new();
+        for _ in 0..3 {
+            sentinels.push(sentinel.clone().start().await);
+        }
+        let started = Self {
+            replicated,
+            sentinels,
+        };
+        for sentinel in &started.sentinels {
+            eventually("a sentinel knows everybody", LIMIT, async || {
+                let about = master(sentinel).await;
+                (about["num-slaves"] == "2" && about["num-other-sentinels"] == "2")
+                    .then_some(())
+                    .ok_or(about)
+            })
+            .await;
+        }
+        started
+    }
+
+    /// The sentinels' addresses.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// Which of the servers a majority of the living sentinels calls the master.
+    pub(crate) async fn master(&self) -> Option<usize> {
+        let mut votes = BTreeMap::<u16, usize>::new();
+        for sentinel in &self.sentinels {
+            let question = redis::cmd("SENTINEL")
+                .arg(&["GET-MASTER-ADDR-BY-NAME", Self::NAME])
+                .to_owned();
+            let Ok(mut connection) = sentinel.try_connection().await else {
+                continue;
+            };
+            let answer: (String, u16) = question.query_async(&mut connection).await.ok()?;
+            *votes.entry(answer.1).or_default() += 1;
+        }
+        let (port, _) = votes.into_iter().find(|(_, votes)| *votes >= 2)?;
+        let servers = &self.replicated.servers;
+        servers.iter().position(|server| server.port() == port)
+    }
+
+    /// Waits until the sentinels agree on another master than this one, and returns it.
+    pub(crate) async fn until_another_than(&self, former: usize) -> usize {
+        eventually("another server is the master", LIMIT, async || {
+            self.master().await.filter(|master| *master != former)
+        })
+        .await
+    }
+
+    /// A planned failover: the master lives, and another takes its place.
+    pub(crate) async fn fail_over(&self) -> usize {
+        let former = self.master().await.expect("there is a master");
+        // Refused while the last one is not over, or no replica is known to be fit.
+        eventually("a failover begins", LIMIT, async || {
+            let mut connection = self.sentinels[0].connection().await;
+            let command = redis::cmd("SENTINEL")
+                .arg(&["FAILOVER", Self::NAME])
+                .to_owned();
+            command.query_async::<()>(&mut connection).await
+        })
+        .await;
+        self.until_another_than(former).await
+    }
+}
+
+async fn master(sentinel: &RedisServer) -> BTreeMap<String, String> {
+    sentinel
+        .ask(&["SENTINEL", "MASTER", RedisSentinels::NAME])
+        .await
+}
+
+mod tests {
+    use crate::support::RedisSentinels;
+
+    #[tokio::test]
+    async fn a_master_that_is_killed_is_replaced() {
+        let mut sentinels = RedisSentinels::start().await;
+        assert_eq!(sentinels.master().await, Some(0));
+        sentinels.replicated.servers[0].kill9();
+        let master = sentinels.until_another_than(0).await;
+        let server = &sentinels.replicated.servers[master];
+        let role: (String, redis::Value, redis::Value) = server.ask(&["ROLE"]).await;
+        assert_eq!(role.0, "master");
+    }
+}
