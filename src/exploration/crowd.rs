@@ -17,7 +17,7 @@ use crate::guard::LockGuard;
 use crate::lock::{Lease, LockMode, Owner};
 
 /// How many orders of events are tried. The mutants below are found within a hundred.
-const ORDERS: usize = 1000;
+const ORDERS: usize = 500;
 
 const KEY: &str = "account:42";
 const LEASE: Duration = Duration::from_millis(300);

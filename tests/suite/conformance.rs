@@ -109,7 +109,8 @@ conformance! {
             a_crowd_waits_without_bound a_wait_for_ever_overflows;
         lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
             the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
-            a_lease_too_short_to_be_held_is_tried;
+            a_lease_too_short_to_be_held_is_tried
+            an_early_renewal_shortens_the_lease;
         loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
             a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost;
         letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding
