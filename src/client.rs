@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
+use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
@@ -171,6 +172,18 @@ impl LockClient {
             .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
     }
 
+    /// Looks at the deployment of the store: which promises hold on it, and what weakens them. For the start of a service,
+    /// and for whoever operates it.
+    ///
+    /// It takes no lock and changes nothing. What the store may not be asked is among the warnings.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if the store does not answer.
+    pub async fn audit(&self) -> Result<Audit, LockError> {
+        Ok(self.inner.store.clone().audit().await?)
+    }
+
     /// How many keys this client holds or waits for just now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.local.len()
@@ -179,6 +192,11 @@ impl LockClient {
     /// Whether the store can serve such requests; the text of a refusal is for the caller's eyes.
     pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
         self.inner.store.supports(mode, fenced)
+    }
+
+    /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
+    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.store.accepts(key)
     }
 
     /// Takes one key: queues in the process, then asks the store.
@@ -252,7 +270,8 @@ struct Wait {
 /// Settings of a [`LockClient`].
 ///
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
-/// them. These settings bound how long that may go on before other processes get their turn.
+/// them. These settings bound how long that may go on before other processes get their turn. Then every process that listens
+/// for the lock at that moment may have a turn before this one asks again.
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,

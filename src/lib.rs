@@ -21,6 +21,7 @@
 //! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
 //!   [`lock_any`](LockClient::lock_any).
 //! * [`MemoryStore`] and `RedisStore` are where locks live; [`LockStore`] is the contract for others.
+//! * [`LockClient::audit`] says what is promised on a deployment, and what weakens it.
 //! * [`LockAdmin`] shows who holds and who waits, and breaks locks.
 //!
 //! # One model
@@ -46,6 +47,7 @@
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 
 pub mod admin;
+pub mod audit;
 pub mod client;
 pub mod error;
 #[cfg(test)]
@@ -73,6 +75,7 @@ pub mod key {
 }
 
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
+pub use audit::Audit;
 pub use client::{LockClient, LockClientBuilder, LockRequest};
 pub use error::{LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
@@ -88,7 +91,7 @@ pub use name::LockKey;
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisStore, RedisStoreBuilder, Replicas};
+pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, Wakeups};
 
 /// The examples in the README compile.

@@ -1,7 +1,8 @@
 //! The queue inside the process: one voice per key and side, re-entry, read sharing, hand-over.
 //!
 //! Every key has three lanes. Callers of the `Reentrant` and of the `Write` lane queue first in, first out, and only the
-//! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. `Read` callers
+//! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
+//! on often enough, it is released, and whoever heard of that in other processes goes first ([`Courtesy`]). `Read` callers
 //! queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's queue,
 //! so they have no lane. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the store's business.
 //!

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, Hold, LockMode};
@@ -261,9 +262,30 @@ pub trait LockStore: Send + Sync + 'static {
         async { Err(no_records()) }
     }
 
+    /// Looks at the deployment: which promises hold on it, and what weakens them. It takes no lock and changes nothing.
+    ///
+    /// The default says nothing of itself.
+    fn audit(&self) -> impl Future<Output = Result<Audit, StoreError>> + Send {
+        async { Ok(Audit::new(Deployment::Unknown)) }
+    }
+
     /// Whether [`release_recording`](Self::release_recording) and [`record`](Self::record) are there.
     fn keeps_records(&self) -> bool {
         false
+    }
+
+    /// Which part of the store a key lives in. Each part can fail without the others, so holds of different parts are
+    /// renewed and checked by different calls.
+    fn part(&self, key: &LockKey) -> u16 {
+        let _ = key;
+        0
+    }
+
+    /// Says, before anything is sent, whether the store can hold such a key; the text of a refusal is for the caller's
+    /// eyes.
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        let _ = key;
+        Ok(())
     }
 
     /// Says, before anything is sent, whether the store can serve such attempts; the text of a refusal is for the
@@ -337,7 +359,10 @@ pub(crate) trait DynStore: Send + Sync {
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn audit(self: Arc<Self>) -> Answer<Audit>;
     fn keeps_records(&self) -> bool;
+    fn part(&self, key: &LockKey) -> u16;
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
     fn renewal_runtime(&self) -> Option<Handle>;
 }
@@ -383,8 +408,20 @@ impl<S: LockStore> DynStore for S {
         Box::pin(async move { LockStore::subscribe(&*self, &attempt).await })
     }
 
+    fn audit(self: Arc<Self>) -> Answer<Audit> {
+        Box::pin(async move { LockStore::audit(&*self).await })
+    }
+
     fn keeps_records(&self) -> bool {
         LockStore::keeps_records(self)
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        LockStore::part(self, key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        LockStore::accepts(self, key)
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

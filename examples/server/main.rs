@@ -89,6 +89,10 @@ async fn main() -> anyhow::Result<()> {
         "listening on http://{}, locks in {place}",
         listener.local_addr()?
     );
+    match locks.audit().await {
+        Ok(audit) => println!("{audit}"),
+        Err(error) => tracing::warn!(%error, "the store cannot be audited"),
+    }
     serve(listener, app).await?;
     locks.shutdown(Duration::from_secs(5)).await?;
     println!("stopped, every lock released");

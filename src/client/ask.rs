@@ -33,7 +33,7 @@ impl LockClient {
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
         let mut refused = None;
-        let mut failures = 0;
+        let mut failures = Failures::default();
         loop {
             if !self.let_others_go_first(&mut pending, wait).await {
                 return Err(LockError::Busy {
@@ -63,7 +63,7 @@ impl LockClient {
                     pending.renounce(self);
                 }
                 Ok(Outcome::Refused { retry_after }) => {
-                    failures = 0;
+                    failures = Failures::default();
                     refused = Some(retry_after);
                     pending.refused(retry_after);
                     if wait.patience.is_zero() {
@@ -82,23 +82,16 @@ impl LockClient {
                     }
                 }
                 Err(error) => {
-                    failures += 1;
-                    let again = match error.kind() {
-                        StoreErrorKind::Unanswered if !pending.is_nested() => {
-                            // It may be granted yet, so it is taken back, and the next question bears another name.
-                            pending.renounce(self);
-                            failures < 2
-                        }
-                        StoreErrorKind::Unreachable | StoreErrorKind::Unacknowledged => {
-                            failures < 2
-                        }
-                        StoreErrorKind::Transient => {
-                            tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
-                            true
-                        }
-                        _ => false,
-                    };
-                    if !again || wait.patience.is_zero() || Instant::now() >= wait.until {
+                    let unanswered = error.kind() == StoreErrorKind::Unanswered;
+                    if unanswered && pending.is_nested() {
+                        // It has no other name to ask under.
+                        return Err(error.into());
+                    }
+                    if unanswered {
+                        // It may be granted yet, so it is taken back, and the next question bears another name.
+                        pending.renounce(self);
+                    }
+                    if !failures.allow_another(&error, wait).await {
                         return Err(error.into());
                     }
                 }
@@ -187,6 +180,29 @@ async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) {
             () = asleep => {}
         },
         None => asleep.await,
+    }
+}
+
+/// How often in a row the store has failed.
+#[derive(Default)]
+pub(super) struct Failures(u32);
+
+impl Failures {
+    /// Whether the store is to be asked again after `error`: once if it cannot be reached or does not answer, for as long as
+    /// the wait lasts if it says that it cannot serve just now; then after a pause.
+    pub(super) async fn allow_another(&mut self, error: &StoreError, wait: Wait) -> bool {
+        self.0 += 1;
+        let again = match error.kind() {
+            StoreErrorKind::Unanswered
+            | StoreErrorKind::Unreachable
+            | StoreErrorKind::Unacknowledged => self.0 < 2,
+            StoreErrorKind::Transient => {
+                tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
+                true
+            }
+            StoreErrorKind::Refused | StoreErrorKind::Conflict => false,
+        };
+        again && !wait.patience.is_zero() && Instant::now() < wait.until
     }
 }
 

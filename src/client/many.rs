@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::ask::{POLL, jittered, over, withdraw};
+use super::ask::{Failures, POLL, jittered, over, withdraw};
 use super::{LockClient, Wait};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::{Driven, Keeper, LiveHold};
@@ -25,9 +25,16 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
     ) -> Result<Vec<Share>, LockError> {
-        let several = keys.len() > 1;
-        if several && let Some(shares) = self.take_all_at_once(&keys, terms, wait).await? {
-            return Ok(shares);
+        let mut refused = false;
+        if keys.len() > 1 {
+            match self.take_all_at_once(&keys, terms, wait).await {
+                Ok(Some(shares)) => return Ok(shares),
+                Ok(None) => refused = true,
+                // The careful way has more patience, with a store that cannot serve just now as well.
+                Err(LockError::Unavailable(error))
+                    if Failures::default().allow_another(&error, wait).await => {}
+                Err(error) => return Err(error),
+            }
         }
         let mut shares = Vec::with_capacity(keys.len());
         for (key, mode) in keys {
@@ -36,7 +43,7 @@ impl LockClient {
                 Ok(share) => shares.push(share),
                 // Somebody was in the way, and the store answered until the wait was over.
                 Err(LockError::Unavailable(error))
-                    if several
+                    if refused
                         && error.kind() == StoreErrorKind::Unanswered
                         && Instant::now() >= wait.until =>
                 {
@@ -82,8 +89,6 @@ impl LockClient {
         let tokens = match answer {
             Ok(AllOutcome::Granted(tokens)) => tokens,
             Ok(AllOutcome::Refused { .. }) => return Ok(None),
-            // The careful way has more patience with a store that cannot serve just now.
-            Err(error) if error.kind() == StoreErrorKind::Transient => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let granted = turns.into_iter().zip(&*claim.attempts).zip(tokens);
@@ -106,13 +111,21 @@ impl LockClient {
         let mut wakeups: Vec<Wakeups> = Vec::new();
         let freed = Arc::new(Notify::new());
         let mut refused = None;
+        let mut failures = Failures::default();
         loop {
             let asked = self.try_any(&keys, terms, wait, &freed, refused);
-            let retry_after = match asked.await? {
-                Ok(share) => return Ok(share),
-                Err(retry_after) => retry_after,
+            let retry_after = match asked.await {
+                Ok(Ok(share)) => return Ok(share),
+                Ok(Err(retry_after)) => retry_after,
+                Err(LockError::Unavailable(error))
+                    if failures.allow_another(&error, wait).await =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             refused = Some(retry_after);
+            failures = Failures::default();
             if wait.patience.is_zero() || Instant::now() >= wait.until {
                 return Err(over(refused));
             }
@@ -182,7 +195,6 @@ impl LockClient {
                 Ok(Ok(share))
             }
             Ok(AnyOutcome::Refused { retry_after }) => Ok(Err(retry_after)),
-            Err(error) if error.kind() == StoreErrorKind::Transient => Ok(Err(POLL / 10)),
             Err(error) => Err(error.into()),
         }
     }

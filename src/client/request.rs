@@ -249,27 +249,30 @@ impl LockRequest {
                 "the longest hold is too short: choose at least 10 ms",
             ));
         }
+        let mode = self.terms.mode;
         match &self.targets {
             Targets::All(targets) if !targets.is_empty() => targets
                 .iter()
-                .map(|target| target.mode.unwrap_or(self.terms.mode))
-                .try_for_each(|mode| self.check_mode(mode)),
-            Targets::Any(keys) if !keys.is_empty() => self.check_mode(self.terms.mode),
-            Targets::One(_) => self.check_mode(self.terms.mode),
+                .try_for_each(|target| self.check_one(&target.key, target.mode.unwrap_or(mode))),
+            Targets::Any(keys) if !keys.is_empty() => {
+                keys.iter().try_for_each(|key| self.check_one(key, mode))
+            }
+            Targets::One(key) => self.check_one(key, mode),
             Targets::All(_) | Targets::Any(_) => Err(LockError::Invalid(
                 "there is no key to lock: name at least one",
             )),
         }
     }
 
-    fn check_mode(&self, mode: LockMode) -> Result<(), LockError> {
+    fn check_one(&self, key: &LockKey, mode: LockMode) -> Result<(), LockError> {
         if self.terms.fenced && !mode.is_exclusive() {
             return Err(LockError::Invalid(
                 "a read hold has no fencing token: ask for one with an exclusive mode",
             ));
         }
-        self.client
-            .supports(mode, self.terms.fenced)
+        let supported = self.client.supports(mode, self.terms.fenced);
+        supported
+            .and_then(|()| self.client.accepts(key))
             .map_err(LockError::Unsupported)
     }
 }

@@ -53,9 +53,15 @@ impl Calendar {
         }
     }
 
-    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
-    pub(super) fn due(&mut self, now: Instant, lost: &mut Vec<Arc<LiveHold>>) -> Vec<Batch> {
-        let mut renewals = Vec::new();
+    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew, each batch
+    /// from one part of the store.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        part: impl Fn(&LiveHold) -> u16,
+        lost: &mut Vec<Arc<LiveHold>>,
+    ) -> Vec<Batch> {
+        let mut renewals = BTreeMap::<u16, Vec<_>>::new();
         while let Some((&place, live)) = self.holds.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
@@ -80,10 +86,11 @@ impl Calendar {
             if let Lease::Renewed(_) = live.lease
                 && let Some(lease) = live.next_lease(now)
             {
+                let renewals = renewals.entry(part(&live)).or_default();
                 renewals.push((live, lease));
             }
         }
-        in_batches(renewals)
+        renewals.into_values().flat_map(in_batches).collect()
     }
 
     /// When to look again.

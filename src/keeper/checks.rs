@@ -1,5 +1,6 @@
 //! Owner checks: whether the store carries a hold now.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ const BUDGET: Duration = Duration::from_secs(1);
 
 pub(super) type Asker = oneshot::Sender<Result<Standing, StoreError>>;
 
-/// Questions that wait for one another, so that those who ask at about the same time share one.
+/// Questions that wait for one another, so that those who ask one part of a store at about the same time share one.
 #[derive(Default)]
 pub(super) struct Checks {
-    waiting: Vec<Check>,
-    /// A batch is on its way; those that come meanwhile share the next one.
-    asking: bool,
+    /// By the part of the store that they are for.
+    waiting: BTreeMap<u16, Vec<Check>>,
+    /// The parts that are being asked; checks that come meanwhile share the next question.
+    asking: BTreeSet<u16>,
 }
 
 pub(super) struct Check {
@@ -31,30 +33,35 @@ pub(super) struct Check {
 }
 
 impl Checks {
-    pub(super) fn add(&mut self, live: &Arc<LiveHold>, answer: Asker) {
-        self.waiting.push(Check {
+    pub(super) fn add(&mut self, part: u16, live: &Arc<LiveHold>, answer: Asker) {
+        let checks = self.waiting.entry(part).or_default();
+        checks.push(Check {
             live: live.clone(),
             answer,
         });
     }
 
-    /// What is to be asked now; it is to be [`done`](Checks::done) before there is more.
-    pub(super) fn next(&mut self) -> Option<Vec<Check>> {
-        if self.waiting.is_empty() || self.asking {
-            return None;
-        }
-        self.asking = true;
-        Some(std::mem::take(&mut self.waiting))
+    /// The checks for each part that is not being asked already; it is to be [`done`](Checks::done) before there are more.
+    pub(super) fn next(&mut self) -> Vec<(u16, Vec<Check>)> {
+        let idle = |part: &u16| !self.asking.contains(part);
+        let parts: Vec<u16> = self.waiting.keys().copied().filter(idle).collect();
+        let parts = parts.into_iter();
+        let checks: Vec<_> = parts
+            .filter_map(|part| self.waiting.remove_entry(&part))
+            .collect();
+        self.asking.extend(checks.iter().map(|(part, _)| *part));
+        checks
     }
 
-    /// Nobody is going to ask what waits.
-    pub(super) fn abandon(&mut self) -> Vec<Check> {
+    /// The part was asked.
+    pub(super) fn done(&mut self, part: u16) {
+        self.asking.remove(&part);
+    }
+
+    /// Nobody asks any more. What waits is to be dropped outside the mutex: whoever asked asks again.
+    pub(super) fn abandon(&mut self) -> BTreeMap<u16, Vec<Check>> {
+        self.asking.clear();
         std::mem::take(&mut self.waiting)
-    }
-
-    /// Nothing is on its way any more.
-    pub(super) fn done(&mut self) {
-        self.asking = false;
     }
 }
 

@@ -1,9 +1,10 @@
 //! The task that does what callers have left, or wait for together.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
 
@@ -71,11 +72,12 @@ impl Errands {
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
     ) -> Result<Standing, StoreError> {
+        let part = self.store.part(&live.hold.key);
         loop {
             let (answer, answered) = oneshot::channel();
             {
                 let mut state = self.state();
-                state.checks.add(live, answer);
+                state.checks.add(part, live, answer);
                 self.ensure_running(&mut state);
             }
             self.work.notify_one();
@@ -88,14 +90,14 @@ impl Errands {
 
     /// Waits until every job is done.
     pub(super) async fn drained(self: &Arc<Self>) {
-        // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
-        self.ensure_running(&mut self.state());
         loop {
             let drained = self.drained.notified();
             tokio::pin!(drained);
             drained.as_mut().enable();
             {
-                let state = self.state();
+                let mut state = self.state();
+                // What was adopted outside a runtime, or left by one that has ended, is still to be begun.
+                self.ensure_running(&mut state);
                 if state.jobs.is_empty() && state.driving == 0 {
                     return;
                 }
@@ -122,7 +124,6 @@ impl Errands {
 
     fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
         state.driving = 0;
-        state.checks.done();
         let errands = self.clone();
         let ended = move || errands.ended();
         state.task.start(runtime, self.clone().run(), ended);
@@ -135,11 +136,15 @@ impl Errands {
             let Some(spare) = state.task.ended() else {
                 return;
             };
-            if let Some(runtime) = spare {
+            state.driving = 0;
+            let abandoned = state.checks.abandon();
+            // After a panic, which only foreign code has, it goes on here.
+            if let Some(runtime) = spare.or_else(|| runtime::Handle::try_current().ok()) {
                 self.start(&mut state, &runtime);
             }
-            state.checks.abandon()
+            abandoned
         };
+        self.drained.notify_waiters();
         drop(abandoned);
     }
 
@@ -160,8 +165,8 @@ impl Errands {
             state.driving += 1;
             running.push(Box::pin(self.clone().drive(job)));
         }
-        if let Some(checks) = state.checks.next() {
-            running.push(Box::pin(self.clone().answer(checks)));
+        for (part, checks) in state.checks.next() {
+            running.push(Box::pin(self.clone().answer(part, checks)));
         }
         if state.retired && running.is_empty() {
             state.task.finish();
@@ -171,7 +176,10 @@ impl Errands {
     }
 
     async fn drive(self: Arc<Self>, job: Job) {
-        job.await;
+        // One that was begun on a runtime that has ended meanwhile panics: its timers are gone. The others go on.
+        if AssertUnwindSafe(job).catch_unwind().await.is_err() {
+            tracing::warn!("what was left in the background has ended in a panic; leases will");
+        }
         let mut state = self.state();
         state.driving -= 1;
         if state.driving == 0 {
@@ -179,9 +187,9 @@ impl Errands {
         }
     }
 
-    async fn answer(self: Arc<Self>, checks: Vec<checks::Check>) {
+    async fn answer(self: Arc<Self>, part: u16, checks: Vec<checks::Check>) {
         checks::answer(self.store.clone(), checks).await;
-        self.state().checks.done();
+        self.state().checks.done(part);
         self.work.notify_one();
     }
 

@@ -109,12 +109,17 @@ impl Renewals {
         if state.task.is_running() {
             return;
         }
-        let apart = self.runtime.clone();
-        let apart = apart.or_else(|| self.store.renewal_runtime());
+        let apart = self.apart();
         state.apart = apart.is_some();
         if let Some(runtime) = apart.or_else(|| runtime::Handle::try_current().ok()) {
             self.start(state, &runtime);
         }
+    }
+
+    /// A runtime that does not end with the callers'.
+    fn apart(&self) -> Option<runtime::Handle> {
+        let given = self.runtime.clone();
+        given.or_else(|| self.store.renewal_runtime())
     }
 
     fn start(self: &Arc<Self>, state: &mut State, runtime: &runtime::Handle) {
@@ -127,7 +132,13 @@ impl Renewals {
     /// The task has ended. If it was dropped with its runtime, another takes over.
     fn ended(self: &Arc<Self>) {
         let mut state = self.state();
-        if let Some(Some(runtime)) = state.task.ended() {
+        let Some(spare) = state.task.ended() else {
+            return;
+        };
+        let apart = self.apart().filter(|_| state.apart);
+        // After a panic, which only foreign code has, it goes on here.
+        let here = || runtime::Handle::try_current().ok();
+        if let Some(runtime) = apart.or(spare).or_else(here) {
             self.start(&mut state, &runtime);
         }
     }
@@ -146,7 +157,8 @@ impl Renewals {
     /// Begins all renewals that are due and says when to look again; `None` when there will never be more.
     fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
         let mut lost = Vec::new();
-        let due = self.state().calendar.due(Instant::now(), &mut lost);
+        let part = |live: &LiveHold| self.store.part(&live.hold.key);
+        let due = self.state().calendar.due(Instant::now(), part, &mut lost);
         for batch in due {
             running.push(Box::pin(self.clone().renew(batch)));
         }

@@ -77,14 +77,30 @@ pub(super) async fn any<S: LockStore + ?Sized>(
     store: &S,
     attempts: &[Attempt],
 ) -> Result<AnyOutcome, StoreError> {
-    let mut soonest = Duration::MAX;
+    let mut soonest = None;
+    let mut failure = None;
     for (index, attempt) in attempts.iter().enumerate() {
-        match store.acquire(attempt).await? {
-            Outcome::Granted { token } => return Ok(AnyOutcome::Granted { index, token }),
-            Outcome::Refused { retry_after } => soonest = soonest.min(retry_after),
+        match store.acquire(attempt).await {
+            Ok(Outcome::Granted { token }) => return Ok(AnyOutcome::Granted { index, token }),
+            Ok(Outcome::Refused { retry_after }) => {
+                soonest = Some(soonest.map_or(retry_after, |soonest| retry_after.min(soonest)));
+            }
+            // Had no effect. The others may live in another part of the store, which can serve.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    StoreErrorKind::Unreachable | StoreErrorKind::Transient
+                ) =>
+            {
+                failure = Some(error);
+            }
+            Err(error) => return Err(error),
         }
     }
-    Ok(AnyOutcome::Refused {
-        retry_after: soonest,
-    })
+    match (soonest, failure) {
+        (None, Some(error)) => Err(error),
+        (soonest, _) => Ok(AnyOutcome::Refused {
+            retry_after: soonest.unwrap_or(Duration::MAX),
+        }),
+    }
 }

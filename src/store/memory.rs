@@ -19,6 +19,7 @@ use super::{
     Standing, Wakeups, shared_work,
 };
 use crate::admin::{Inspect, Inspection};
+use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
@@ -147,6 +148,10 @@ impl LockStore for MemoryStore {
             return Err(shared_work());
         }
         Ok(self.shared.release(hold, Some(record)))
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        Ok(Audit::new(Deployment::Memory))
     }
 
     fn keeps_records(&self) -> bool {

@@ -43,9 +43,12 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
+use crate::audit::Audit;
 use crate::error::StoreError;
+use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
 
+mod audit;
 mod carriers;
 mod completion;
 mod election;
@@ -285,6 +288,10 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         self.listen(attempt).await
     }
 
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        Ok(self.look_at_all().await)
+    }
+
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
         if mode == LockMode::Fair {
             return Err(NO_QUEUE);
@@ -300,5 +307,16 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     fn renewal_runtime(&self) -> Option<Handle> {
         let mut stores = self.shared.stores.iter();
         stores.find_map(LockStore::renewal_runtime)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        let mut stores = self.shared.stores.iter();
+        stores.try_for_each(|store| store.accepts(key))
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        // Those that have parts have the same ones.
+        let parts = self.shared.stores.iter().map(|store| store.part(key));
+        parts.max().unwrap_or_default()
     }
 }

@@ -3,6 +3,7 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,7 @@ use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 use tokio::runtime::Handle;
 
+use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
@@ -21,8 +23,12 @@ use crate::store::{
 };
 
 mod admin;
+mod audit;
 mod calls;
+mod channels;
+mod cluster;
 mod failure;
+mod info;
 mod lane;
 mod many;
 mod names;
@@ -30,25 +36,33 @@ mod options;
 mod records;
 mod replicas;
 mod reply;
+mod rights;
 mod script;
 mod sentinel;
+mod servers;
 mod source;
 mod subscriber;
 mod subscriptions;
 mod thread;
+#[cfg(feature = "redis-tls")]
+mod tls;
+#[cfg(not(feature = "redis-tls"))]
+#[path = "redis/no_tls.rs"]
+mod tls;
 
-use lane::{Lane, Sent};
+use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
+pub use rights::{AclRules, MissingRights};
 use script::Call;
-use source::Source;
-use subscriptions::Subscriptions;
+use servers::{Counting, Servers};
 use thread::Thread;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
 
-/// Locks in one Redis or Valkey server (6.2 or newer), or in the one that [sentinels](RedisStore::sentinel) name.
+/// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
+/// [Cluster](RedisStore::cluster).
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
 /// wake-ups, and one renews. All of them are replaced when they break. While Redis is down, calls fail at once, and a
@@ -60,7 +74,8 @@ const BATCH: usize = 100;
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
 ///
-/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred.
+/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred and one server
+/// has them.
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
@@ -83,33 +98,19 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    lanes: Box<[Arc<Lane>]>,
-    /// Carries renewals and nothing else, from the thread.
-    renewals: Arc<Lane>,
+    servers: Servers,
+    /// The same, for the thread: for renewals and nothing else.
+    apart: Servers,
     /// Started when there is first something to renew; `None` if that failed.
     thread: OnceLock<Option<Thread>>,
-    subscriptions: Subscriptions,
-    source: Source,
-    /// The same for the thread.
-    apart: Source,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.source.close();
-        self.apart.close();
-        for lane in self.lanes.iter().chain([&self.renewals]) {
-            lane.close();
-        }
-    }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("connections", &self.inner.lanes.len())
+            .field("servers", &self.inner.servers)
             .finish_non_exhaustive()
     }
 }
@@ -129,6 +130,40 @@ impl RedisStore {
         RedisStoreBuilder::new(address)
     }
 
+    /// Begins to set up a store in the Redis Cluster to which the servers at `addresses` belong.
+    ///
+    /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
+    /// and TLS settings of the first address.
+    ///
+    /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
+    ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others are
+    ///   taken one after the other, all or nothing in the end.
+    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or nobody serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): whoever waits or releases goes on trying. A
+    ///   server that fails concerns only the locks in its slots.
+    /// * **Wake-ups** travel as Redisson's do; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
+    /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
+    ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
+    ///
+    /// A restricted user needs these rights besides those for one server: `+cluster|slots`, `+pubsub|shardnumsub`,
+    /// `+asking`, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+hello`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let seeds = ["redis://locks:secret@10.0.0.1:7000", "redis://locks:secret@10.0.0.2:7000"];
+    /// let store = RedisStore::cluster(seeds).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> RedisStoreBuilder {
+        RedisStoreBuilder::for_cluster(addresses)
+    }
+
     /// Begins to set up a store from a configuration of [`deadpool_redis`].
     pub fn from_config(config: Config) -> RedisStoreBuilder {
         RedisStoreBuilder::with_config(config)
@@ -140,6 +175,18 @@ impl RedisStore {
     /// for wake-ups: it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
+    }
+
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty one
+    /// stands for all locks.
+    ///
+    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
+    where
+        P: Into<String>,
+    {
+        AclRules::new(prefixes.into_iter().map(Into::into).collect())
     }
 
     /// Begins to set up a store in whichever server the sentinels name as `master`.
@@ -172,41 +219,42 @@ impl RedisStore {
         RedisStoreBuilder::with_sentinels(sentinels, master)
     }
 
-    /// The connection that carries everything about this key: what is sent later arrives later.
-    fn lane(&self, key: &LockKey) -> usize {
-        key.place_among(self.inner.lanes.len())
-    }
-
-    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
-    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
-        let mut released = reply::released(answer)?;
-        if released.listeners > 0 {
-            let here = self
-                .inner
-                .subscriptions
-                .listeners(&calls::channel(hold).to_string());
-            released.listeners += here.saturating_sub(1);
-        }
-        Ok(released)
-    }
-
-    async fn call(&self, key: &LockKey, call: Call) -> Result<redis::Value, StoreError> {
-        self.inner.lanes[self.lane(key)].call(&call).await
+    async fn call(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<redis::Value, StoreError> {
+        Ok(self.call_counting(key, call).await?.0)
     }
 
     /// Calls a script whose effect counts when enough replicas know of it.
     async fn call_counting(
         &self,
         key: &LockKey,
-        call: Call,
-    ) -> Result<(redis::Value, Counting<'_>), StoreError> {
-        let lane = &self.inner.lanes[self.lane(key)];
-        let (answer, sent) = lane.call_on(&call).await?;
-        Ok((answer, Counting { lane, sent }))
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<(redis::Value, Counting), StoreError> {
+        let servers = &self.inner.servers;
+        let call = call(servers.channels().await?)?;
+        servers.call(key, &call).await
+    }
+
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?;
+        if released.listeners > 0 {
+            let channel = calls::channel(hold).to_string();
+            let here = self.inner.servers.listeners(&hold.key, &channel);
+            released.listeners += here.saturating_sub(1);
+        }
+        Ok(released)
     }
 
     /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
-    async fn end(&self, hold: &Hold, call: Call) -> Result<Released, StoreError> {
+    async fn end(
+        &self,
+        hold: &Hold,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<Released, StoreError> {
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
         if released.standing == Standing::Held {
@@ -216,7 +264,7 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; one that does not is taken back.
-    async fn grant(&self, attempts: &[Attempt], effect: Counting<'_>) -> Result<(), StoreError> {
+    async fn grant(&self, attempts: &[Attempt], effect: Counting) -> Result<(), StoreError> {
         let Err(error) = effect.counts().await else {
             return Ok(());
         };
@@ -229,31 +277,37 @@ impl RedisStore {
         }
         Err(error)
     }
+
+    /// Whether one script may ask for all of these.
+    fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
+        let keys = attempts.iter().map(|attempt| &attempt.hold.key);
+        (1..=BATCH).contains(&attempts.len())
+            && store::many::are_apart(attempts)
+            && self.inner.servers.serve_in_one_script(keys)
+    }
 }
 
-/// Asks one question about many things, in as few scripts as the connections and [`BATCH`] allow.
+/// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
 async fn call_in_batches<'a, T>(
-    lanes: &'a [Arc<Lane>],
+    servers: &'a Servers,
     items: &'a [T],
     key: impl Fn(&T) -> &LockKey,
     call: impl Fn(&[&'a T]) -> Call,
 ) -> Result<Vec<Standing>, StoreError> {
-    let mut by_lane = vec![Vec::new(); lanes.len()];
+    let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
-        by_lane[key(item).place_among(lanes.len())].push((place, item));
+        let group = groups.entry(servers.together(key(item)));
+        group.or_default().push((place, item));
     }
-    let batches = by_lane.iter().zip(lanes).flat_map(|(items, lane)| {
-        let batches = items.chunks(BATCH);
-        batches.map(move |batch| (lane, batch))
-    });
-    let answers = batches.map(|(lane, batch)| {
+    let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+    let answers = batches.map(|batch| {
         let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-        let call = call(&items);
+        let (key, call) = (key(items[0]), call(&items));
         async move {
-            let (answer, sent) = lane.call_on(&call).await?;
+            let (answer, effect) = servers.call(key, &call).await?;
             let standings = reply::standings(&answer, batch.len())?;
             if standings.contains(&Standing::Held) {
-                Counting { lane, sent }.counts().await?;
+                effect.counts().await?;
             }
             Ok((batch, standings))
         }
@@ -269,10 +323,10 @@ async fn call_in_batches<'a, T>(
     Ok(standings)
 }
 
-/// Begins leases anew, over some of the connections.
-async fn renew(lanes: &[Arc<Lane>], renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+/// Begins leases anew.
+async fn renew(servers: &Servers, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
     call_in_batches(
-        lanes,
+        servers,
         renewals,
         |renewal| &renewal.hold.key,
         |batch| calls::renew(batch.iter().copied()),
@@ -280,27 +334,11 @@ async fn renew(lanes: &[Arc<Lane>], renewals: &[Renewal]) -> Result<Vec<Standing
     .await
 }
 
-/// Something that was done, and counts when enough replicas know of it.
-struct Counting<'a> {
-    lane: &'a Arc<Lane>,
-    sent: Sent,
-}
-
-impl Counting<'_> {
-    async fn counts(self) -> Result<(), StoreError> {
-        self.lane.acknowledged(self.sent).await
-    }
-}
-
-/// Whether one script may ask for all of these. A server that is no Cluster serves any keys together.
-fn takes_at_once(attempts: &[Attempt]) -> bool {
-    (1..=BATCH).contains(&attempts.len()) && store::many::are_apart(attempts)
-}
-
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
-        let (answer, effect) = self.call_counting(key, calls::acquire(attempt)).await?;
+        let call = |publish| Ok(calls::acquire(attempt, publish));
+        let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
         if let Outcome::Granted { .. } = outcome {
             self.grant(std::slice::from_ref(attempt), effect).await?;
@@ -309,20 +347,12 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
-        let Inner {
-            lanes,
-            renewals: lane,
-            ..
-        } = &*self.inner;
-        let renewed = renew(std::slice::from_ref(lane), renewals).await;
-        match renewed {
+        let Inner { servers, apart, .. } = &*self.inner;
+        match renew(apart, renewals).await {
             // The server may have no room for one more connection: better renewed like everything else than not at all.
             // Not while that has to be restored, which would happen on this runtime.
-            Err(error)
-                if error.kind() == StoreErrorKind::Unreachable
-                    && lanes.iter().all(|lane| lane.is_up()) =>
-            {
-                renew(lanes, renewals).await
+            Err(error) if error.kind() == StoreErrorKind::Unreachable && servers.are_up() => {
+                renew(servers, renewals).await
             }
             renewed => renewed,
         }
@@ -330,7 +360,7 @@ impl LockStore for RedisStore {
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
         call_in_batches(
-            &self.inner.lanes,
+            &self.inner.servers,
             holds,
             |hold| &hold.key,
             |batch| match self.inner.acknowledging {
@@ -342,14 +372,15 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.end(hold, calls::release(hold)).await
+        self.end(hold, |publish| Ok(calls::release(hold, publish)))
+            .await
     }
 
     async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::all(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ALL, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ALL, attempts, publish));
         let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::all(&answer, attempts)?;
         if let AllOutcome::Granted(_) = outcome {
@@ -359,10 +390,10 @@ impl LockStore for RedisStore {
     }
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        if !takes_at_once(attempts) {
+        if !self.takes_at_once(attempts) {
             return store::many::any(self, attempts).await;
         }
-        let call = many::acquire(&script::ACQUIRE_ANY, attempts);
+        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ANY, attempts, publish));
         let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::any(&answer, attempts)?;
         if let AnyOutcome::Granted { index, .. } = outcome {
@@ -376,25 +407,15 @@ impl LockStore for RedisStore {
         hold: &Hold,
         record: &Record,
     ) -> Result<Released, StoreError> {
-        self.end(hold, records::release(hold, record)?).await
+        self.end(hold, |publish| records::release(hold, record, publish))
+            .await
     }
 
-    fn keeps_records(&self) -> bool {
-        true
-    }
-
-    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        records::value(self.call(key, records::read(key)).await?)
-    }
-
-    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let call = calls::withdraw(attempt, unanswered);
-        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
-    }
-
-    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(&attempt.hold).to_string();
-        self.inner.subscriptions.listen(channel).await
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        match &self.inner.servers {
+            Servers::One(server) => audit::look_at(&server.lanes[0]).await,
+            Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
+        }
     }
 
     fn renewal_runtime(&self) -> Option<Handle> {
@@ -405,5 +426,32 @@ impl LockStore for RedisStore {
                 .ok()
         });
         thread.as_ref().map(Thread::runtime)
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        records::value(self.call(key, |_| Ok(records::read(key))).await?)
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        self.inner.servers.part(key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.servers.accepts(key)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
+        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let channel = calls::channel(&attempt.hold).to_string();
+        let servers = &self.inner.servers;
+        servers.listen(&attempt.hold.key, channel).await
     }
 }

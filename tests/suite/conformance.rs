@@ -6,8 +6,10 @@
 //! assertion that nothing is left: no key in use in a client, nothing in the store.
 //!
 //! The stores: `memory` on paused time; `distant`, the same with random delays on the way to it and back;
-//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several threads.
+//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several
+//! threads; `cluster`, the same on a Redis Cluster of three masters that all tests share, under names of their own.
 
+mod apart;
 mod env;
 mod observed;
 mod site;
@@ -67,6 +69,11 @@ macro_rules! conformance {
             mod redis {
                 $(#[test] fn $mode() {
                     crate::conformance::env::on_redis(conformance!(@mode $mode), crate::conformance::$file::$case);
+                })+
+            }
+            mod cluster {
+                $(#[test] fn $mode() {
+                    crate::conformance::env::on_cluster(conformance!(@mode $mode), crate::conformance::$file::$case);
                 })+
             }
             conformance!(@quorum $file $case [$($mode)+] []);

@@ -10,6 +10,7 @@ mod connections;
 mod dropped;
 mod foreign;
 mod full;
+mod idempotent;
 mod matrix;
 mod network;
 mod outages;
@@ -57,7 +58,7 @@ async fn client(url: String) -> LockClient {
 /// A client that finds out soon that nobody answers.
 async fn hasty_client(url: String) -> LockClient {
     let store = RedisStore::builder(url)
-        .response_timeout(Duration::from_millis(400))
+        .response_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(1));
     LockClient::new(store.connect().await.expect("Redis is there"))
 }

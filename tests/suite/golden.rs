@@ -278,10 +278,11 @@ struct Messages {
 
 impl Messages {
     async fn of(server: &RedisServer) -> Self {
+        // First: on Redis 6.2, what a new connection may publish is found out by publishing.
+        let marks = RedisStore::connect(server.url()).await.unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         let mut all = client.get_async_pubsub().await.unwrap();
         all.psubscribe("*").await.unwrap();
-        let marks = RedisStore::connect(server.url()).await.unwrap();
         Self { all, marks }
     }
 

@@ -4,6 +4,7 @@
 //! runs for every pair of them and for names with and without braces, all at the same time.
 
 mod admin;
+mod cluster;
 mod crash;
 mod downgrade;
 mod exclusion;

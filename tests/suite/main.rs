@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod client;
+mod cluster;
 mod conformance;
 mod differential;
 mod faults;

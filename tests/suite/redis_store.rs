@@ -1,13 +1,18 @@
 //! `RedisStore` on a real server.
 
+mod acl;
 mod admin;
+mod audit;
 mod connections;
 mod fair;
 mod fencing;
 mod holds;
 mod many;
 mod phases;
+mod protocols;
 mod records;
+#[cfg(feature = "redis-tls")]
+mod tls;
 mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};

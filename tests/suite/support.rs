@@ -3,6 +3,7 @@
 //! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
 //! Nothing here works under tokio's paused clock: real processes do not follow it.
 
+mod authority;
 mod demo_server;
 mod dump;
 mod eventually;
@@ -11,10 +12,12 @@ mod peer;
 mod port;
 mod process;
 mod proxy;
+mod redis_cluster;
 mod redis_sentinels;
 mod redis_server;
 mod replicated;
 
+pub(crate) use authority::{Authority, Credentials};
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
@@ -23,6 +26,7 @@ pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;
 pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
+pub(crate) use redis_cluster::RedisCluster;
 pub(crate) use redis_sentinels::RedisSentinels;
 pub(crate) use redis_server::RedisServer;
 pub(crate) use replicated::Replicated;

@@ -21,6 +21,8 @@ pub(crate) enum Contender {
     Unconfirmed,
     /// This crate without hand-over inside the process.
     Alone,
+    /// This crate with so many hand-overs in a row at most, for as long as they take.
+    Passing(u32),
     Fair,
     Read,
     ReadUnconfirmed,
@@ -34,6 +36,14 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
+    pub(crate) const PASSING: [Self; 5] = [
+        Self::Passing(1),
+        Self::Passing(4),
+        Self::Passing(16),
+        Self::Passing(64),
+        Self::Passing(256),
+    ];
+
     const ALL: [Self; 11] = [
         Self::Confirmed,
         Self::Unconfirmed,
@@ -50,6 +60,11 @@ impl Contender {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Passing(1) => "1 hand-over",
+            Self::Passing(4) => "4 hand-overs",
+            Self::Passing(16) => "16 hand-overs",
+            Self::Passing(64) => "64 hand-overs",
+            Self::Passing(_) => "256 hand-overs",
             Self::Confirmed => "ours",
             Self::Unconfirmed => "ours, unconfirmed",
             Self::Alone => "ours, no hand-over",
@@ -65,7 +80,7 @@ impl Contender {
     }
 
     pub(crate) fn by_name(name: &str) -> Result<Self> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.into_iter().chain(Self::PASSING);
         all.find(|contender| contender.name() == name)
             .with_context(|| format!("nothing is called {name}"))
     }
@@ -80,6 +95,10 @@ impl Contender {
                 confirmed: false,
             },
             Self::Alone => Locks::ours(ours().await?.handovers(0).build(), LockMode::Reentrant),
+            Self::Passing(times) => {
+                let ours = ours().await?.handovers(times);
+                Locks::ours(ours.build(), LockMode::Reentrant)
+            }
             Self::Fair => Locks::ours(ours().await?.build(), LockMode::Fair),
             Self::Read => Locks::ours(ours().await?.build(), LockMode::Read),
             Self::ReadUnconfirmed => Locks::Ours {

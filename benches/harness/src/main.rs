@@ -64,7 +64,8 @@ async fn run(arguments: Vec<String>) -> Result<()> {
     let chosen: Vec<_> = sections::NAMES
         .into_iter()
         .filter(|name| {
-            filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+            filters.is_empty() && *name != sections::ON_REQUEST
+                || filters.iter().any(|filter| name.contains(filter.as_str()))
         })
         .collect();
     for (index, name) in chosen.iter().enumerate() {

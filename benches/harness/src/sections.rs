@@ -6,6 +6,7 @@ mod held;
 mod hot;
 mod layer;
 mod memory;
+mod pace;
 mod reads;
 mod uncontended;
 mod waiters;
@@ -15,8 +16,8 @@ use anyhow::{Result, bail};
 
 use crate::Bench;
 
-/// In the order in which they run.
-pub(crate) const NAMES: [&str; 10] = [
+/// In the order in which they run. The last is run only where it is asked for: it has no target.
+pub(crate) const NAMES: [&str; 11] = [
     "uncontended",
     "hot",
     "held",
@@ -27,7 +28,10 @@ pub(crate) const NAMES: [&str; 10] = [
     "memory",
     "watchdog",
     "waiters",
+    ON_REQUEST,
 ];
+
+pub(crate) const ON_REQUEST: &str = "pace";
 
 pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
     match name {
@@ -41,6 +45,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "memory" => memory::run(bench).await,
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,
+        ON_REQUEST => pace::run(bench).await,
         _ => bail!("no such section"),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::RedisStore;
-use super::calls::PUBLISH;
+use super::channels::Channels;
 use super::names::Names;
 use super::reply::{conflict, standing, unintelligible};
 use super::script::{self, Call};
@@ -20,14 +20,14 @@ const NO_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        match self.call(key, inspect(key)).await? {
+        match self.call(key, |_| Ok(inspect(key))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
             answer => inspection(&answer).ok_or_else(|| unintelligible(&answer)),
         }
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        match self.call(key, force(key)).await? {
+        match self.call(key, |publish| Ok(force(key, publish))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
             answer => Ok(standing(&answer)? == Standing::Held),
         }
@@ -48,7 +48,7 @@ fn inspect(key: &LockKey) -> Call {
         .arg(names.readers_prefix())
 }
 
-fn force(key: &LockKey) -> Call {
+fn force(key: &LockKey, publish: Channels) -> Call {
     let names = Names::of(key);
     script::FORCE
         .call(names, 8, 2)
@@ -60,7 +60,7 @@ fn force(key: &LockKey) -> Call {
         .arg(names.rw_channel())
         .arg(names.waiting_readers())
         .arg(names.passes())
-        .arg(PUBLISH)
+        .arg(publish)
         .arg(names.readers_prefix())
 }
 

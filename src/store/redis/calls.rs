@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
+use super::channels::Channels;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 
-/// What a message is sent with. A Cluster would use `SPUBLISH` (PROTOCOL 1.9).
-pub(super) const PUBLISH: &str = "PUBLISH";
-
 /// The longest duration that is sent, so that no sum overflows: 100 years.
 const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
 
 /// Asks for a hold.
-pub(super) fn acquire(attempt: &Attempt) -> Call {
+pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), hold.id);
     let begin = |script: &'static Script, keys: usize, args: usize| {
@@ -49,7 +47,7 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
             .arg(patience)
             .arg(liveness)
             .arg(names.channel())
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(reserve)
             .arg(retention),
         LockMode::Read => script::READ_ACQUIRE
@@ -77,18 +75,23 @@ pub(super) fn acquire(attempt: &Attempt) -> Call {
 }
 
 /// Ends a hold.
-pub(super) fn release(hold: &Hold) -> Call {
+pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
         LockMode::Fair => &script::FAIR_RELEASE,
         LockMode::Read => &script::READ_RELEASE,
         LockMode::Write => &script::WRITE_RELEASE,
     };
-    release_by(script, hold, None)
+    release_by(script, hold, None, publish)
 }
 
 /// Ends a hold by a script that takes `record` after the keys of [`release`].
-pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Name<'_>>) -> Call {
+pub(super) fn release_by(
+    script: &'static Script,
+    hold: &Hold,
+    record: Option<Name<'_>>,
+    publish: Channels,
+) -> Call {
     let names = Names::of(&hold.key);
     let id = Field::Plain(hold.id);
     let begin = |keys: usize, args: usize| {
@@ -102,21 +105,21 @@ pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Na
             .arg(names.channel())
             .arg(record)
             .arg(id)
-            .arg(PUBLISH),
+            .arg(publish),
         LockMode::Fair => begin(4, 3)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
             .arg(record)
             .arg(id)
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.channel()),
         LockMode::Read => begin(3, 3)
             .arg(names.rw_channel())
             .arg(names.reader_timeout(hold.id))
             .arg(record)
             .arg(id)
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.readers_prefix()),
         LockMode::Write => begin(4, 3)
             .arg(names.rw_channel())
@@ -124,13 +127,13 @@ pub(super) fn release_by(script: &'static Script, hold: &Hold, record: Option<Na
             .arg(names.passes())
             .arg(record)
             .arg(id)
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.readers_prefix()),
     }
 }
 
 /// Takes an attempt back.
-pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
+pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), hold.id);
     let call = match hold.mode {
@@ -140,7 +143,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.channel())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
-            .arg(PUBLISH),
+            .arg(publish),
         LockMode::Fair => script::FAIR_WITHDRAW
             .call(names, 5, 5)
             .arg(names.lock())
@@ -149,7 +152,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.alive())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.channel())
             .arg(attempt.patience.map_or(0, ms)),
         LockMode::Read => script::READ_WITHDRAW
@@ -161,7 +164,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(Field::Plain(id))
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.readers_prefix()),
         LockMode::Write => script::WRITE_WITHDRAW
             .call(names, 6, 4)
@@ -172,7 +175,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool) -> Call {
             .arg(names.waiting_writers())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
-            .arg(PUBLISH)
+            .arg(publish)
             .arg(names.readers_prefix()),
     };
     call.arg(match unanswered {

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::tls;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The server answered with an error: whatever it says, it has not done what it was asked to.
@@ -23,6 +24,9 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
 
 /// No connection could be had.
 pub(super) fn no_connection(error: RedisError) -> StoreError {
+    if let Some(distrust) = tls::distrust(&error) {
+        return distrust;
+    }
     let kind = match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => StoreErrorKind::Refused,
         ErrorKind::Server(_) | ErrorKind::Extension => {

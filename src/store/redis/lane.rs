@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deadpool_redis::Connection;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::failure;
 use super::options::Timeouts;
 use super::replicas::Acknowledgement;
+use super::rights;
 use super::script::Call;
 use super::sentinel::{Departure, Master};
 use super::source::{Source, Taken};
@@ -96,32 +97,18 @@ impl Lane {
         })
     }
 
-    /// Connects, and makes sure that the server answers.
+    /// Connects, and makes sure that the server answers, and lets the user do what locks need.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         let opened = self.open().await?;
-        if let Value::ServerError(error) = opened.answer {
-            return Err(failure::refusal(error));
-        }
         self.up(opened);
         Ok(())
     }
 
-    /// Calls a script.
+    /// Calls a script, and says on which connection.
     ///
     /// It is sent a second time only if the server did not know it, or the connection was dead before it was sent.
-    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<Value, StoreError> {
-        Ok(self.call_on(call).await?.0)
-    }
-
-    /// The same, and says on which connection.
-    pub(super) async fn call_on(
-        self: &Arc<Self>,
-        call: &Call,
-    ) -> Result<(Value, Sent), StoreError> {
-        let (mut answer, mut sent) = self.send(&call.command).await?;
-        if is_unknown_script(&answer) {
-            (answer, sent) = self.send(&call.in_full()).await?;
-        }
+    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.answer(call, false).await?;
         match answer {
             Value::ServerError(error) => {
                 if failure::is_demotion(&error) {
@@ -133,18 +120,36 @@ impl Lane {
         }
     }
 
+    /// What the server answers to a call, be it an error. `asking` makes it answer for a slot that it is about to be given.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        call: &Call,
+        asking: bool,
+    ) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.send(&Question::new(&call.command, asking)).await?;
+        match is_unknown_script(&answer) {
+            true => self.send(&Question::new(&call.in_full(), asking)).await,
+            false => Ok((answer, sent)),
+        }
+    }
+
+    /// What the server answers to a command that may be sent twice, be it an error.
+    pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+        Ok(self.send(&Question::Plain(command)).await?.0)
+    }
+
     /// Waits until as many replicas as the store asks for have whatever was `sent`.
     pub(super) async fn acknowledged(&self, sent: Sent) -> Result<(), StoreError> {
         self.rounds.join(sent).await
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd) -> Result<(Value, Sent), StoreError> {
+    async fn send(self: &Arc<Self>, question: &Question<'_>) -> Result<(Value, Sent), StoreError> {
         let mut again = true;
         loop {
             let mut sent = self.handle().await?;
             let generation = sent.generation;
             let (answer, taken) = {
-                let mut sending = pin!(sent.handle.send_packed_command(command));
+                let mut sending = pin!(question.put(&mut sent.handle));
                 // The connection's task takes commands from a queue. An error before the first wait means that it was
                 // gone and did not take this one.
                 let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
@@ -270,7 +275,6 @@ impl Lane {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.open().await {
-                // A server that answers with an error, such as that it is loading, says so to each command as well.
                 Ok(opened) => {
                     self.up(opened);
                     return;
@@ -317,7 +321,8 @@ impl Lane {
         self.settled.notify_waiters();
     }
 
-    /// Takes a connection from the pool and asks it something.
+    /// Takes a connection from the pool and asks whether it can be used. One that cannot carries no command: a lock that is
+    /// taken by a user who may write and not expire would stay for ever.
     async fn open(&self) -> Result<Opened, StoreError> {
         let opening = async {
             let Taken {
@@ -326,11 +331,12 @@ impl Lane {
                 departure,
             } = self.source.take().await?;
             handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
-            let answer = handle.send_packed_command(&self.rounds.greeting()).await;
+            let answer = understood(ask(&mut handle, &self.rounds.greeting()).await?)?;
+            check_rights(&mut handle).await?;
             Ok(Opened {
-                answer: answer.map_err(failure::no_connection)?,
                 kept,
                 handle,
+                answer,
                 departure,
             })
         };
@@ -363,8 +369,58 @@ impl Lane {
     }
 }
 
+/// What is sent in one piece.
+enum Question<'a> {
+    Plain(&'a Cmd),
+    /// Two commands, of which the second one's answer counts.
+    Asking(Box<Pipeline>),
+}
+
+impl<'a> Question<'a> {
+    fn new(command: &'a Cmd, asking: bool) -> Self {
+        if !asking {
+            return Self::Plain(command);
+        }
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        Self::Asking(Box::new(both))
+    }
+
+    async fn put(&self, handle: &mut MultiplexedConnection) -> RedisResult<Value> {
+        match self {
+            Self::Plain(command) => handle.send_packed_command(command).await,
+            Self::Asking(both) => {
+                let answers = handle.send_packed_commands(both, 1, 1).await?;
+                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+            }
+        }
+    }
+}
+
 fn is_running(task: &Option<JoinHandle<()>>) -> bool {
     task.as_ref().is_some_and(|task| !task.is_finished())
+}
+
+/// Asks over a connection that carries nothing else yet.
+async fn ask(handle: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, StoreError> {
+    let answer = handle.send_packed_command(command).await;
+    answer.map_err(failure::no_connection)
+}
+
+async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    let rights = rights::question();
+    let mut answer = ask(handle, &rights.command).await?;
+    if is_unknown_script(&answer) {
+        answer = ask(handle, &rights.in_full()).await?;
+    }
+    rights::suffice(&understood(answer)?)
+}
+
+fn understood(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(failure::refusal(error)),
+        answer => Ok(answer),
+    }
 }
 
 fn is_unknown_script(answer: &Value) -> bool {

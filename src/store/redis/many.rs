@@ -3,13 +3,14 @@
 use redis::Value;
 
 use super::calls;
+use super::channels::Channels;
 use super::reply::{outcome, unintelligible};
 use super::script::{Call, Script};
 use crate::error::StoreError;
 use crate::store::{AllOutcome, AnyOutcome, Attempt, Outcome};
 
 /// Asks several questions by a script that takes the keys and arguments of each, as the script of its mode does.
-pub(super) fn acquire(script: &'static Script, attempts: &[Attempt]) -> Call {
+pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Channels) -> Call {
     let calls: Vec<_> = attempts
         .iter()
         .map(|attempt| {
@@ -17,7 +18,7 @@ pub(super) fn acquire(script: &'static Script, attempts: &[Attempt]) -> Call {
                 patience: None,
                 ..attempt.clone()
             };
-            (attempt.hold.mode, calls::acquire(&impatient))
+            (attempt.hold.mode, calls::acquire(&impatient, publish))
         })
         .collect();
     let keys = calls.iter().map(|(_, call)| call.keys().len()).sum();

@@ -4,11 +4,16 @@ use std::fmt::{self, Display, Formatter};
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use super::cluster::hash_tag;
 use crate::key::LockKey;
 use crate::lock::HoldId;
 
 /// What distinguishes the field of a write hold.
 const WRITE: &str = ":write";
+
+/// Why a name cannot be locked in a Cluster.
+const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
+                         whose first `{` is followed by a tag and `}`, such as `{tag}name`";
 
 /// The names that belong to one lock. All of them share the lock's hash slot.
 #[derive(Clone, Copy)]
@@ -24,6 +29,16 @@ impl<'a> Names<'a> {
         Self {
             lock,
             tagged: lock.contains('{'),
+        }
+    }
+
+    /// Whether the lock and everything about it are in one slot of a Cluster; what to do if not.
+    pub(super) fn share_a_slot(self) -> Result<(), &'static str> {
+        let name = self.lock.as_bytes();
+        let is_plain = !name.is_empty() && !name.iter().any(|byte| b"{}".contains(byte));
+        match is_plain || hash_tag(name).is_some() {
+            true => Ok(()),
+            false => Err(SCATTERED),
         }
     }
 
@@ -187,7 +202,32 @@ impl ToRedisArgs for Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::cluster::Slot;
     use uuid::Uuid;
+
+    #[test]
+    fn only_names_that_keep_their_keys_together_are_taken_in_a_cluster() {
+        for (name, whole) in [
+            ("plain", true),
+            ("{tag}", true),
+            ("a{tag}b", true),
+            ("a{tag}b{c}}{", true),
+            ("a}b{tag}", true),
+            ("{{tag}", true),
+            ("", false),
+            ("{}foo", false),
+            ("na{me", false),
+            ("a}b", false),
+            ("{}{tag}", false),
+        ] {
+            let key = LockKey::new(name);
+            let names = Names::of(&key);
+            assert_eq!(names.share_a_slot().is_ok(), whole, "{name}");
+            let slot = |name: &str| Slot::of(&LockKey::new(name));
+            let aux = names.queue().to_string();
+            assert_eq!(slot(&aux) == slot(name), whole, "{name}");
+        }
+    }
 
     #[test]
     fn names_are_redissons_with_and_without_a_hash_tag() {

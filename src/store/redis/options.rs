@@ -8,11 +8,15 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
 };
 
+use super::channels::Channels;
+use super::cluster::{self, Cluster};
 use super::lane::Lane;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
+use super::servers::{Server, Servers};
 use super::source::Source;
 use super::subscriptions::Subscriptions;
+use super::tls::Tls;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -56,9 +60,14 @@ impl Default for Timeouts {
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     address: Result<ConnectionInfo, StoreError>,
+    /// All addresses, of which `address` is the first, if they are those of a Cluster.
+    seeds: Option<Vec<ConnectionInfo>>,
+    /// By which commands messages travel, if that is not to be found out.
+    channels: Option<Channels>,
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
+    pub(super) tls: Tls,
     acknowledgement: Acknowledgement,
 }
 
@@ -66,6 +75,8 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
+    /// Made as those in the pool are, and not counted there.
+    Apart(Pool),
     /// The address only says how to connect.
     Sentinel {
         sentinels: Result<Vec<ConnectionInfo>, StoreError>,
@@ -77,10 +88,29 @@ impl RedisStoreBuilder {
     pub(super) fn new(address: impl IntoConnectionInfo) -> Self {
         Self {
             address: address.into_connection_info().map_err(bad_address),
+            seeds: None,
+            channels: None,
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
             lanes: LANES,
+            tls: Tls::default(),
             acknowledgement: Acknowledgement::default(),
+        }
+    }
+
+    pub(super) fn for_cluster<A: IntoConnectionInfo>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let seeds: Result<Vec<_>, _> = addresses
+            .into_iter()
+            .map(|address| address.into_connection_info().map_err(bad_address))
+            .collect();
+        let none = || refused("a Cluster needs the address of one of its servers at least");
+        let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
+        Self {
+            address: seeds.as_ref().map_err(Clone::clone).and_then(first),
+            seeds: Some(seeds.unwrap_or_default()),
+            ..Self::new("redis://")
         }
     }
 
@@ -152,8 +182,23 @@ impl RedisStoreBuilder {
     /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
     /// has. They are kept for as long as the store lives. Two more connections, outside the pool, listen for wake-ups and
     /// renew; each is made when it is first needed.
+    /// In a Cluster, that is so for each server that has slots, from its first use on.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
+        self
+    }
+
+    /// Whether releases are told on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and `SUBSCRIBE`. For
+    /// a [Cluster](RedisStore::cluster) alone.
+    ///
+    /// Clients of both kinds exclude each other, but they do not hear each other's releases, and find out by asking again. The
+    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
+    /// 7 and Valkey do. Sharded channels are listened to by RESP3.
+    pub fn sharded_channels(mut self, sharded: bool) -> Self {
+        self.channels = Some(match sharded {
+            true => Channels::Sharded,
+            false => Channels::Plain,
+        });
         self
     }
 
@@ -179,9 +224,7 @@ impl RedisStoreBuilder {
     /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
-        for lane in &store.inner.lanes {
-            lane.connect().await?;
-        }
+        store.inner.servers.connect().await?;
         Ok(store)
     }
 
@@ -192,60 +235,123 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let (source, apart) = sources(self.address?, self.connections, self.timeouts)?;
+        let acknowledging = self.acknowledgement.is_wanted();
+        let apart = self.clone().apart().put_together()?;
+        let inner = Arc::new(Inner {
+            servers: self.put_together()?,
+            apart,
+            thread: OnceLock::new(),
+            acknowledging,
+        });
+        Ok(RedisStore { inner })
+    }
+
+    /// The same for the thread that renews, with one connection to each server, and nothing in common with those that the
+    /// callers' runtime drives.
+    fn apart(mut self) -> Self {
+        self.lanes = 1;
+        self.connections = match self.connections {
+            Connections::Ours(_) => Connections::Ours(PoolConfig::new(1)),
+            Connections::Given(pool) => Connections::Apart(pool),
+            other => other,
+        };
+        self
+    }
+
+    fn put_together(self) -> Result<Servers, StoreError> {
+        match self.seeds.is_some() {
+            true => self.cluster(),
+            false => self.one(),
+        }
+    }
+
+    fn one(self) -> Result<Servers, StoreError> {
+        let address = self.address?;
+        if self.channels.is_some() {
+            return Err(refused(
+                "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
+            ));
+        }
+        let tls = self.tls;
+        let source = match self.connections {
+            Connections::Ours(config) => {
+                server(unnamed(tls.secure(address)?), config, self.timeouts)?
+            }
+            Connections::Given(pool) => {
+                let address = unnamed(tls.secure(address)?);
+                Source::Server {
+                    client: Box::new(Client::open(address).map_err(bad_address)?),
+                    pool,
+                }
+            }
+            Connections::Apart(pool) => {
+                let address = unnamed(tls.secure(address)?);
+                Source::Apart {
+                    client: Box::new(Client::open(address).map_err(bad_address)?),
+                    pool,
+                }
+            }
+            Connections::Sentinel { sentinels, master } => {
+                let sentinels: Vec<_> = sentinels?;
+                if sentinels.is_empty() {
+                    return Err(refused("name at least one sentinel"));
+                }
+                let sentinels = sentinels
+                    .into_iter()
+                    .map(|sentinel| tls.secure_where_it_applies(sentinel).map(unnamed))
+                    .collect::<Result<_, _>>()?;
+                let address = unnamed(tls.secure_where_it_applies(address)?);
+                let config = PoolConfig::default();
+                let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
+                Source::Sentinels(Arc::new(all))
+            }
+        };
         let lanes = self.lanes.min(source.room());
         if lanes == 0 {
             return Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
             ));
         }
-        Ok(RedisStore {
-            inner: Arc::new(Inner {
-                lanes: (0..lanes)
-                    .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
-                    .collect(),
-                renewals: Lane::new(apart.clone(), self.timeouts, self.acknowledgement),
-                thread: OnceLock::new(),
-                apart,
-                subscriptions: Subscriptions::new(source.clone(), self.timeouts),
-                source,
-                acknowledging: self.acknowledgement.is_wanted(),
-            }),
-        })
+        Ok(Servers::One(Server {
+            lanes: (0..lanes)
+                .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
+                .collect(),
+            subscriptions: Subscriptions::new(source.clone(), Channels::Plain, self.timeouts),
+            source,
+        }))
+    }
+
+    fn cluster(self) -> Result<Servers, StoreError> {
+        let like = unnamed(self.tls.secure(self.address?)?);
+        let seeds = self.seeds.unwrap_or_default();
+        let seeds = cluster::addresses(&seeds).map_err(refused)?;
+        let maker = cluster::Maker {
+            like,
+            timeouts: self.timeouts,
+            lanes: self.lanes,
+            acknowledgement: self.acknowledgement,
+        };
+        let cluster = Cluster::new(seeds, maker, self.channels);
+        Ok(Servers::Cluster(Box::new(cluster)))
     }
 }
 
-/// Where the connections of callers come from, and that of the thread that renews: it shares nothing with the others that
-/// runs on the callers' runtime.
-fn sources(
+/// One server, to be connected to when that is first needed.
+pub(super) fn server(
     address: ConnectionInfo,
-    connections: Connections,
+    config: PoolConfig,
     timeouts: Timeouts,
-) -> Result<(Source, Source), StoreError> {
-    let pool = match connections {
-        Connections::Ours(config) => new_pool(address.clone(), config, timeouts)?,
-        Connections::Given(pool) => pool,
-        Connections::Sentinel { sentinels, master } => {
-            let sentinels = sentinels?;
-            if sentinels.is_empty() {
-                return Err(refused("name at least one sentinel"));
-            }
-            let source = || {
-                let (sentinels, master, address) =
-                    (sentinels.clone(), master.clone(), address.clone());
-                let config = PoolConfig::default();
-                let all = Sentinels::new(sentinels, master, address, config, timeouts);
-                Source::Sentinels(Arc::new(all))
-            };
-            return Ok((source(), source()));
-        }
-    };
-    let client = Box::new(Client::open(address).map_err(bad_address)?);
-    let apart = Source::Apart {
-        pool: pool.clone(),
-        client: client.clone(),
-    };
-    Ok((Source::Server { pool, client }, apart))
+) -> Result<Source, StoreError> {
+    Ok(Source::Server {
+        client: Box::new(Client::open(address.clone()).map_err(bad_address)?),
+        pool: new_pool(address, config, timeouts)?,
+    })
+}
+
+/// Connections do not tell the server the name of the library: a user who has the documented rights may not.
+fn unnamed(address: ConnectionInfo) -> ConnectionInfo {
+    let settings = address.redis_settings().clone().set_skip_set_lib_name();
+    address.set_redis_settings(settings)
 }
 
 pub(super) fn new_pool(
@@ -265,7 +371,7 @@ pub(super) fn new_pool(
         .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
 }
 
-fn bad_address(error: RedisError) -> StoreError {
+pub(super) fn bad_address(error: RedisError) -> StoreError {
     if error.kind() == ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
         return refused(
             "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",

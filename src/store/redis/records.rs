@@ -4,6 +4,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::calls::{field, ms, release_by};
+use super::channels::Channels;
 use super::names::Names;
 use super::reply::unintelligible;
 use super::script::{self, Call};
@@ -13,7 +14,7 @@ use crate::lock::{Hold, LockMode};
 use crate::store::{Record, shared_work};
 
 /// Ends a hold and, if there was one, remembers `record`.
-pub(super) fn release(hold: &Hold, record: &Record) -> Result<Call, StoreError> {
+pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result<Call, StoreError> {
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RECORD,
         LockMode::Fair => &script::FAIR_RECORD,
@@ -21,7 +22,7 @@ pub(super) fn release(hold: &Hold, record: &Record) -> Result<Call, StoreError> 
         LockMode::Read => return Err(shared_work()),
     };
     let names = Names::of(&hold.key);
-    Ok(release_by(script, hold, Some(names.record()))
+    Ok(release_by(script, hold, Some(names.record()), publish)
         .arg(field(hold))
         .arg(&record.value[..])
         .arg(ms(record.retention)))

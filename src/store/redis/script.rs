@@ -157,6 +157,8 @@ pub(super) static FORCE: Script = script!(
     "admin/force"
 );
 
+pub(super) static RIGHTS: Script = script!("rights");
+
 pub(super) static RENEW: Script = script!("renew");
 pub(super) static CHECK: Script = script!("check");
 pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "check");

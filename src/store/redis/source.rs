@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deadpool::managed::Manager;
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::Client;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 
 use super::failure;
 use super::sentinel::{Departure, Sentinels};
@@ -55,17 +55,13 @@ impl Source {
         }
     }
 
-    /// A connection that listens, and when it is to be left for another.
-    pub(super) async fn listen(&self) -> Result<(PubSub, Departure), StoreError> {
+    /// Where to listen, and when that is to be left for another place.
+    pub(super) async fn listen(&self) -> Result<(Client, Departure), StoreError> {
         match self {
             Self::Server { client, .. } | Self::Apart { client, .. } => {
-                Ok((open(client).await?, Departure::Never))
+                Ok(((**client).clone(), Departure::Never))
             }
-            Self::Sentinels(sentinels) => {
-                let (client, departure) = sentinels.listen().await?;
-                let pubsub = open(&client).await.map_err(failing_over)?;
-                Ok((pubsub, departure))
-            }
+            Self::Sentinels(sentinels) => sentinels.listen().await,
         }
     }
 
@@ -78,10 +74,17 @@ impl Source {
 
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
-        let slow = StoreError::new(StoreErrorKind::Unreachable, "connecting took too long");
+        self.failed(StoreError::new(
+            StoreErrorKind::Unreachable,
+            "connecting took too long",
+        ))
+    }
+
+    /// What it means that a server could not be connected to.
+    pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self {
-            Self::Server { .. } | Self::Apart { .. } => slow,
-            Self::Sentinels(_) => failing_over(slow),
+            Self::Server { .. } | Self::Apart { .. } => error,
+            Self::Sentinels(_) => failing_over(error),
         }
     }
 }
@@ -102,11 +105,6 @@ impl Taken {
             departure,
         }
     }
-}
-
-async fn open(client: &Client) -> Result<PubSub, StoreError> {
-    let opening = client.get_async_pubsub();
-    opening.await.map_err(failure::no_connection)
 }
 
 pub(super) fn no_connection(error: PoolError) -> StoreError {

@@ -5,11 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
-use redis::{ErrorKind, RedisError, RedisResult, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
+use super::channels::{Ear, Heard, Lost, Voice};
 use super::failure;
 use super::sentinel::Departure;
 use super::subscriptions::Shared;
@@ -22,9 +20,6 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The connection is of no use any more.
-struct Lost;
-
 impl Shared {
     /// Connects, listens, and connects again, until the task is aborted.
     pub(super) async fn run(self: Arc<Self>) {
@@ -34,9 +29,9 @@ impl Shared {
         loop {
             let began = Instant::now();
             match self.open().await {
-                Ok((pubsub, departure)) => {
+                Ok((voice, ear, departure)) => {
                     self.connected();
-                    let Lost = self.serve(pubsub, departure).await;
+                    let Lost = self.serve(voice, ear, departure).await;
                     tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
@@ -53,31 +48,37 @@ impl Shared {
         }
     }
 
-    async fn open(&self) -> Result<(PubSub, Departure), StoreError> {
-        timeout(self.timeouts.connect, self.source.listen())
+    async fn open(&self) -> Result<(Voice, Ear, Departure), StoreError> {
+        let opening = async {
+            let (client, departure) = self.source.listen().await?;
+            let opened = self.channels.open(&client, self.timeouts).await;
+            let (voice, ear) = opened.map_err(|error| {
+                let failed = failure::no_connection(error);
+                self.source.failed(failed)
+            })?;
+            Ok((voice, ear, departure))
+        };
+        timeout(self.timeouts.connect, opening)
             .await
             .unwrap_or_else(|_| Err(self.source.too_slow()))
     }
 
-    async fn serve(&self, pubsub: PubSub, mut departure: Departure) -> Lost {
-        let (mut sink, mut stream) = pubsub.split();
+    async fn serve(&self, mut voice: Voice, mut ear: Ear, mut departure: Departure) -> Lost {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.tell(&mut sink, &mut stream).await.is_err() {
+            if self.tell(&mut voice, &mut ear).await.is_err() {
                 return Lost;
             }
             tokio::select! {
-                message = stream.next() => match message {
-                    Some(message) => self.wake(message.get_channel_name()),
-                    None => return Lost,
+                heard = ear.next() => if self.take_in(heard).is_err() {
+                    return Lost;
                 },
                 () = self.work.notified() => {}
                 // A former master passes on what the present one tells it, but only while it follows it.
                 () = departure.wait() => return Lost,
                 _ = heartbeat.tick() => {
-                    let ping = sink.ping::<Value>();
-                    if self.meanwhile(&mut stream, ping).await.is_err() {
+                    if self.meanwhile(&mut ear, voice.ping()).await.is_err() {
                         return Lost;
                     }
                 }
@@ -86,31 +87,20 @@ impl Shared {
     }
 
     /// Tells the server what it does not know yet.
-    async fn tell(&self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), Lost> {
+    async fn tell(&self, voice: &mut Voice, ear: &mut Ear) -> Result<(), Lost> {
         loop {
             let difference = self.difference();
             if difference.join.is_empty() && difference.leave.is_empty() {
                 return Ok(());
             }
             if !difference.join.is_empty() {
-                let names = as_strs(&difference.join);
-                let answer = self.meanwhile(stream, sink.subscribe(&names)).await?;
-                if answer.is_err() && names.len() > 1 {
-                    // One that is not allowed shall not keep the others from listening.
-                    for name in &difference.join {
-                        let answer = self.meanwhile(stream, sink.subscribe(&**name)).await?;
-                        self.joined(name, answer);
-                    }
-                } else {
-                    for name in &difference.join {
-                        self.joined(name, answer.clone());
-                    }
+                let answers = self.meanwhile(ear, voice.join(&difference.join)).await?;
+                for (name, answer) in difference.join.iter().zip(answers) {
+                    self.joined(name, answer);
                 }
             }
             if !difference.leave.is_empty() {
-                let names = as_strs(&difference.leave);
-                // Refused or not: nobody listens.
-                let _ = self.meanwhile(stream, sink.unsubscribe(&names)).await?;
+                self.meanwhile(ear, voice.leave(&difference.leave)).await?;
                 for name in &difference.leave {
                     self.left(name);
                 }
@@ -118,33 +108,34 @@ impl Shared {
         }
     }
 
-    /// Waits for an answer of the server, and passes messages on meanwhile.
+    /// Waits for an answer of the server, and takes in what it says meanwhile.
     async fn meanwhile<T>(
         &self,
-        stream: &mut PubSubStream,
-        question: impl Future<Output = RedisResult<T>>,
-    ) -> Result<Result<T, StoreError>, Lost> {
+        ear: &mut Ear,
+        question: impl Future<Output = Result<T, Lost>>,
+    ) -> Result<T, Lost> {
         let mut answer = pin!(timeout(self.timeouts.response, question));
         loop {
             tokio::select! {
-                answer = &mut answer => return match answer {
-                    Ok(Ok(answer)) => Ok(Ok(answer)),
-                    Ok(Err(error)) if is_answer(&error) => Ok(Err(failure::no_connection(error))),
-                    _ => Err(Lost),
-                },
-                message = stream.next() => match message {
-                    Some(message) => self.wake(message.get_channel_name()),
-                    None => return Err(Lost),
-                },
+                answer = &mut answer => {
+                    // What came before the answer is taken in before the answer, too.
+                    while let Some(heard) = ear.heard() {
+                        self.take_in(heard)?;
+                    }
+                    return answer.unwrap_or(Err(Lost));
+                }
+                heard = ear.next() => self.take_in(heard)?,
             }
         }
     }
-}
 
-fn is_answer(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
-}
-
-fn as_strs(names: &[Arc<str>]) -> Vec<&str> {
-    names.iter().map(|name| &**name).collect()
+    fn take_in(&self, heard: Option<Heard>) -> Result<(), Lost> {
+        match heard {
+            Some(Heard::Message(channel)) => self.wake(&channel),
+            Some(Heard::Gone(channel)) if !self.gone(&channel) => return Err(Lost),
+            Some(Heard::Gone(_)) => {}
+            None => return Err(Lost),
+        }
+        Ok(())
+    }
 }

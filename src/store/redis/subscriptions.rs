@@ -1,12 +1,13 @@
 //! Who listens to which channel, and whether the server knows.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::channels::Channels;
 use super::options::Timeouts;
 use super::source::Source;
 use crate::error::{StoreError, StoreErrorKind};
@@ -22,6 +23,7 @@ pub(super) struct Subscriptions {
 
 pub(super) struct Shared {
     pub(super) source: Source,
+    pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
     registry: Mutex<Registry>,
     /// Something is wanted that the server was not told.
@@ -72,10 +74,11 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(source: Source, timeouts: Timeouts) -> Self {
+    pub(super) fn new(source: Source, channels: Channels, timeouts: Timeouts) -> Self {
         Self {
             shared: Arc::new(Shared {
                 source,
+                channels,
                 timeouts,
                 registry: Mutex::default(),
                 work: Notify::new(),
@@ -85,6 +88,12 @@ impl Subscriptions {
 
     /// Listens to a channel, together with everybody else who does. When this answers, the server has acknowledged it.
     pub(super) async fn listen(&self, channel: String) -> Result<Wakeups, StoreError> {
+        let there = self.join(channel).await?;
+        Ok(Wakeups::new(there.signal, there.listener))
+    }
+
+    /// The same for one who can listen elsewhere when this server does not tell any more.
+    pub(super) async fn join(&self, channel: String) -> Result<Listening, StoreError> {
         let shared = &self.shared;
         let (listener, signal, mut status) = shared.register(channel)?;
         shared.work.notify_one();
@@ -94,7 +103,11 @@ impl Subscriptions {
             .await
             .map(|status| status.map(|status| status.clone()))
         {
-            Ok(Ok(Status::Listening)) => Ok(Wakeups::new(signal, listener)),
+            Ok(Ok(Status::Listening)) => Ok(Listening {
+                signal,
+                status,
+                listener,
+            }),
             Ok(Ok(Status::Failed(error))) => Err(error),
             _ => Err(StoreError::new(
                 StoreErrorKind::Unreachable,
@@ -121,20 +134,48 @@ impl Drop for Subscriptions {
     }
 }
 
+/// A subscription that the server has acknowledged.
+pub(super) struct Listening {
+    signal: watch::Receiver<()>,
+    status: watch::Receiver<Status>,
+    listener: Listener,
+}
+
+impl Listening {
+    /// The next wake-up; `None` if there will be none, because the server does not serve the channel any more or cannot be
+    /// reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(super) async fn heard(&mut self) -> Option<()> {
+        tokio::select! {
+            biased;
+            heard = self.signal.changed() => heard.ok(),
+            _ = self.status.wait_for(|status| matches!(status, Status::Failed(_))) => None,
+        }
+    }
+}
+
 /// One who listens. Dropping it tells the task, which unsubscribes when it was the last.
+///
+/// It does not keep what it listens by: with its store, the connections go.
 struct Listener {
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
     channel: Arc<str>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut registry = self.shared.registry();
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut registry = shared.registry();
         if let Some(channel) = registry.channels.get_mut(&self.channel) {
             channel.listeners -= 1;
             if channel.listeners == 0 {
                 registry.changed.push(self.channel.clone());
-                self.shared.work.notify_one();
+                shared.work.notify_one();
             }
         }
     }
@@ -155,7 +196,7 @@ impl Shared {
         channel.listeners += 1;
         let registered = (
             Listener {
-                shared: self.clone(),
+                shared: Arc::downgrade(self),
                 channel: name.clone(),
             },
             channel.signal.subscribe(),
@@ -253,6 +294,23 @@ impl Shared {
             channel.link = Link::Off;
             registry.changed.push(name.clone());
         }
+    }
+
+    /// The server has ended a subscription by itself: it does not have the channel's slot any more. False if it came while
+    /// the server was being told to begin: then nobody knows which of the two was first.
+    pub(super) fn gone(&self, name: &str) -> bool {
+        let mut registry = self.registry();
+        let Some(channel) = registry.channels.get_mut(name) else {
+            return true;
+        };
+        if channel.link == Link::On {
+            channel.link = Link::Off;
+            channel.missed = true;
+            let moved = "the slot of the channel has moved to another server";
+            let error = StoreError::new(StoreErrorKind::Transient, moved);
+            channel.status.send_replace(Status::Failed(error));
+        }
+        channel.link != Link::Joining
     }
 
     /// A message came. Whatever it says, whoever listens asks again.

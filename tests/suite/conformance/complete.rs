@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-const STORES: &[&str] = &["memory", "distant", "quorum", "redis"];
+const STORES: &[&str] = &["memory", "distant", "quorum", "redis", "cluster"];
 const MODES: &[&str] = &["reentrant", "fair", "read", "write"];
 
 /// All cases.

@@ -1,5 +1,6 @@
 //! The world in which a case runs.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use tower_distributed_lock::{
     RedisStore,
 };
 
+use super::apart::Apart;
 use super::observed::{Distance, Ledger, Observed};
 use super::{KEY, family};
-use crate::support::RedisServer;
+use crate::support::{RedisCluster, RedisServer};
 
 /// One store, and the clients that a case makes of it: each is what another process would be.
 pub(super) struct Env {
@@ -25,6 +27,8 @@ pub(super) struct Env {
 enum Backing {
     Memory(MemoryStore),
     Redis(Box<RedisServer>),
+    /// Shared with other tests; what every name of this test begins with.
+    Cluster(&'static RedisCluster, String),
     /// Three of them, of which a lock needs two.
     Quorum([MemoryStore; 3]),
 }
@@ -60,15 +64,29 @@ fn on_paused_time(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMod
 
 /// Runs `case` on a Redis server of its own, in real time and on several threads.
 pub(super) fn on_redis(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    in_real_time(async {
+        let server = Box::new(RedisServer::start().await);
+        run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
+    });
+}
+
+/// Runs `case` on a Redis Cluster that it shares with others, under names of its own.
+pub(super) fn on_cluster(mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    in_real_time(async {
+        let prefix = format!("env-{}.", NEXT.fetch_add(1, Ordering::Relaxed));
+        let cluster = Backing::Cluster(RedisCluster::shared().await, prefix);
+        run(Env::new(cluster, Distance::None), mode, case).await;
+    });
+}
+
+fn in_real_time(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(async {
-        let server = Box::new(RedisServer::start().await);
-        run(Env::new(Backing::Redis(server), Distance::None), mode, case).await;
-    });
+    runtime.block_on(test);
 }
 
 async fn run(env: Env, mode: LockMode, case: impl AsyncFnOnce(&Env, LockMode)) {
@@ -109,6 +127,10 @@ impl Env {
                 let store = RedisStore::connect(server.url()).await.unwrap();
                 self.observe(store, self.distance)
             }
+            Backing::Cluster(cluster, prefix) => {
+                let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+                self.observe(Apart::new(store, prefix), self.distance)
+            }
         };
         let client = settings(builder).build();
         self.clients.lock().unwrap().push(client.clone());
@@ -133,7 +155,7 @@ impl Env {
     pub(super) fn short_lease(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_secs(5),
-            Backing::Redis(_) => Duration::from_millis(800),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(800),
         }
     }
 
@@ -142,7 +164,7 @@ impl Env {
     pub(super) fn moment(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(20),
-            Backing::Redis(_) => Duration::from_millis(40),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(40),
         }
     }
 
@@ -151,7 +173,7 @@ impl Env {
     pub(super) fn prompt(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(200),
-            Backing::Redis(_) => Duration::from_millis(700),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(700),
         }
     }
 
@@ -170,6 +192,9 @@ impl Env {
                     let mut redis = server.connection().await;
                     let gone = redis::cmd("DEL").arg(hold.key.as_str()).to_owned();
                     gone.exec_async(&mut redis).await.unwrap();
+                }
+                Backing::Cluster(cluster, prefix) => {
+                    cluster.delete(&format!("{prefix}{}", hold.key)).await;
                 }
             }
         }
@@ -214,7 +239,7 @@ impl Env {
     fn pause(&self) -> Duration {
         match self.backing {
             Backing::Memory(_) | Backing::Quorum(_) => Duration::from_millis(1),
-            Backing::Redis(_) => Duration::from_millis(10),
+            Backing::Redis(_) | Backing::Cluster(..) => Duration::from_millis(10),
         }
     }
 
@@ -229,6 +254,11 @@ impl Env {
                     let mut keys = server.dump().await;
                     keys.retain(|key, _| !key.starts_with("redisson_lock_token:"));
                     keys.is_empty() && server.pubsub_channels().await.is_empty()
+                }
+                Backing::Cluster(cluster, prefix) => {
+                    let mut keys = cluster.dump(prefix).await;
+                    keys.retain(|key, _| !key.starts_with("redisson_lock_token:"));
+                    keys.is_empty() && cluster.pubsub_channels(prefix).await.is_empty()
                 }
             }
         })

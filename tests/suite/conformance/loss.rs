@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{Lease, LockError, LockHandle, LockMode, Owner};
+use tower_distributed_lock::{Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -68,7 +68,9 @@ pub(super) async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mo
 }
 
 pub(super) async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
+    // However long it takes to steal it, it is handed over.
+    let patient = |builder: LockClientBuilder| builder.handover_time(Duration::from_secs(3600));
+    let locks = env.client_with(patient).await;
     let first = locks.lock(KEY).mode(mode).await.unwrap();
     let second = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     env.steal().await;

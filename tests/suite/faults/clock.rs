@@ -1,7 +1,8 @@
 //! A server whose clock is stepped.
 //!
 //! Exclusion by leases does not survive that (S1: "unless its clock is stepped"): a step forward ends every lease at
-//! once, and after a step back a dead holder's lock stays for longer, by the step. What does survive needs no clock.
+//! once, and after a step back a dead holder keeps its lock, and a dead waiter its place, for longer, by the step. What
+//! does survive needs no clock.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

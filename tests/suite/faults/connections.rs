@@ -46,6 +46,8 @@ async fn commands_killed_with_their_connection_are_made_up_for() {
         let key = format!("new {}", mode.as_str());
         tokio::spawn(locks.lock(key).mode(mode).wait(PATIENT).acquire())
     });
+    let several = [locks.lock_all(["a", "b"]), locks.lock_any(["x", "y"])]
+        .map(|asking| tokio::spawn(asking.wait(PATIENT).acquire()));
     let releasing: Vec<_> = guards
         .into_iter()
         .map(|guard| tokio::spawn(guard.release()))
@@ -56,7 +58,7 @@ async fn commands_killed_with_their_connection_are_made_up_for() {
     .await;
     assert!(kill_connections(&mut redis).await >= 2);
     tell(&mut redis, &["CLIENT", "UNPAUSE"]).await;
-    for asking in asking {
+    for asking in asking.into_iter().chain(several) {
         granted(asking).await.release().await.expect("held");
     }
     for released in releasing {

@@ -85,6 +85,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "server: kill -9 without an append-only file",
         Tests(&[
             "faults::outages::a_killed_server_without_persistence_loses_locks_and_nobody_releases_them_with_success",
+            "faults::idempotent::a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is",
         ]),
     ),
     (
@@ -178,6 +179,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: silent partition",
         Tests(&[
             "faults::network::a_holder_behind_a_partition_gives_up_before_another_is_let_in",
+            "faults::network::a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll",
             "client::faults::a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later",
             "redis_store::connections::a_connection_that_died_silently_is_replaced",
             "redis_store::wakeups::a_connection_that_died_silently_is_noticed",
@@ -194,6 +196,8 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: replies held",
         Tests(&[
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
+            "faults::idempotent::a_record_whose_acknowledgement_is_lost_is_replayed",
             "client::cancelled::an_acquisition_dropped_with_its_reply_on_the_way_leaves_nothing",
             "client::faults::a_release_that_nobody_confirms_says_so",
         ]),
@@ -202,6 +206,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         "network: RST",
         Tests(&[
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
             "redis_store::wakeups::a_cut_connection_subscribes_again_and_wakes_everybody",
         ]),
     ),
@@ -215,24 +220,35 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "cluster: MOVED, ASK and TRYAGAIN during slot migration",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&["cluster::moving::"]),
     ),
     (
         "cluster: node down",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::failing::a_server_dies_and_its_replica_takes_over",
+            "cluster::failing::a_server_hangs_and_its_replica_takes_over",
+        ]),
     ),
     (
         "cluster: failover that loses the write",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::failing::a_failover_forgets_a_hold",
+            "cluster::failing::a_failover_that_forgets_a_hold_lets_no_response_out",
+        ]),
     ),
     (
         "cluster: sharded subscriptions moving",
-        Without("there is no store for a Redis Cluster yet"),
+        Tests(&[
+            "cluster::moving::a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived",
+            "cluster::moving::a_waiter_is_woken_where_its_slot_has_gone",
+        ]),
     ),
     (
         "access: missing ACL verbs",
         Tests(&[
-            "redis_store::connections::a_user_who_may_not_expire_keys_leaves_no_lock_that_stays_for_ever",
+            "redis_store::acl::a_user_who_lacks_a_right_takes_no_lock",
+            "redis_store::acl::a_right_that_is_taken_away_while_connected_leaves_no_lock_that_stays_for_ever",
+            "redis_store::acl::each_right_is_needed",
         ]),
     ),
     (
@@ -256,11 +272,11 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "access: user deleted while connected",
-        Without("it comes with the generated access rights"),
+        Tests(&["redis_store::acl::a_deleted_user_is_refused_until_it_is_there_again"]),
     ),
     (
         "access: TLS with wrong CA",
-        Without("it comes with the tests of `redis-tls`"),
+        Tests(&["redis_store::tls::a_server_of_a_strange_authority_is_refused"]),
     ),
     (
         "data: WRONGTYPE",
@@ -359,7 +375,10 @@ const MATRIX: &[(&str, Coverage)] = &[
     ),
     (
         "client: runtime shutdown while releasing",
-        Tests(&["faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting"]),
+        Tests(&[
+            "faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting",
+            "faults::runtimes::a_release_begun_on_a_runtime_that_ended_harms_no_other_lock",
+        ]),
     ),
     (
         "client: guard dropped outside a runtime",
@@ -374,6 +393,7 @@ const MATRIX: &[(&str, Coverage)] = &[
         Tests(&[
             "redis_store::connections::a_connection_cut_with_a_command_on_its_way_leaves_it_unanswered",
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
+            "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
         ]),
     ),
     (
@@ -383,7 +403,9 @@ const MATRIX: &[(&str, Coverage)] = &[
     (
         "design: ACL without pexpire leaves no lock without TTL",
         Tests(&[
-            "redis_store::connections::a_user_who_may_not_expire_keys_leaves_no_lock_that_stays_for_ever",
+            "redis_store::acl::a_user_who_lacks_a_right_takes_no_lock",
+            "redis_store::acl::a_right_that_is_taken_away_while_connected_leaves_no_lock_that_stays_for_ever",
+            "redis_store::acl::each_right_is_needed",
         ]),
     ),
     (

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tower_distributed_lock::{Lease, LockError, LockMode};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest, RedisStore};
 
-use super::{MODES, PATIENT, SOON, client, hasty_client, outcome, rival, works_again};
+use super::{
+    MODES, PATIENT, SOON, client, granted, hasty_client, outcome, rival, waits, works_again,
+};
 use crate::support::{Ending, Proxy, RedisServer};
 
 /// S1, S5. Nothing that crosses on the way lets two in at once.
@@ -90,9 +92,9 @@ async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
     assert!(proxy.requests.until_caught().await.held > 0);
     let mut next = Vec::new();
     for (guard, waiting) in guards.iter().zip(waiting) {
-        let granted = super::granted(waiting).await;
-        assert!(guard.is_lost(), "{granted:?} was let in too early");
-        next.push(granted);
+        let next_one = granted(waiting).await;
+        assert!(guard.is_lost(), "{next_one:?} was let in too early");
+        next.push(next_one);
     }
     proxy.requests.release();
     proxy.replies.release();
@@ -106,32 +108,59 @@ async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
     works_again(&server, &[&cut_off, &other]).await;
 }
 
+/// The ways in which a connection ends.
+const ENDS: [&str; 4] = ["reset", "close", "no more requests", "no more replies"];
+
+/// Has the connections end with the answer to `asking` on them.
+async fn ends_with_an_answer(proxy: &Proxy, end: &str, asking: LockRequest) {
+    proxy.replies.hold();
+    let asking = tokio::spawn(asking.wait(PATIENT).acquire());
+    assert!(proxy.replies.until_caught().await.held > 0);
+    match end {
+        "reset" => assert!(proxy.cut(Ending::Reset).await > 0),
+        "close" => assert!(proxy.cut(Ending::Close).await > 0),
+        "no more requests" => proxy.requests.half_close(),
+        _ => proxy.replies.half_close(),
+    }
+    proxy.replies.release();
+    match outcome(asking).await {
+        Ok(guard) => guard.release().await.expect("held"),
+        // Twice unlucky.
+        Err(LockError::Unavailable(_)) => {}
+        Err(error) => panic!("{end}: {error}"),
+    }
+}
+
 /// S9, L4, L6, L7. Whatever way a connection ends with the answer to an acquisition on it, nothing of that is left.
 #[tokio::test]
 async fn a_connection_that_ends_with_a_grant_on_it_leaves_no_lock() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     let locks = hasty_client(proxy.url()).await;
-    for end in ["reset", "close", "no more requests", "no more replies"] {
+    for end in ENDS {
         for mode in MODES {
-            let warm = locks.lock("n").mode(mode).wait(PATIENT).await;
+            let asking = locks.lock("n").mode(mode);
+            let warm = asking.clone().wait(PATIENT).await;
             warm.expect("free").release().await.expect("held");
-            proxy.replies.hold();
-            let asking = tokio::spawn(locks.lock("n").mode(mode).wait(PATIENT).acquire());
-            assert!(proxy.replies.until_caught().await.held > 0);
-            match end {
-                "reset" => assert!(proxy.cut(Ending::Reset).await > 0),
-                "close" => assert!(proxy.cut(Ending::Close).await > 0),
-                "no more requests" => proxy.requests.half_close(),
-                _ => proxy.replies.half_close(),
-            }
-            proxy.replies.release();
-            match outcome(asking).await {
-                Ok(guard) => guard.release().await.expect("held"),
-                // Twice unlucky.
-                Err(LockError::Unavailable(_)) => {}
-                Err(error) => panic!("{end}, {mode:?}: {error}"),
-            }
+            ends_with_an_answer(&proxy, end, asking).await;
+            works_again(&server, &[&locks]).await;
+        }
+    }
+}
+
+/// S8, S9, L7. Nor of several keys, of which all or one were asked for.
+#[tokio::test]
+async fn a_connection_that_ends_with_several_grants_on_it_leaves_none() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let locks = hasty_client(proxy.url()).await;
+    for end in ENDS {
+        let mixed = MODES.map(|mode| (mode.as_str(), mode));
+        let any = MODES.map(|mode| locks.lock_any(["x", "y"]).mode(mode));
+        for asking in any.into_iter().chain([locks.lock_all(mixed)]) {
+            let warm = asking.clone().wait(PATIENT).await;
+            warm.expect("free").release().await.expect("held");
+            ends_with_an_answer(&proxy, end, asking).await;
             works_again(&server, &[&locks]).await;
         }
     }
@@ -157,5 +186,29 @@ async fn a_request_delivered_after_its_wait_is_not_granted() {
         let next = other.lock("n").mode(rival(mode)).wait(SOON).await;
         next.expect("free").release().await.expect("held");
         works_again(&server, &[&late, &other]).await;
+    }
+}
+
+/// L2. The way for wake-ups is silent, and nothing else: whoever waits finds out by asking.
+#[tokio::test]
+async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let pool = deadpool_redis::Config::from_url(server.url())
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .expect("a pool");
+    let deaf = RedisStore::from_pool(pool, proxy.url()).connect().await;
+    let deaf = LockClient::new(deaf.expect("Redis is there"));
+    let holder = client(server.url()).await;
+    for mode in MODES {
+        let guard = holder.lock("n").mode(mode).await.expect("free");
+        let waiting = waits(&server, &deaf, "n", rival(mode)).await;
+        proxy.replies.hold();
+        guard.release().await.expect("held");
+        assert!(proxy.replies.until_caught().await.held > 0, "{mode:?}");
+        let next = granted(waiting).await;
+        proxy.replies.release();
+        next.release().await.expect("held");
+        works_again(&server, &[&holder, &deaf]).await;
     }
 }

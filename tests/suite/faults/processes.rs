@@ -2,23 +2,24 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{Lease, LockError};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest};
 
 use super::{MODES, PATIENT, SOON, client, granted, rival, works_again};
 use crate::support::{Console, Peer, RedisServer, eventually};
 
-/// Takes `n` in the mode and with the lease that it is told, and releases it when it is told to. It holds its tongue about a
+/// Takes the key in the mode and with the lease that it is told, and releases it when it is told to. It holds its tongue about a
 /// lock that it has lost until somebody asks.
 pub(crate) async fn citizen(mut console: Console) {
     let terms = console.hear().await;
     let [url, mode, lease] = terms.split(' ').collect::<Vec<_>>()[..] else {
-        panic!("a URL, a mode and a lease in ms: {terms}");
+        panic!("a URL, a mode, which is also the key, and a lease in ms: {terms}");
     };
     let lease = Duration::from_millis(lease.parse().expect("a number"));
-    let mode = MODES.into_iter().find(|known| known.as_str() == mode);
+    let known = MODES.into_iter().find(|known| known.as_str() == mode);
     let locks = client(url.to_owned()).await;
-    let asking = locks.lock("n").mode(mode.expect("a mode")).wait(PATIENT);
+    let asking = locks.lock(mode).mode(known.expect("a mode")).wait(PATIENT);
     console.say("asking");
     let guard = asking.lease(Lease::Renewed(lease)).await.expect("granted");
     console.say("held");
@@ -30,16 +31,24 @@ pub(crate) async fn citizen(mut console: Console) {
     });
 }
 
-async fn asks(server: &RedisServer, mode: &str, lease: Duration) -> Peer {
+async fn asks(server: &RedisServer, mode: LockMode, lease: Duration) -> Peer {
     let mut peer = Peer::start("citizen");
-    peer.tell(format!("{} {mode} {}", server.url(), lease.as_millis()));
+    let (url, mode) = (server.url(), mode.as_str());
+    peer.tell(format!("{url} {mode} {}", lease.as_millis()));
     assert_eq!(peer.hear().await, "asking");
     peer
 }
 
-async fn until_it_waits(server: &RedisServer) {
-    eventually("it waits", SOON, async || {
-        !server.pubsub_channels().await.is_empty()
+/// Somebody here who wants what the peer has.
+fn contends(locks: &LockClient, mode: LockMode) -> LockRequest {
+    locks.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT)
+}
+
+async fn until_somebody_waits(server: &RedisServer, mode: LockMode) {
+    let tagged = format!("{{{}}}", mode.as_str());
+    eventually("somebody waits", SOON, async || {
+        let channels = server.pubsub_channels().await;
+        channels.keys().any(|channel| channel.contains(&tagged))
     })
     .await;
 }
@@ -49,22 +58,22 @@ async fn until_it_waits(server: &RedisServer) {
 async fn a_process_killed_while_it_waits_or_queues_delays_the_others_by_seconds() {
     let server = RedisServer::start().await;
     let (holder, other) = (client(server.url()).await, client(server.url()).await);
-    for mode in MODES {
-        let guard = holder.lock("n").mode(rival(mode)).await.expect("free");
-        let mut dead = asks(&server, mode.as_str(), Duration::from_secs(30)).await;
-        until_it_waits(&server).await;
-        let behind = tokio::spawn(other.lock("n").mode(rival(mode)).wait(PATIENT).acquire());
+    let in_each_mode = MODES.map(async |mode| {
+        let guard = holder.lock(mode.as_str()).mode(rival(mode)).await;
+        let mut dead = asks(&server, mode, Duration::from_secs(30)).await;
+        until_somebody_waits(&server, mode).await;
+        let behind = tokio::spawn(contends(&other, mode).acquire());
         dead.process.kill9();
         let killed = Instant::now();
-        guard.release().await.expect("held all the time");
+        let released = guard.expect("free").release().await;
+        released.expect("held all the time");
         let next = granted(behind).await;
-        assert!(
-            killed.elapsed() < WAITER_LIVENESS + Duration::from_secs(7),
-            "{mode:?}"
-        );
+        let limit = WAITER_LIVENESS + Duration::from_secs(7);
+        assert!(killed.elapsed() < limit, "{mode:?}");
         next.release().await.expect("held");
-        works_again(&server, &[&holder, &other]).await;
-    }
+    });
+    join_all(in_each_mode).await;
+    works_again(&server, &[&holder, &other]).await;
 }
 
 /// S1, S4, S5. It was overtaken, and finds out before it can do harm.
@@ -72,27 +81,21 @@ async fn a_process_killed_while_it_waits_or_queues_delays_the_others_by_seconds(
 async fn a_process_stopped_past_its_lease_finds_its_lock_lost() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
-    for mode in MODES {
-        let mut stopped = asks(&server, mode.as_str(), Duration::from_millis(1500)).await;
+    let in_each_mode = MODES.map(async |mode| {
+        let mut stopped = asks(&server, mode, Duration::from_secs(3)).await;
         assert_eq!(stopped.hear().await, "held");
-        let early = locks
-            .lock("n")
-            .mode(rival(mode))
-            .wait(Duration::from_secs(3));
-        let early = early.await;
-        assert!(
-            matches!(early, Err(LockError::Busy { .. })),
-            "it is renewed: {early:?}"
-        );
+        let early = contends(&locks, mode).wait(Duration::from_secs(4)).await;
+        let renewed = matches!(early, Err(LockError::Busy { .. }));
+        assert!(renewed, "{mode:?}: {early:?}");
         stopped.process.pause();
-        let overtaking = locks.lock("n").mode(rival(mode)).wait(SOON).await;
-        let overtaking = overtaking.expect("it lapses");
+        let overtaking = contends(&locks, mode).await.expect("it lapses");
         stopped.process.resume();
         stopped.tell("release");
         assert_eq!(stopped.hear().await, "lost", "{mode:?}");
         overtaking.release().await.expect("it is nobody else's");
-        works_again(&server, &[&locks]).await;
-    }
+    });
+    join_all(in_each_mode).await;
+    works_again(&server, &[&locks]).await;
 }
 
 /// S5. A pause that is shorter than the lease is forgiven.
@@ -100,17 +103,12 @@ async fn a_process_stopped_past_its_lease_finds_its_lock_lost() {
 async fn a_process_stopped_for_less_than_its_lease_keeps_its_lock() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
-    let mut stopped = asks(&server, "write", Duration::from_secs(30)).await;
+    let mode = LockMode::Write;
+    let mut stopped = asks(&server, mode, Duration::from_secs(30)).await;
     assert_eq!(stopped.hear().await, "held");
     stopped.process.pause();
-    let waiting = tokio::spawn(
-        locks
-            .lock("n")
-            .wait(PATIENT)
-            .mode(rival(MODES[3]))
-            .acquire(),
-    );
-    until_it_waits(&server).await;
+    let waiting = tokio::spawn(contends(&locks, mode).acquire());
+    until_somebody_waits(&server, mode).await;
     stopped.process.resume();
     stopped.tell("release");
     assert_eq!(stopped.hear().await, "confirmed");
@@ -123,17 +121,16 @@ async fn a_process_stopped_for_less_than_its_lease_keeps_its_lock() {
 async fn a_terminated_process_frees_its_lock_within_its_lease() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
-    for mode in MODES {
-        let mut dead = asks(&server, mode.as_str(), Duration::from_millis(1500)).await;
+    let in_each_mode = MODES.map(async |mode| {
+        let mut dead = asks(&server, mode, Duration::from_secs(3)).await;
         assert_eq!(dead.hear().await, "held");
         dead.process.terminate();
         dead.process.end().await;
-        assert!(
-            server.dump().await.contains_key("n"),
-            "it could not release"
-        );
-        let next = locks.lock("n").mode(rival(mode)).wait(SOON).await;
+        let dump = server.dump().await;
+        assert!(dump.contains_key(mode.as_str()), "it could not release");
+        let next = contends(&locks, mode).wait(SOON).await;
         next.expect("it lapses").release().await.expect("held");
-        works_again(&server, &[&locks]).await;
-    }
+    });
+    join_all(in_each_mode).await;
+    works_again(&server, &[&locks]).await;
 }

@@ -3,12 +3,13 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use tower_distributed_lock::{Lease, LockError, Owner};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, Owner};
 
 use super::{MODES, PATIENT, SOON, client, outcome, rival, works_again};
-use crate::support::{Proxy, RedisServer, eventually};
+use crate::support::{Ending, Proxy, RedisServer, eventually};
 
 fn runtime() -> Runtime {
     let runtime = Builder::new_multi_thread()
@@ -29,34 +30,37 @@ async fn end(runtime: Runtime) {
 async fn a_runtime_that_ends_while_its_tasks_hold_frees_their_locks() {
     let server = RedisServer::start().await;
     let other = client(server.url()).await;
-    for mode in MODES {
-        let first = runtime();
-        let locks = outcome(first.spawn(client(server.url()))).await;
-        let (hold, held) = tokio::sync::oneshot::channel();
-        let asking = locks
-            .lock("n")
-            .mode(mode)
-            .lease(Lease::Renewed(Duration::from_secs(5)));
-        first.spawn(async move {
-            let _guard = asking.await.expect("free");
-            hold.send(()).expect("somebody listens");
-            std::future::pending::<()>().await;
-        });
-        held.await.expect("it holds");
-        let waiting = tokio::spawn(other.lock("n").mode(rival(mode)).wait(PATIENT).acquire());
-        end(first).await;
-        assert!(
-            server.dump().await.contains_key("n"),
-            "nobody could release"
-        );
-        outcome(waiting)
-            .await
-            .expect("within its lease")
-            .release()
-            .await
-            .expect("held");
-        works_again(&server, &[&locks, &other]).await;
-    }
+    let ends = MODES.map(|mode| ends_while_it_holds(&server, &other, mode));
+    let clients = join_all(ends).await;
+    works_again(&server, &[&other]).await;
+    works_again(&server, &clients.iter().collect::<Vec<_>>()).await;
+}
+
+/// Returns the client that lived on the runtime that has ended.
+async fn ends_while_it_holds(
+    server: &RedisServer,
+    other: &LockClient,
+    mode: LockMode,
+) -> LockClient {
+    let first = runtime();
+    let locks = outcome(first.spawn(client(server.url()))).await;
+    let (hold, held) = tokio::sync::oneshot::channel();
+    let lease = Lease::Renewed(Duration::from_secs(5));
+    let asking = locks.lock(mode.as_str()).mode(mode).lease(lease);
+    first.spawn(async move {
+        let _guard = asking.await.expect("free");
+        hold.send(()).expect("somebody listens");
+        std::future::pending::<()>().await;
+    });
+    held.await.expect("it holds");
+    let rival = other.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT);
+    let waiting = tokio::spawn(rival.acquire());
+    end(first).await;
+    let dump = server.dump().await;
+    assert!(dump.contains_key(mode.as_str()), "nobody could release");
+    let next = outcome(waiting).await.expect("within its lease");
+    next.release().await.expect("held");
+    locks
 }
 
 /// S4, S5. A client is shared by two runtimes, and its keeper lived on the one that ends.
@@ -120,4 +124,40 @@ async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
         );
         works_again(&server, &[&locks]).await;
     }
+}
+
+/// S4, S9, L7. A release was begun on the runtime that ends, and cannot go on anywhere else. The keeper, which is on the
+/// other one by then, loses nothing over it.
+#[tokio::test]
+async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let first = runtime();
+    let locks = outcome(first.spawn(client(proxy.url()))).await;
+    let lease = Duration::from_secs(4);
+    let asking = |mode: LockMode| {
+        let key = format!("there {}", mode.as_str());
+        locks.lock(key).mode(mode).lease(Lease::Renewed(lease))
+    };
+    let there = MODES.map(|mode| first.spawn(asking(mode).into_future()));
+    let there = join_all(there.map(outcome)).await;
+    let here = locks.lock("here").lease(Lease::Renewed(lease));
+    let here = here.await.expect("free");
+
+    proxy.refuse().await;
+    assert!(proxy.cut(Ending::Reset).await > 0);
+    let releasing = there
+        .into_iter()
+        .map(|guard| first.spawn(guard.expect("free").release()));
+    let releasing: Vec<_> = releasing.collect();
+    // By now they pause before they try again, by the clock of the runtime that is about to end.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!releasing.iter().any(|task| task.is_finished()));
+    end(first).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    proxy.accept().await;
+    tokio::time::sleep(lease * 2).await;
+    assert!(!here.is_lost(), "it is renewed");
+    here.release().await.expect("held all the time");
+    works_again(&server, &[&locks]).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_distributed_lock::{Lease, LockError};
+use tower_distributed_lock::{Lease, LockClient, LockError, RedisStore};
 
 use super::{
     MODES, PATIENT, SOON, client, command, errors, granted, hold_everything, outcome, told,
@@ -16,12 +16,14 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     for kind in ["WRITE", "ALL"] {
-        let locks = client(proxy.url()).await;
+        // Whatever it asks it asks once.
+        let store = RedisStore::builder(proxy.url()).response_timeout(PATIENT);
+        let locks = LockClient::new(store.connect().await.expect("Redis is there"));
         let guards = hold_everything(&locks).await;
         let lease = Lease::Renewed(Duration::from_millis(900));
         let lapsing = locks.lock("lapsing").lease(lease).await.expect("free");
         let began = Instant::now();
-        command(&server, &["CLIENT", "PAUSE", "2000", kind]).await;
+        command(&server, &["CLIENT", "PAUSE", "3000", kind]).await;
         let (sent, heard) = (proxy.requests.tally().passed, proxy.replies.tally().passed);
 
         let releasing: Vec<_> = guards
@@ -35,7 +37,7 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
         let brief = locks.lock("brief").wait(Duration::from_millis(200)).await;
         let error = brief.expect_err("nobody answers");
         assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
-        if began.elapsed() < Duration::from_millis(1500) {
+        if began.elapsed() < Duration::from_millis(2500) {
             assert!(proxy.requests.tally().passed > sent, "{kind}: it was asked");
             let now = proxy.replies.tally().passed;
             assert_eq!(now, heard, "{kind}: it did not answer");
@@ -46,7 +48,7 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
         assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
         for waiting in patient {
             let guard = granted(waiting).await;
-            assert!(began.elapsed() >= Duration::from_millis(1900));
+            assert!(began.elapsed() >= Duration::from_millis(2900));
             guard.release().await.expect("held");
         }
         for released in releasing {
@@ -87,14 +89,24 @@ async fn a_busy_server_is_waited_for_and_loses_nothing() {
         .into_iter()
         .map(|guard| tokio::spawn(guard.release()))
         .collect();
-    let brief = locks.lock("brief").wait(Duration::from_millis(200)).await;
-    assert!(matches!(brief, Err(LockError::Unavailable(_))), "{brief:?}");
+    let patient_for_several = [locks.lock_all(["a", "b"]), locks.lock_any(["x", "y"])]
+        .map(|asking| tokio::spawn(asking.wait(PATIENT).acquire()));
+    for brief in [
+        locks.lock("brief"),
+        locks.lock_all(["brief 1", "brief 2"]),
+        locks.lock_any(["brief 3", "brief 4"]),
+    ] {
+        for wait in [Duration::ZERO, Duration::from_millis(200)] {
+            let asked = brief.clone().wait(wait).await;
+            assert!(matches!(asked, Err(LockError::Unavailable(_))), "{asked:?}");
+        }
+    }
     assert!(!patient.iter().any(|waiting| waiting.is_finished()));
     let kill = redis::cmd("SCRIPT").arg("KILL").to_owned();
     kill.exec_async(&mut killer).await.expect("it only reads");
     assert!(outcome(looping).await.is_err(), "it was killed");
     assert!(errors(&server, "BUSY").await > 8, "everybody met it");
-    for waiting in patient {
+    for waiting in patient.into_iter().chain(patient_for_several) {
         granted(waiting).await.release().await.expect("held");
     }
     for released in releasing {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Kind;
-use crate::support::{Process, RedisServer};
+use crate::support::{Process, RedisCluster, RedisServer};
 
 mod answer;
 mod thread;
@@ -82,6 +82,20 @@ impl Redisson {
     /// Starts one that renews its leases to `watchdog`, and whose fair waiters (4.7) may block a queue for as long. It has
     /// taken its first locks, which are slow, when this returns.
     pub(super) async fn start(version: Version, redis: &RedisServer, watchdog: Duration) -> Self {
+        Self::start_with(version, &[redis.url()], watchdog).await
+    }
+
+    /// The same as a client of a cluster.
+    pub(super) async fn start_in(
+        version: Version,
+        cluster: &RedisCluster,
+        watchdog: Duration,
+    ) -> Self {
+        let addresses = cluster.urls().join(",");
+        Self::start_with(version, &[addresses, "cluster".into()], watchdog).await
+    }
+
+    async fn start_with(version: Version, place: &[String], watchdog: Duration) -> Self {
         let jar = version.jar();
         let number = version.number();
         assert!(
@@ -94,7 +108,7 @@ impl Redisson {
         // Starts fast, and leaves the cores to the tests.
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar"])
             .arg(jar)
-            .arg(redis.url())
+            .args(place)
             .arg(format!("watchdog={}", watchdog.as_millis()))
             .arg(format!("fair-wait={}", watchdog.as_millis()));
         let (process, stdin, stdout) = Process::spawn_piped(&mut java).unwrap_or_else(|error| {

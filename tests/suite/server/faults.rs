@@ -41,8 +41,9 @@ async fn a_killed_holder_is_free_within_its_lease() {
 #[tokio::test]
 async fn a_request_outlives_many_leases_and_a_stop_finishes_it() {
     let redis = RedisServer::start().await;
-    let [mut a, b] = pair(&redis, &[("LOCK_LEASE_MS", "300"), ("LOCK_WAIT_MS", "100")]).await;
-    let long = put(a.url(), "1", Duration::from_millis(1500), "kept");
+    let settings = [("LOCK_LEASE_MS", "1000"), ("LOCK_WAIT_MS", "1000")];
+    let [mut a, b] = pair(&redis, &settings).await;
+    let long = put(a.url(), "1", Duration::from_secs(4), "kept");
     let meanwhile = async {
         until_held(&redis).await;
         tokio::time::sleep(Duration::from_secs(1)).await;

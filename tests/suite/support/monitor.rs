@@ -69,7 +69,7 @@ impl Drop for Monitor<'_> {
 }
 
 fn without_observers(lines: Vec<String>) -> Vec<String> {
-    let naming = format!(r#""CLIENT" "SETNAME" "{OBSERVER}""#);
+    let naming = format!(r#""PING" "{OBSERVER}""#);
     let observers: HashSet<_> = lines
         .iter()
         .filter(|line| line.ends_with(&naming))

@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
 use tempfile::TempDir;
 
-use super::{Dump, Monitor, Process, ReservedPort, dump, eventually};
+use super::{Authority, Credentials, Dump, Monitor, Process, ReservedPort, dump, eventually};
 
 /// The client name of the tests' own connections, which [`RedisServer::client_list`] and [`Monitor`] leave out.
 pub(super) const OBSERVER: &str = "observer";
@@ -27,7 +27,8 @@ pub(crate) struct RedisServer {
     settings: Builder,
     port: ReservedPort,
     /// Held so that nobody else gets it; Redis takes it from the configuration.
-    _bus_port: Option<ReservedPort>,
+    bus_port: Option<ReservedPort>,
+    tls_port: Option<ReservedPort>,
     directory: TempDir,
 }
 
@@ -38,6 +39,8 @@ pub(crate) struct Builder {
     config: Vec<(String, String)>,
     password: Option<String>,
     cluster: bool,
+    /// The server's own certificate, and that of the authority of its clients.
+    tls: Option<(Credentials, String)>,
     variables: Vec<(&'static str, PathBuf)>,
     sentinel: bool,
 }
@@ -61,6 +64,17 @@ impl Builder {
         // A node that has met nobody yet does not know its own address, and would redirect clients to none.
         self.config("cluster-announce-ip", "127.0.0.1")
             .config("cluster-enabled", "yes")
+    }
+
+    /// A second port, for TLS: the server shows `credentials`, and takes clients that `authority` has signed.
+    pub(crate) fn tls(mut self, credentials: Credentials, authority: &Authority) -> Self {
+        self.tls = Some((credentials, authority.certificate()));
+        self
+    }
+
+    /// Whether clients must show a certificate on the TLS port.
+    pub(crate) fn mutual(self, required: bool) -> Self {
+        self.config("tls-auth-clients", if required { "yes" } else { "no" })
     }
 
     /// A variable of its environment.
@@ -91,12 +105,20 @@ impl Builder {
         if let Some(bus) = &bus_port {
             self = self.config("cluster-port", &bus.number().to_string());
         }
+        let tls_port = self
+            .tls
+            .is_some()
+            .then(|| ReservedPort::reserve().expect("a free port"));
+        if let Some(port) = &tls_port {
+            self = self.write_certificates(&directory, port);
+        }
         self.write_config(&directory, &port);
         let mut server = RedisServer {
             process: self.spawn(&directory),
             settings: self,
             port,
-            _bus_port: bus_port,
+            bus_port,
+            tls_port,
             directory,
         };
         server.until_it_answers().await;
@@ -113,6 +135,21 @@ impl Builder {
             text.push_str(&format!("{name} {value}\n"));
         }
         fs::write(directory.path().join("redis.conf"), text).expect("redis.conf is written");
+    }
+
+    fn write_certificates(self, directory: &TempDir, port: &ReservedPort) -> Self {
+        let (credentials, authority) = self.tls.clone().expect("certificates");
+        let files = [
+            ("tls-cert-file", credentials.certificate),
+            ("tls-key-file", credentials.key),
+            ("tls-ca-cert-file", authority),
+        ];
+        let port = self.config("tls-port", &port.number().to_string());
+        files.into_iter().fold(port, |builder, (name, pem)| {
+            let path = directory.path().join(name);
+            fs::write(&path, pem).expect("a certificate is written");
+            builder.config(name, &path.display().to_string())
+        })
     }
 
     fn spawn(&self, directory: &TempDir) -> Process {
@@ -146,6 +183,7 @@ impl RedisServer {
             config: Vec::new(),
             password: None,
             cluster: false,
+            tls: None,
             variables: Vec::new(),
             sentinel: false,
         }
@@ -153,6 +191,16 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// Where the other nodes of its cluster reach it.
+    pub(super) fn bus_port(&self) -> u16 {
+        let port = self.bus_port.as_ref();
+        port.expect("it is a node of a cluster").number()
+    }
+
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one.
@@ -163,6 +211,12 @@ impl RedisServer {
     /// The address on another port, where a [`Proxy`](super::Proxy) stands in front.
     pub(super) fn url_on(&self, port: u16) -> String {
         format!("redis://{}127.0.0.1:{port}", self.credentials())
+    }
+
+    /// `rediss://<host>:<port>`, where `host` is a name of this machine.
+    pub(crate) fn tls_url(&self, host: &str) -> String {
+        let port = self.tls_port.as_ref().expect("a server with TLS");
+        format!("rediss://{}{host}:{}", self.credentials(), port.number())
     }
 
     /// The address of its unix socket.
@@ -216,6 +270,11 @@ impl RedisServer {
         self.process.resume();
     }
 
+    /// Takes away the directory that the server writes into.
+    pub(crate) fn remove_directory(&self) {
+        fs::remove_dir_all(self.directory.path()).expect("the directory is removed");
+    }
+
     /// What the server has logged since its last start.
     pub(crate) fn log(&self) -> String {
         self.process.output()
@@ -235,7 +294,9 @@ impl RedisServer {
     /// Every channel that somebody listens on, with the number of listeners (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
     pub(crate) async fn pubsub_channels(&self) -> BTreeMap<String, usize> {
         let mut found = self.channels("CHANNELS", "NUMSUB").await;
-        found.extend(self.channels("SHARDCHANNELS", "SHARDNUMSUB").await);
+        if self.knows_shards().await {
+            found.extend(self.channels("SHARDCHANNELS", "SHARDNUMSUB").await);
+        }
         found
     }
 
@@ -259,6 +320,12 @@ impl RedisServer {
         Client::open(self.url()).expect("the address is well formed")
     }
 
+    /// Redis 7 and newer, and Valkey, have channels that belong to a shard.
+    async fn knows_shards(&self) -> bool {
+        let known: Vec<redis::Value> = self.ask(&["COMMAND", "INFO", "SSUBSCRIBE"]).await;
+        known != [redis::Value::Nil]
+    }
+
     async fn channels(&self, list: &str, count: &str) -> BTreeMap<String, usize> {
         let channels: Vec<String> = self.ask(&["PUBSUB", list]).await;
         let question = ["PUBSUB", count]
@@ -269,9 +336,14 @@ impl RedisServer {
 
     /// Sends one command, and expects an answer.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
-        let reply = command.query_async(&mut self.connection().await).await;
+        let reply = self.try_ask(words).await;
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// Sends one command.
+    pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
+        command.query_async(&mut self.try_connection().await?).await
     }
 
     pub(super) async fn try_connection(&self) -> RedisResult<MultiplexedConnection> {
@@ -284,6 +356,9 @@ impl RedisServer {
             .await?;
         let name = redis::cmd("CLIENT").arg("SETNAME").arg(OBSERVER).to_owned();
         name.query_async::<()>(&mut connection).await?;
+        // Redis 6.2 does not show the name to a monitor.
+        let mark = redis::cmd("PING").arg(OBSERVER).to_owned();
+        mark.query_async::<()>(&mut connection).await?;
         Ok(connection)
     }
 
@@ -415,15 +490,20 @@ mod tests {
         let mut listener = TcpStream::connect(("127.0.0.1", server.port()))
             .await
             .unwrap();
-        listener
-            .write_all(b"SUBSCRIBE wake\r\nSSUBSCRIBE {shard}\r\nPING\r\n")
-            .await
-            .unwrap();
+        let shards = server.knows_shards().await;
+        let shard: &[u8] = if shards {
+            b"SSUBSCRIBE {shard}\r\n"
+        } else {
+            b""
+        };
+        let commands = [b"SUBSCRIBE wake\r\n", shard, b"PING\r\n"].concat();
+        listener.write_all(&commands).await.unwrap();
         let mut replies = Vec::new();
         while !replies.ends_with(b"$4\r\npong\r\n$0\r\n\r\n") {
             listener.read_buf(&mut replies).await.unwrap();
         }
-        let expected = BTreeMap::from([("wake".into(), 1), ("{shard}".into(), 1)]);
+        let mut expected = BTreeMap::from([("wake".into(), 1)]);
+        expected.extend(shards.then(|| ("{shard}".into(), 1)));
         assert_eq!(server.pubsub_channels().await, expected);
         let clients = server.client_list().await;
         assert_eq!(clients.len(), 1);

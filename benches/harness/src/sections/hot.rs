@@ -14,12 +14,12 @@ use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::{Latencies, Rate, Time, jain, median, ratio, smallest_share};
 use crate::server::Server;
 
-const WAITERS: usize = 64;
+pub(super) const WAITERS: usize = 64;
 const KEY: &str = "hot";
 
 /// The figures of one contender at one number of processes, one of each per repetition.
 #[derive(Default)]
-struct Figures {
+pub(super) struct Figures {
     burst: Vec<f64>,
     closed: Vec<f64>,
     /// Scripts a section, in the closed loop and in bursts.
@@ -49,19 +49,38 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 repetition + 1
             ));
             for (contender, figures) in contenders.iter().zip(&mut figures) {
-                let mut crowd = Crowd::start(*contender, server.url(), processes).await?;
-                bursts(bench, &server, &mut crowd, figures).await?;
-                closed(bench, &server, &mut crowd, figures).await?;
+                measure(bench, &server, *contender, processes, figures).await?;
             }
             if let Ok(machines) = &mut machines {
                 live.push(live_burst(machines, 1).await?);
             }
         }
         let machines = machines.map(|_| live);
-        show(bench, processes, &contenders, &figures, &machines);
+        show(bench, processes, &contenders, &figures);
+        bench.report.note(&match &machines {
+            Ok(rates) => format!(
+                "    {:<22} {:>9}",
+                "Redisson 4.7.0",
+                Rate(median(rates)).to_string()
+            ),
+            Err(error) => format!("    REDISSON ITSELF WAS NOT MEASURED: {error:#}"),
+        });
         judge(bench, processes, &figures, &machines);
     }
     peers(bench, &server).await
+}
+
+/// One repetition of everything.
+pub(super) async fn measure(
+    bench: &Bench,
+    server: &Server,
+    contender: Contender,
+    processes: usize,
+    figures: &mut Figures,
+) -> Result<()> {
+    let mut crowd = Crowd::start(contender, server.url(), processes).await?;
+    bursts(bench, server, &mut crowd, figures).await?;
+    closed(bench, server, &mut crowd, figures).await
 }
 
 /// All arrive at once, and each enters once.
@@ -133,13 +152,7 @@ async fn live_burst(machines: &mut [Live], rounds: usize) -> Result<f64> {
     Ok(sections as f64 / elapsed.as_secs_f64())
 }
 
-fn show(
-    bench: &Bench,
-    processes: usize,
-    contenders: &[Contender],
-    figures: &[Figures],
-    live: &Result<Vec<f64>>,
-) {
+pub(super) fn show(bench: &Bench, processes: usize, contenders: &[Contender], figures: &[Figures]) {
     bench.report.note(&format!(
         "  {processes} × {WAITERS}: burst CS/s (scripts a CS, worst wait); closed loop CS/s (scripts, worst; smallest share, Jain)"
     ));
@@ -158,14 +171,6 @@ fn show(
             median(&figures.jain),
         ));
     }
-    bench.report.note(&match live {
-        Ok(rates) => format!(
-            "    {:<22} {:>9}",
-            "Redisson 4.7.0",
-            Rate(median(rates)).to_string()
-        ),
-        Err(error) => format!("    REDISSON ITSELF WAS NOT MEASURED: {error:#}"),
-    });
 }
 
 fn judge(bench: &mut Bench, processes: usize, figures: &[Figures], live: &Result<Vec<f64>>) {

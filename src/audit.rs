@@ -1,0 +1,172 @@
+//! What can be said of a deployment: which promises hold on it, and what weakens them.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+//! use tower_distributed_lock::audit::Deployment;
+//! use tower_distributed_lock::{LockClient, MemoryStore};
+//!
+//! let audit = LockClient::new(MemoryStore::new()).audit().await?;
+//! assert_eq!(audit.deployment, Deployment::Memory);
+//! assert!(audit.warnings.is_empty());
+//! println!("{audit}"); // a table
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+
+use crate::error::StoreError;
+
+mod table;
+mod warning;
+
+pub use warning::Warning;
+
+/// What a store has found out about where it keeps its locks. Its `Display` is a table.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Audit {
+    /// Which row of the table of guarantees applies.
+    pub deployment: Deployment,
+    /// What was seen, in the order in which it is best read: a name, and what is to be said of it.
+    pub facts: Vec<(&'static str, String)>,
+    /// What should be looked at, and is not as it should be.
+    pub warnings: Vec<Warning>,
+    /// The audits of the stores, or servers, that this one is made of.
+    pub members: Vec<Result<Audit, StoreError>>,
+    /// What tells this server from others: two audits that have the same are of one server.
+    pub server_id: Option<String>,
+}
+
+impl Audit {
+    /// An audit that has seen nothing else yet.
+    pub fn new(deployment: Deployment) -> Self {
+        Self {
+            deployment,
+            facts: Vec::new(),
+            warnings: Vec::new(),
+            members: Vec::new(),
+            server_id: None,
+        }
+    }
+
+    /// The promises that depend on the deployment.
+    pub fn promises(&self) -> [Promise; 3] {
+        self.deployment.promises()
+    }
+}
+
+/// Where locks live, as far as it matters for what is promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Deployment {
+    /// The memory of one process.
+    Memory,
+    /// One server, which has every write on its disk before it answers.
+    Durable,
+    /// One server, which writes to its disk a moment after it has answered.
+    Delayed,
+    /// One server, which loses what it knows, or the latest of it, when it ends.
+    Volatile,
+    /// Servers that replace each other: replicas, Sentinel, Cluster.
+    Failover,
+    /// A majority of several stores.
+    Quorum {
+        /// How many there are.
+        members: usize,
+    },
+    /// A store that says nothing of itself, or a server that does not let itself be asked.
+    Unknown,
+}
+
+/// One promise, and whether it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promise {
+    /// Its short name: `S1`, `S5`, `S6`.
+    pub id: &'static str,
+    /// What is promised.
+    pub name: &'static str,
+    /// Whether it is kept.
+    pub kept: Kept,
+}
+
+/// Whether a promise is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Always.
+    Yes,
+    /// Always, but for this.
+    Unless(&'static str),
+    /// Not offered.
+    No,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Deployment {
+    /// What the deployment promises:
+    ///
+    /// * **S1**, lease exclusion: at the store, live holds on one key satisfy their modes' rule.
+    /// * **S5**, confirmed exclusion: two pieces of work whose release was confirmed never overlapped.
+    /// * **S6**, fencing: the tokens of a key rise strictly.
+    pub fn promises(self) -> [Promise; 3] {
+        use Kept::{No, Unknown, Unless, Yes};
+        let [s1, s5, s6] = match self {
+            Self::Memory => [Yes, Yes, Unless("the process ends")],
+            Self::Durable => [Unless("the server's clock is stepped"), Yes, Yes],
+            Self::Delayed => [
+                Unless("the server loses power, or its clock is stepped"),
+                Yes,
+                Yes,
+            ],
+            Self::Volatile => [
+                Unless("the server ends, is flushed, or evicts keys"),
+                Yes,
+                Unless("the server ends and its clock is set back"),
+            ],
+            Self::Failover => [
+                Unless("a failover loses the write"),
+                Unless("an old primary that is cut off still answers"),
+                Unless("a failover loses the write and meets a clock that is behind"),
+            ],
+            Self::Quorum { .. } => [
+                Unless("a majority loses its data, or its clocks' rate"),
+                Yes,
+                No,
+            ],
+            Self::Unknown => [Unknown; 3],
+        };
+        [
+            ("S1", "lease exclusion", s1),
+            ("S5", "confirmed exclusion", s5),
+            ("S6", "rising tokens", s6),
+        ]
+        .map(|(id, name, kept)| Promise { id, name, kept })
+    }
+}
+
+impl fmt::Display for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("the memory of one process"),
+            Self::Durable => f.write_str("one server, every write on its disk"),
+            Self::Delayed => f.write_str("one server, writes on its disk a moment later"),
+            Self::Volatile => f.write_str("one server, which forgets when it ends"),
+            Self::Failover => f.write_str("servers that replace each other"),
+            Self::Quorum { members } => write!(f, "a majority of {members} stores"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Yes => f.write_str("yes"),
+            Self::Unless(what) => write!(f, "unless {what}"),
+            Self::No => f.write_str("no"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! An audit as a table.
+
+use std::fmt;
+
+use super::Audit;
+
+impl fmt::Display for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = rows(self);
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        for (n, (name, text)) in rows.iter().enumerate() {
+            let end = if n == 0 { "" } else { "\n" };
+            write!(f, "{end}{name:width$}  {text}")?;
+        }
+        Ok(())
+    }
+}
+
+fn rows(audit: &Audit) -> Vec<(String, String)> {
+    let mut rows = vec![("deployment".to_owned(), audit.deployment.to_string())];
+    let facts = audit.facts.iter();
+    rows.extend(facts.map(|(name, text)| ((*name).to_owned(), text.clone())));
+    for (n, member) in audit.members.iter().enumerate() {
+        let name = format!("store {}", n + 1);
+        match member {
+            Ok(member) => rows.extend(self::member(&name, member)),
+            Err(error) => rows.push((name, error.to_string())),
+        }
+    }
+    let promises = audit.promises().map(|promise| {
+        let name = format!("{} {}", promise.id, promise.name);
+        (name, promise.kept.to_string())
+    });
+    rows.extend(promises);
+    let warnings = audit.warnings.iter();
+    rows.extend(warnings.map(|warning| ("warning".to_owned(), warning.to_string())));
+    rows
+}
+
+/// What matters of one store among several: its deployment is not the one whose promises hold.
+fn member(name: &str, member: &Audit) -> Vec<(String, String)> {
+    let facts: Vec<_> = member.facts.iter().map(|(_, text)| text.as_str()).collect();
+    let text = match facts.is_empty() {
+        true => member.deployment.to_string(),
+        false => facts.join("; "),
+    };
+    let warnings = member.warnings.iter();
+    let warnings = warnings.map(|warning| (format!("{name} warning"), warning.to_string()));
+    [(name.to_owned(), text)]
+        .into_iter()
+        .chain(warnings)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::audit::{Deployment, Warning};
+    use crate::error::{StoreError, StoreErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_table_has_one_row_for_each_fact_promise_and_warning() {
+        let mut audit = Audit::new(Deployment::Volatile);
+        audit.facts.push(("server", "Redis 7.0.15".to_owned()));
+        audit.warnings.push(Warning::NotPersistent);
+        let expected = "\
+deployment              one server, which forgets when it ends
+server                  Redis 7.0.15
+S1 lease exclusion      unless the server ends, is flushed, or evicts keys
+S5 confirmed exclusion  yes
+S6 rising tokens        unless the server ends and its clock is set back
+warning                 nothing is written to disk, so a restart frees what is held: set appendonly to yes";
+        assert_eq!(audit.to_string(), expected);
+    }
+
+    #[test]
+    fn the_members_of_a_quorum_are_shown_with_what_weakens_each() {
+        let mut audit = Audit::new(Deployment::Quorum { members: 3 });
+        let mut evicting = Audit::new(Deployment::Durable);
+        evicting.facts.push(("server", "Redis 8.0.0".to_owned()));
+        evicting.warnings.push(Warning::Evicts {
+            policy: "allkeys-lru".to_owned(),
+        });
+        let silent = StoreError::new(StoreErrorKind::Unreachable, "down");
+        let plain = Audit::new(Deployment::Memory);
+        audit.members = vec![Ok(plain), Ok(evicting), Err(silent)];
+        let expected = "\
+deployment              a majority of 3 stores
+store 1                 the memory of one process
+store 2                 Redis 8.0.0
+store 2 warning         maxmemory-policy allkeys-lru evicts locks and token counters: set it to noeviction
+store 3                 the store cannot be reached
+S1 lease exclusion      unless a majority loses its data, or its clocks' rate
+S5 confirmed exclusion  yes
+S6 rising tokens        no";
+        assert_eq!(audit.to_string(), expected);
+    }
+}

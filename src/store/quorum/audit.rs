@@ -1,0 +1,35 @@
+//! The audits of all stores, and what they say together.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+
+use super::QuorumStore;
+use crate::audit::{Audit, Deployment, Warning};
+use crate::store::LockStore;
+
+impl<S: LockStore> QuorumStore<S> {
+    /// A store that does not answer is part of the report: the others carry the locks.
+    pub(super) async fn look_at_all(&self) -> Audit {
+        let mut audit = Audit::new(Deployment::Quorum {
+            members: self.count(),
+        });
+        audit.members = join_all(self.shared.stores.iter().map(LockStore::audit)).await;
+        let mut seen = HashMap::new();
+        for (n, member) in (1..).zip(&audit.members) {
+            match member {
+                Err(_) => audit.warnings.push(Warning::MemberSilent { member: n }),
+                Ok(member) => {
+                    let Some(id) = &member.server_id else {
+                        continue;
+                    };
+                    if let Some(other) = seen.insert(id, n) {
+                        let members = [other, n];
+                        audit.warnings.push(Warning::SameServer { members });
+                    }
+                }
+            }
+        }
+        audit
+    }
+}

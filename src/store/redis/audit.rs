@@ -1,0 +1,250 @@
+//! What a Redis server is, as far as it lets itself be asked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::{ServerErrorKind, Value, from_redis_value};
+
+use super::info::Info;
+use super::lane::Lane;
+use super::reply::unintelligible;
+use super::{failure, rights};
+use crate::audit::{Audit, Deployment, Warning};
+use crate::error::StoreError;
+
+/// The oldest servers that the scripts run on.
+const OLDEST: [u64; 2] = [6, 2];
+const OLDEST_NAME: &str = "Redis 6.2";
+
+pub(super) async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
+    let missing = match lane
+        .call(&rights::question())
+        .await
+        .map(|(answer, _)| answer)
+    {
+        Ok(answer) => rights::missing(&answer)?,
+        // No connection is used whose user lacks rights, not even for this.
+        Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
+    };
+    let Some(info) = ask(lane, "INFO", &[]).await? else {
+        let mut audit = blind(missing);
+        audit.warnings.push(unseen("the server", "+info"));
+        return Ok(audit);
+    };
+    let info = Info::parse(&read::<String>(info)?);
+    let settings = Settings::of(lane).await?;
+
+    let mut audit = Audit::new(deployment(&info, &settings));
+    audit.server_id = info.field("run_id").map(str::to_owned);
+    audit.facts = vec![
+        ("server", server(&info)),
+        ("replicas", replicas(&info)),
+        ("persistence", persistence(&info, &settings)),
+        ("memory", memory(&info)),
+    ];
+    audit.warnings = warnings(&info, &settings);
+    audit.warnings.extend(lacking(missing));
+    Ok(audit)
+}
+
+/// The servers of a Cluster.
+pub(super) async fn look_at_all(lanes: &[Arc<Lane>]) -> Audit {
+    let mut audit = Audit::new(Deployment::Failover);
+    let servers = format!("a Cluster, {} primaries", lanes.len());
+    audit.facts.push(("server", servers));
+    audit.members = join_all(lanes.iter().map(look_at)).await;
+    for (n, member) in (1..).zip(&audit.members) {
+        if member.is_err() {
+            audit.warnings.push(Warning::MemberSilent { member: n });
+        }
+    }
+    audit
+}
+
+/// All that is known is what the user may not do.
+fn blind(missing: Vec<String>) -> Audit {
+    let mut audit = Audit::new(Deployment::Unknown);
+    audit.warnings.extend(lacking(missing));
+    audit
+}
+
+/// What `INFO` does not tell; `None` if it may not be asked.
+struct Settings {
+    /// `always`, `everysec` or `no`.
+    fsync: Option<String>,
+    /// When snapshots are made; empty if never.
+    snapshots: Option<String>,
+}
+
+impl Settings {
+    async fn of(lane: &Arc<Lane>) -> Result<Self, StoreError> {
+        Ok(Self {
+            fsync: setting(lane, "appendfsync").await?,
+            snapshots: setting(lane, "save").await?,
+        })
+    }
+}
+
+async fn setting(lane: &Arc<Lane>, name: &str) -> Result<Option<String>, StoreError> {
+    Ok(match ask(lane, "CONFIG", &["GET", name]).await? {
+        Some(answer) => read::<HashMap<String, String>>(answer)?.remove(name),
+        None => None,
+    })
+}
+
+fn is_logged(info: &Info) -> bool {
+    info.is("aof_enabled", "1")
+}
+
+fn is_replaced(info: &Info) -> bool {
+    let others = info.field("connected_slaves").unwrap_or("0") != "0";
+    others || info.is("cluster_enabled", "1") || !info.is("role", "master")
+}
+
+fn deployment(info: &Info, settings: &Settings) -> Deployment {
+    if is_replaced(info) {
+        return Deployment::Failover;
+    }
+    match is_logged(info) {
+        true if settings.fsync.as_deref() == Some("always") => Deployment::Durable,
+        // Also if it may not be asked: that is what servers do by default.
+        true => Deployment::Delayed,
+        false => Deployment::Volatile,
+    }
+}
+
+fn server(info: &Info) -> String {
+    let (product, version) = info.server();
+    let mode = ["redis_mode", "server_mode"];
+    let mode = mode.into_iter().find_map(|name| info.field(name));
+    let role = match info.field("role") {
+        Some("master") | None => "primary",
+        Some(_) => "replica",
+    };
+    format!("{product} {version}, {}, {role}", mode.unwrap_or("?"))
+}
+
+fn replicas(info: &Info) -> String {
+    let replicas = info.replicas();
+    let synced = replicas.iter().filter(|one| one.state == "online").count();
+    match replicas.len() {
+        0 => "none".to_owned(),
+        count => format!("{count}, {synced} of them up to date"),
+    }
+}
+
+fn persistence(info: &Info, settings: &Settings) -> String {
+    match (is_logged(info), &settings.fsync, &settings.snapshots) {
+        (true, Some(fsync), _) => format!("append-only file, fsync {fsync}"),
+        (true, None, _) => "append-only file, fsync unknown".to_owned(),
+        (false, _, Some(save)) if save.is_empty() => "none".to_owned(),
+        (false, _, Some(save)) => format!("snapshots only, save {save}"),
+        (false, _, None) => "no append-only file, snapshots unknown".to_owned(),
+    }
+}
+
+fn memory(info: &Info) -> String {
+    let field = |name| info.field(name).unwrap_or("?");
+    let limit = match field("maxmemory") {
+        "0" | "?" => "without a limit".to_owned(),
+        _ => format!("of {}", field("maxmemory_human")),
+    };
+    let (used, policy) = (field("used_memory_human"), field("maxmemory_policy"));
+    format!("{used} {limit}, {policy}")
+}
+
+fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if !info.is_at_least(OLDEST) {
+        warnings.push(Warning::OldServer {
+            version: info.server().1.to_owned(),
+            oldest: OLDEST_NAME,
+        });
+    }
+    if !info.is("role", "master") {
+        warnings.push(Warning::NotPrimary);
+    }
+    for replica in info.replicas() {
+        if replica.state != "online" {
+            warnings.push(Warning::ReplicaSyncing {
+                replica: replica.address,
+                state: replica.state,
+            });
+        }
+    }
+    warnings.extend(unwritten(info, settings));
+    match info.field("maxmemory_policy") {
+        Some("noeviction") | None => {}
+        Some(policy) => warnings.push(Warning::Evicts {
+            policy: policy.to_owned(),
+        }),
+    }
+    warnings
+}
+
+fn unwritten(info: &Info, settings: &Settings) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    match (is_logged(info), &settings.fsync, &settings.snapshots) {
+        (true, None, _) => {
+            let what = "how often the append-only file is synced";
+            warnings.push(unseen(what, "+config|get"));
+        }
+        (true, Some(_), _) => {}
+        (false, _, Some(save)) if save.is_empty() => warnings.push(Warning::NotPersistent),
+        (false, _, Some(_)) => warnings.push(Warning::SnapshotsOnly),
+        (false, _, None) => {
+            warnings.push(Warning::NotPersistent);
+            warnings.push(unseen("whether snapshots are made", "+config|get"));
+        }
+    }
+    let failed = ["aof_last_write_status", "rdb_last_bgsave_status"];
+    if failed.into_iter().any(|last| info.is(last, "err")) {
+        warnings.push(Warning::DiskFails);
+    }
+    warnings
+}
+
+fn lacking(rules: Vec<String>) -> Option<Warning> {
+    (!rules.is_empty()).then_some(Warning::MissingRights { rules })
+}
+
+fn unseen(what: &'static str, rule: &'static str) -> Warning {
+    Warning::Unseen { what, rule }
+}
+
+/// Asks a question; `None` if the user may not ask it, or the service does not offer it.
+async fn ask(lane: &Arc<Lane>, command: &str, words: &[&str]) -> Result<Option<Value>, StoreError> {
+    let command = redis::cmd(command).arg(words).to_owned();
+    match lane.query(&command).await? {
+        Value::ServerError(error) => match error.kind() {
+            Some(ServerErrorKind::NoPerm | ServerErrorKind::ResponseError) => Ok(None),
+            _ => Err(failure::refusal(error)),
+        },
+        answer => Ok(Some(answer)),
+    }
+}
+
+fn read<T: redis::FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer.clone()).map_err(|_| unintelligible(&answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_too_old_is_a_warning() {
+        let settings = Settings {
+            fsync: Some("always".to_owned()),
+            snapshots: Some(String::new()),
+        };
+        for (version, expected) in [("6.0.9", 1), ("6.2.0", 0)] {
+            let text = format!("redis_version:{version}\r\nrole:master\r\naof_enabled:1\r\n");
+            let warnings = warnings(&Info::parse(&text), &settings);
+            assert_eq!(warnings.len(), expected, "{warnings:?}");
+            let is_old = |warning: &Warning| matches!(warning, Warning::OldServer { version, .. } if version == "6.0.9");
+            assert!(warnings.iter().all(is_old));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A connection that listens, by either kind of channel.
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt};
+use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, Pipeline, ProtocolVersion, PushInfo, PushKind,
+    RedisError, RedisResult, RedisWrite, ToRedisArgs, Value,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::failure;
+use super::options::Timeouts;
+use crate::error::StoreError;
+
+/// By which commands messages travel (PROTOCOL 1.9). Those of one kind do not reach those who listen by the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channels {
+    /// `PUBLISH`, which every server of a Cluster passes on to every other.
+    Plain,
+    /// `SPUBLISH`, which stays with the servers of the channel's slot. Redis 7 and newer.
+    Sharded,
+}
+
+/// As the command that the scripts publish by.
+impl ToRedisArgs for Channels {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg(match self {
+            Self::Plain => b"PUBLISH",
+            Self::Sharded => b"SPUBLISH",
+        });
+    }
+}
+
+impl Channels {
+    /// Opens a connection, without a limit of time.
+    pub(super) async fn open(
+        self,
+        client: &Client,
+        timeouts: Timeouts,
+    ) -> RedisResult<(Voice, Ear)> {
+        if self == Self::Plain {
+            let (sink, stream) = client.get_async_pubsub().await?.split();
+            return Ok((Voice::Plain(sink), Ear::Plain(stream)));
+        }
+        // Only in this protocol are answers and messages told apart, and only by it does the `redis` crate know messages
+        // on sharded channels.
+        let info = client.get_connection_info();
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.clone().set_redis_settings(settings))?;
+        let (sender, heard) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(timeouts.connect))
+            .set_response_timeout(Some(timeouts.response))
+            .set_push_sender(sender);
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Ok((Voice::Sharded(connection.await?), Ear::Sharded(heard)))
+    }
+}
+
+/// What the server said without being asked.
+pub(super) enum Heard {
+    /// A message on a channel.
+    Message(String),
+    /// A subscription has ended, asked for or not.
+    Gone(String),
+}
+
+/// What is heard on a connection.
+pub(super) enum Ear {
+    Plain(PubSubStream),
+    Sharded(UnboundedReceiver<PushInfo>),
+}
+
+impl Ear {
+    /// What comes next; `None` when the connection is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Heard> {
+        loop {
+            let push = match self {
+                Self::Plain(stream) => {
+                    let message = stream.next().await?;
+                    return Some(Heard::Message(message.get_channel_name().to_owned()));
+                }
+                Self::Sharded(pushes) => pushes.recv().await?,
+            };
+            let channel = || String::from_utf8_lossy(channel(&push.data)).into_owned();
+            match push.kind {
+                PushKind::SMessage => return Some(Heard::Message(channel())),
+                PushKind::SUnsubscribe => return Some(Heard::Gone(channel())),
+                PushKind::Disconnection => return None,
+                _ => {}
+            }
+        }
+    }
+
+    /// What has come already; `None` if that is nothing.
+    pub(super) fn heard(&mut self) -> Option<Option<Heard>> {
+        self.next().now_or_never()
+    }
+}
+
+/// The connection is of no use any more.
+pub(super) struct Lost;
+
+/// What the server is told on a connection.
+pub(super) enum Voice {
+    Plain(PubSubSink),
+    Sharded(MultiplexedConnection),
+}
+
+impl Voice {
+    /// Begins to listen; what the server says to each.
+    pub(super) async fn join(
+        &mut self,
+        names: &[Arc<str>],
+    ) -> Result<Vec<Result<(), StoreError>>, Lost> {
+        let sink = match self {
+            Self::Sharded(connection) => {
+                return tell(connection, "SSUBSCRIBE", &PushKind::SSubscribe, names).await;
+            }
+            Self::Plain(sink) => sink,
+        };
+        let all = answered(sink.subscribe(&as_strs(names)).await)?;
+        if all.is_ok() || names.len() == 1 {
+            return Ok(vec![all; names.len()]);
+        }
+        // One that is not allowed shall not keep the others from listening.
+        let mut answers = Vec::with_capacity(names.len());
+        for name in names {
+            answers.push(answered(sink.subscribe(&**name).await)?);
+        }
+        Ok(answers)
+    }
+
+    /// Listens no more. Refused or not: nobody wants to hear.
+    pub(super) async fn leave(&mut self, names: &[Arc<str>]) -> Result<(), Lost> {
+        match self {
+            Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
+            Self::Sharded(connection) => {
+                let answers = tell(connection, "SUNSUBSCRIBE", &PushKind::SUnsubscribe, names);
+                answers.await.map(drop)
+            }
+        }
+    }
+
+    /// Asks whether the server is there.
+    pub(super) async fn ping(&mut self) -> Result<(), Lost> {
+        match self {
+            Self::Plain(sink) => answered(sink.ping::<Value>().await).map(drop),
+            Self::Sharded(connection) => {
+                match connection.send_packed_command(&redis::cmd("PING")).await {
+                    Ok(Value::SimpleString(_) | Value::ServerError(_)) => Ok(()),
+                    _ => Err(Lost),
+                }
+            }
+        }
+    }
+}
+
+/// Sends one command for each channel.
+///
+/// A server that ends a subscription by itself says so in the words of an answer, and the `redis` crate then takes it for
+/// the answer to what was asked last. So whatever does not fit the question is the end of the connection.
+async fn tell(
+    connection: &mut MultiplexedConnection,
+    command: &str,
+    expected: &PushKind,
+    names: &[Arc<str>],
+) -> Result<Vec<Result<(), StoreError>>, Lost> {
+    let mut commands = Pipeline::with_capacity(names.len());
+    for name in names {
+        commands.cmd(command).arg(&**name);
+    }
+    let answers = connection.send_packed_commands(&commands, 0, names.len());
+    let answers = answers.await.map_err(|_| Lost)?;
+    let fits = answers
+        .into_iter()
+        .zip(names)
+        .map(|(answer, name)| match answer {
+            Value::Push { kind, data }
+                if kind == *expected && channel(&data) == name.as_bytes() =>
+            {
+                Ok(Ok(()))
+            }
+            Value::ServerError(error) => Ok(Err(failure::refusal(error))),
+            _ => Err(Lost),
+        });
+    fits.collect()
+}
+
+fn channel(data: &[Value]) -> &[u8] {
+    match data.first() {
+        Some(Value::BulkString(channel)) => channel,
+        _ => b"",
+    }
+}
+
+fn answered<T>(answer: RedisResult<T>) -> Result<Result<(), StoreError>, Lost> {
+    match answer {
+        Ok(_) => Ok(Ok(())),
+        Err(error) if is_answer(&error) => Ok(Err(failure::no_connection(error))),
+        Err(_) => Err(Lost),
+    }
+}
+
+fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+}
+
+fn as_strs(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
+}

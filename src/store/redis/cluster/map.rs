@@ -1,0 +1,69 @@
+//! Which server serves which slot, as far as this process knows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::node::Node;
+use super::slots::{Address, Range, Slot};
+
+/// One view of a Cluster. It is replaced as a whole when a newer one is learnt.
+pub(super) struct Map {
+    /// Counts views.
+    pub(super) version: u64,
+    /// In the order of the slots; the numbers are places in `masters`.
+    ranges: Vec<(u16, u16, usize)>,
+    masters: Vec<Arc<Node>>,
+    pub(super) replicas: BTreeSet<Address>,
+}
+
+impl Map {
+    /// `node` finds or makes the server at an address.
+    pub(super) fn new<E>(
+        version: u64,
+        ranges: &[Range],
+        mut node: impl FnMut(&Address) -> Result<Arc<Node>, E>,
+    ) -> Result<Self, E> {
+        let addresses: BTreeSet<&Address> = ranges.iter().map(|range| &range.master).collect();
+        let addresses: Vec<&Address> = addresses.into_iter().collect();
+        let place = |range: &Range| addresses.binary_search(&&range.master);
+        Ok(Self {
+            version,
+            ranges: ranges
+                .iter()
+                .filter_map(|range| Some((range.first, range.last, place(range).ok()?)))
+                .collect(),
+            masters: addresses
+                .iter()
+                .map(|address| node(address))
+                .collect::<Result<_, E>>()?,
+            replicas: ranges
+                .iter()
+                .flat_map(|range| range.replicas.iter().cloned())
+                .collect(),
+        })
+    }
+
+    /// The server that has the slot, if any has.
+    pub(super) fn master(&self, slot: Slot) -> Option<&Arc<Node>> {
+        let slot = slot.number();
+        let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
+        let (_, last, master) = self.ranges[..after].last()?;
+        (slot <= *last).then(|| &self.masters[*master])
+    }
+
+    /// Whether it is this server that has the slot.
+    pub(super) fn is_master(&self, slot: Slot, node: &Arc<Node>) -> bool {
+        let master = self.master(slot);
+        master.is_some_and(|master| Arc::ptr_eq(master, node))
+    }
+
+    /// Every server that has slots.
+    pub(super) fn masters(&self) -> &[Arc<Node>] {
+        &self.masters
+    }
+
+    /// Whether this server has slots.
+    pub(super) fn has(&self, address: &Address) -> bool {
+        self.masters.iter().any(|node| node.address == *address)
+    }
+}

@@ -1,0 +1,103 @@
+//! What a server says of itself.
+
+use std::collections::HashMap;
+
+/// The answer to `INFO`, by field.
+pub(super) struct Info(HashMap<String, String>);
+
+/// A server that follows this one.
+pub(super) struct Replica {
+    pub(super) address: String,
+    /// `online` when it has all data.
+    pub(super) state: String,
+}
+
+impl Info {
+    pub(super) fn parse(text: &str) -> Self {
+        let field = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_owned(), value.trim().to_owned()))
+        };
+        Self(text.lines().filter_map(field).collect())
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn is(&self, name: &str, value: &str) -> bool {
+        self.field(name) == Some(value)
+    }
+
+    /// The product and its own version: Valkey also tells which Redis it is like.
+    pub(super) fn server(&self) -> (&'static str, &str) {
+        match self.field("valkey_version") {
+            Some(version) => ("Valkey", version),
+            None => ("Redis", self.field("redis_version").unwrap_or("?")),
+        }
+    }
+
+    /// Whether the server is as old as that, or newer; also if it does not say.
+    pub(super) fn is_at_least(&self, oldest: [u64; 2]) -> bool {
+        let version = self.field("redis_version").unwrap_or_default();
+        let mut parts = version.split('.').map_while(|part| part.parse().ok());
+        match (parts.next(), parts.next()) {
+            (Some(major), Some(minor)) => [major, minor] >= oldest,
+            _ => true,
+        }
+    }
+
+    pub(super) fn replicas(&self) -> Vec<Replica> {
+        (0..)
+            .map_while(|n| self.field(&format!("slave{n}")))
+            .map(|line| {
+                let parts: HashMap<_, _> = line
+                    .split(',')
+                    .filter_map(|part| part.split_once('='))
+                    .collect();
+                let part = |name| parts.get(name).copied().unwrap_or("?");
+                Replica {
+                    address: format!("{}:{}", part("ip"), part("port")),
+                    state: part("state").to_owned(),
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (version, expected) in [
+            ("6.2.14", true),
+            ("6.0.20", false),
+            ("5.9.9", false),
+            ("7.0.15", true),
+            ("10.0.0", true),
+            ("255.255.255", true),
+            ("", true),
+        ] {
+            let info = Info::parse(&format!("redis_version:{version}\r\n"));
+            assert_eq!(info.is_at_least([6, 2]), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn fields_may_contain_colons_and_replicas_are_listed() {
+        let info = Info::parse(
+            "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n\
+             slave0:ip=127.0.0.1,port=7001,state=online,offset=1,lag=0\r\n\
+             slave1:ip=::1,port=7002,state=wait_bgsave,offset=0,lag=0\r\n\
+             executable:/a:b\r\nredis_version:7.2.4\r\nvalkey_version:8.1.8\r\n",
+        );
+        assert_eq!(info.field("executable"), Some("/a:b"));
+        assert_eq!(info.server(), ("Valkey", "8.1.8"));
+        let replicas = info.replicas();
+        assert_eq!(replicas.len(), 2);
+        assert_eq!(replicas[1].address, "::1:7002");
+        assert_eq!(replicas[1].state, "wait_bgsave");
+    }
+}

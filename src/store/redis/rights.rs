@@ -1,0 +1,328 @@
+//! What the user of a connection may do: checked before the first lock, never after.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use redis::Value;
+
+use super::reply::unintelligible;
+use super::script::{self, Call};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// What the check plays with. It is in [`AclRules`], so that it leaves nothing in the server's log of refusals.
+pub(super) const SCRATCH: &str = "tower_lock_rights";
+
+/// What a [`RedisStore`](super::RedisStore) asks of the server.
+const LOCKING: [&str; 32] = [
+    "del",
+    "eval",
+    "evalsha",
+    "exists",
+    "get",
+    "hdel",
+    "hexists",
+    "hget",
+    "hgetall",
+    "hlen",
+    "hmget",
+    "hset",
+    "lindex",
+    "lrange",
+    "lrem",
+    "pexpire",
+    "ping",
+    "pttl",
+    "publish",
+    "rename",
+    "rpush",
+    "set",
+    "subscribe",
+    "time",
+    "unsubscribe",
+    "zadd",
+    "zincrby",
+    "zrange",
+    "zrem",
+    "zremrangebyscore",
+    "zrevrange",
+    "zscore",
+];
+
+/// What [`LockAdmin`](crate::LockAdmin) asks for besides.
+const ADMINISTERING: [&str; 1] = ["zrangebyscore"];
+
+/// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
+const AUDITING: [&str; 2] = ["config|get", "info"];
+
+/// What a store that follows sentinels asks for besides.
+const FOLLOWING: [&str; 1] = ["role"];
+
+/// What a store that waits for replicas asks for besides.
+const ACKNOWLEDGING: [&str; 2] = ["role", "wait"];
+
+/// What a store in a Cluster asks for besides.
+const ROUTING: [&str; 6] = [
+    "asking",
+    "cluster|slots",
+    "pubsub|shardnumsub",
+    "spublish",
+    "ssubscribe",
+    "sunsubscribe",
+];
+
+/// What stands before the names of the keys that belong to a lock, besides its own.
+const KEYS: [&str; 9] = [
+    "redisson_lock_queue:",
+    "redisson_lock_timeout:",
+    "redisson_lock_token:",
+    "tower_lock_alive:",
+    "tower_lock_pass:",
+    "tower_lock_readers:",
+    "tower_lock_record:",
+    "tower_lock_void:",
+    "tower_lock_writers:",
+];
+
+/// What stands before the names of the channels that belong to a lock.
+const CHANNELS: [&str; 2] = ["redisson_lock__channel:", "redisson_rwlock:"];
+
+/// The least that a Redis user must be allowed, as rules of Redis's access control lists (6.2 or newer).
+///
+/// [`RedisStore::acl_rules`](super::RedisStore::acl_rules) makes them; they are printed as they are written after the name
+/// and the password of the user:
+///
+/// ```
+/// use tower_distributed_lock::RedisStore;
+///
+/// let rules = RedisStore::acl_rules(["order:"]).admin();
+/// let line = format!("ACL SETUSER locks reset on >password {rules}");
+/// assert!(line.contains(" ~order:* ") && line.contains(" +pexpire "));
+/// ```
+///
+/// An address with the number of a database needs `+select` as well.
+#[derive(Debug, Clone)]
+pub struct AclRules {
+    prefixes: Vec<String>,
+    commands: BTreeSet<&'static str>,
+}
+
+impl AclRules {
+    pub(super) fn new(prefixes: Vec<String>) -> Self {
+        Self {
+            prefixes,
+            commands: LOCKING.into(),
+        }
+    }
+
+    /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits.
+    #[must_use]
+    pub fn admin(self) -> Self {
+        self.and(ADMINISTERING)
+    }
+
+    /// Also what a store needs that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves needs
+    /// `+sentinel` there.
+    #[must_use]
+    pub fn sentinel(self) -> Self {
+        self.and(FOLLOWING)
+    }
+
+    /// Also what a store needs [in a Cluster](super::RedisStore::cluster) of Redis 7 or newer.
+    #[must_use]
+    pub fn cluster(self) -> Self {
+        self.and(ROUTING)
+    }
+
+    /// Also what a store needs that [waits for replicas](super::RedisStoreBuilder::replicas).
+    #[must_use]
+    pub fn replicas(self) -> Self {
+        self.and(ACKNOWLEDGING)
+    }
+
+    /// Also what [`LockClient::audit`](crate::LockClient::audit) needs, to see everything: `CONFIG GET` shows passwords that
+    /// stand in the server's configuration.
+    #[must_use]
+    pub fn audit(self) -> Self {
+        self.and(AUDITING)
+    }
+
+    fn and(mut self, commands: impl IntoIterator<Item = &'static str>) -> Self {
+        self.commands.extend(commands);
+        self
+    }
+
+    /// The rules, one by one.
+    pub fn iter(&self) -> impl Iterator<Item = String> {
+        let patterns = match self.prefixes.iter().any(String::is_empty) {
+            // Redis takes no pattern after the one for everything.
+            true => patterns(""),
+            false => {
+                let patterns = self.prefixes.iter().flat_map(|prefix| patterns(prefix));
+                patterns.chain([format!("~{SCRATCH}")]).collect()
+            }
+        };
+        // Redis 6.2 gives a new user every channel, and then takes no pattern.
+        ["resetchannels".to_owned()]
+            .into_iter()
+            .chain(patterns)
+            .chain([format!("&{SCRATCH}")])
+            .chain(self.commands.iter().map(|command| format!("+{command}")))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+}
+
+impl fmt::Display for AclRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules: Vec<_> = self.iter().collect();
+        f.write_str(&rules.join(" "))
+    }
+}
+
+/// The keys and channels of the locks whose names begin with `prefix`.
+fn patterns(prefix: &str) -> Vec<String> {
+    let channels = |rest: String| CHANNELS.map(|before| format!("&{before}{rest}"));
+    if prefix.is_empty() {
+        return [vec!["~*".to_owned()], channels("*".to_owned()).into()].concat();
+    }
+    let escaped = escape(prefix);
+    // Redisson's rule: see `Names`.
+    let tagged = match prefix.contains('{') {
+        true => format!("{escaped}*"),
+        false => format!("{{{escaped}*"),
+    };
+    let mut patterns = vec![format!("~{escaped}*")];
+    patterns.extend((!prefix.contains('{')).then(|| format!("~{tagged}")));
+    // The scripts are given the channels as keys, so that a Cluster finds them in the slot of the lock.
+    let keys = KEYS.into_iter().chain(CHANNELS);
+    patterns.extend(keys.map(|before| format!("~{before}{tagged}")));
+    patterns.extend(channels(tagged));
+    patterns
+}
+
+/// A pattern that stands for this text. No rule may contain blanks, but a pattern may match them.
+fn escape(prefix: &str) -> String {
+    let mut escaped = String::new();
+    for c in prefix.chars() {
+        match c {
+            '*' | '?' | '[' | ']' | '\\' => escaped.extend(['\\', c]),
+            c if c.is_ascii_whitespace() || c == '\0' || c == '\x0b' => escaped.push('?'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The user of a connection may not run these commands. A lock that it takes could stay for ever, so it takes none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the Redis user lacks rights: grant it {}", .0.join(" "))]
+pub struct MissingRights(Vec<String>);
+
+impl MissingRights {
+    /// The rules that are missing, such as `+pexpire`.
+    pub fn rules(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// Asks what the user may not do.
+pub(super) fn question() -> Call {
+    script::RIGHTS.call_with_capacity(0, 1, 64).arg(SCRATCH)
+}
+
+/// Reads the answer to [`question`].
+pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
+    let rule = |command: &Value| match command {
+        Value::BulkString(name) => {
+            Some(format!("+{}", String::from_utf8_lossy(name).to_lowercase()))
+        }
+        _ => None,
+    };
+    match answer {
+        Value::Array(commands) => commands.iter().map(rule).collect::<Option<_>>(),
+        _ => None,
+    }
+    .ok_or_else(|| unintelligible(answer))
+}
+
+/// Refuses a user that may not do everything that locks need.
+pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
+    match missing(answer)? {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(StoreError::new(
+            StoreErrorKind::Refused,
+            MissingRights(missing),
+        )),
+    }
+}
+
+/// The rights for whose lack a connection was not used.
+pub(super) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
+    let source = std::error::Error::source(error)?;
+    let missing = source.downcast_ref::<MissingRights>()?;
+    Some(missing.0.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The commands that stand in quotes in the scripts of a folder.
+    fn called(path: &Path, found: &mut BTreeSet<String>) {
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path).expect("a folder") {
+                called(&entry.expect("an entry").path(), found);
+            }
+            return;
+        }
+        let text = std::fs::read_to_string(path).expect("text");
+        for call in ["redis.call('", "redis.pcall('"] {
+            for (at, _) in text.match_indices(call) {
+                let rest = &text[at + call.len()..];
+                found.insert(rest[..rest.find('\'').expect("a quote")].to_lowercase());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_scripts_is_granted_and_no_other() {
+        let mut found = BTreeSet::new();
+        called(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("lua"),
+            &mut found,
+        );
+        let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
+        found.extend(sent.map(str::to_owned));
+        // The scripts are given its name.
+        found.insert("publish".to_owned());
+        let granted = LOCKING.into_iter().chain(ADMINISTERING);
+        assert_eq!(found, granted.map(str::to_owned).collect());
+    }
+
+    #[test]
+    fn every_command_of_the_locking_scripts_is_checked() {
+        let text = include_str!("../../../lua/rights.lua");
+        for command in LOCKING {
+            let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
+            let checked = text.contains(&format!("{{'{}'", command.to_uppercase()));
+            assert_eq!(checked, !sent.contains(&command), "{command}");
+        }
+    }
+
+    #[test]
+    fn patterns_follow_redissons_names_and_match_nothing_else() {
+        let plain = patterns("order:");
+        assert_eq!(plain[..2], ["~order:*", "~{order:*"]);
+        assert!(plain.contains(&"~redisson_lock_token:{order:*".to_owned()));
+        assert!(plain.contains(&"&redisson_rwlock:{order:*".to_owned()));
+        let tagged = patterns("order:{");
+        assert_eq!(tagged[..2], ["~order:{*", "~redisson_lock_queue:order:{*"]);
+        assert_eq!(patterns("a*[b] c")[0], "~a\\*\\[b\\]?c*");
+        assert_eq!(
+            patterns(""),
+            ["~*", "&redisson_lock__channel:*", "&redisson_rwlock:*"]
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! A server that is gone, and a replica that takes over.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::put;
+use http::request::Parts;
+use http::{Request, StatusCode};
+use tokio::sync::Notify;
+use tower::ServiceExt;
+use tower_distributed_lock::{
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, RedisStore,
+    Replicas, StoreErrorKind,
+};
+
+use super::{LIMIT, store};
+use crate::support::{RedisCluster, eventually};
+
+const LEASE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_server_dies_and_its_replica_takes_over() {
+    let mut cluster = RedisCluster::start_with(&[
+        ("cluster-node-timeout", "3000"),
+        ("cluster-require-full-coverage", "no"),
+    ])
+    .await;
+    let locks = LockClient::new(store(&cluster).await);
+    let renewed = |name: &str| locks.lock(name).lease(Lease::Renewed(LEASE));
+    let [on_dead, on_living] = [
+        cluster.name_on(0, "dead-").await,
+        cluster.name_on(1, "living-").await,
+    ];
+    let free = cluster.name_on(0, "free-").await;
+    let lost = renewed(&on_dead).await.unwrap();
+    let kept = renewed(&on_living).await.unwrap();
+    // Whoever waits is served when the lease of the holder that nobody reaches is over, at the latest.
+    let rival = LockClient::new(store(&cluster).await);
+    let waiting = tokio::spawn(rival.lock(&on_dead).wait(LIMIT).acquire());
+    eventually("it listens", LIMIT, async || {
+        !cluster.pubsub_channels(&on_dead).await.is_empty()
+    })
+    .await;
+    let slot = cluster.slot(&free).await;
+
+    cluster.nodes[0].kill9();
+    // Nobody hangs: the server is gone, and the other two serve on.
+    let asked = Instant::now();
+    let refused = locks.lock(&free).wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    let any = locks.lock_any([free.as_str(), "anywhere-1", "anywhere-2", "anywhere-3"]);
+    any.wait(LIMIT).await.unwrap().release().await.unwrap();
+
+    eventually("a replica takes over", LIMIT, async || {
+        cluster.serves(3, slot).await
+    })
+    .await;
+    eventually("its locks are there again", LIMIT, async || {
+        locks.lock(&free).wait(LIMIT).await?.release().await
+    })
+    .await;
+    assert!(!kept.is_lost());
+    kept.release().await.unwrap();
+    // The replica had been told of the hold: it is still the same, or it has lapsed, but never two at once.
+    let released = lost.release().await;
+    assert!(
+        matches!(released, Ok(()) | Err(LockError::Lost)),
+        "{released:?}"
+    );
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+
+    // It comes back as a replica, and with it nothing of the past.
+    cluster.nodes[0].restart().await;
+    for name in [&on_dead, &on_living, &free] {
+        let guard = locks.lock(name).wait(LIMIT).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+/// A server that neither answers nor closes its connections is given up by the others, and then by its clients.
+#[tokio::test]
+async fn a_server_hangs_and_its_replica_takes_over() {
+    let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "3000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).response_timeout(Duration::from_millis(500));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "hangs-").await;
+    let slot = cluster.slot(&name).await;
+    locks.lock(&name).await.unwrap().release().await.unwrap();
+
+    cluster.nodes[0].pause();
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+    eventually("a replica takes over", LIMIT, async || {
+        cluster.serves(3, slot).await
+    })
+    .await;
+    let guard = eventually("its locks are there again", LIMIT, async || {
+        locks.lock(&name).wait(LIMIT).await
+    })
+    .await;
+    // It comes back and believes to be what it was, but not for long, and nobody asks it any more.
+    cluster.nodes[0].resume();
+    let rival = LockClient::new(super::store(&cluster).await);
+    eventually("it knows its place", LIMIT, async || {
+        !cluster.serves(0, slot).await
+    })
+    .await;
+    let taken = rival.lock(&name).wait(Duration::ZERO).await;
+    assert!(matches!(taken, Err(LockError::Busy { .. })), "{taken:?}");
+    guard.release().await.unwrap();
+}
+
+/// A replica that has not heard of a hold takes over: the worst that a Cluster does to a lock.
+#[tokio::test]
+async fn a_failover_forgets_a_hold() {
+    let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
+    let locks = LockClient::new(store(&cluster).await);
+    let name = cluster.name_on(0, "forgotten-").await;
+    let slot = cluster.slot(&name).await;
+    // Connected before the link to the replica is cut.
+    let rival = LockClient::new(store(&cluster).await);
+    for client in [&locks, &rival] {
+        client.lock(&name).await.unwrap().release().await.unwrap();
+    }
+    cluster.cut_off_replica(0).await;
+
+    let guard = locks
+        .lock(&name)
+        .lease(Lease::Renewed(LEASE))
+        .await
+        .unwrap();
+    let taken = rival.lock(&name).wait(Duration::ZERO).await;
+    assert!(matches!(taken, Err(LockError::Busy { .. })));
+    cluster.nodes[3]
+        .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
+        .await;
+    eventually("the replica has taken over", LIMIT, async || {
+        cluster.serves(3, slot).await && !cluster.serves(0, slot).await
+    })
+    .await;
+    assert!(
+        cluster.keys_on(3, &name).await.is_empty(),
+        "the write was not lost"
+    );
+
+    // The promise that holds live one by one is broken, as it is documented: somebody else gets the lock …
+    let other = rival.lock(&name).wait(LIMIT).await.unwrap();
+    // … and who had it is told, before its lease would have ended, and confirms nothing.
+    tokio::time::timeout(LEASE, guard.lost())
+        .await
+        .expect("it is told");
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    other.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_acknowledge() {
+    let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
+    let store = RedisStore::cluster(cluster.urls()).replicas(Replicas::AtLeast(1));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let name = cluster.name_on(0, "acknowledged-").await;
+    let guard = locks.lock(&name).await.unwrap();
+    assert!(cluster.keys_on(3, &name).await.contains(&name));
+    cluster.cut_off_replica(0).await;
+    let unconfirmed = guard.release().await.unwrap_err();
+    assert!(is_unacknowledged(&unconfirmed), "{unconfirmed:?}");
+    let refused = locks.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    assert!(is_unacknowledged(&refused), "{refused:?}");
+    eventually("it is taken back", LIMIT, async || {
+        cluster.keys_on(0, &name).await.is_empty()
+    })
+    .await;
+    let elsewhere = cluster.name_on(1, "acknowledged-").await;
+    locks
+        .lock(&elsewhere)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+fn is_unacknowledged(error: &LockError) -> bool {
+    matches!(error, LockError::Unavailable(error) if error.kind() == StoreErrorKind::Unacknowledged)
+}
+
+#[tokio::test]
+async fn a_failover_that_forgets_a_hold_lets_no_response_out() {
+    let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
+    let locks = LockClient::new(store(&cluster).await);
+    let name = cluster.name_on(0, "response-").await;
+    let slot = cluster.slot(&name).await;
+    locks.lock(&name).await.unwrap().release().await.unwrap();
+    cluster.cut_off_replica(0).await;
+
+    static ENTERED: Notify = Notify::const_new();
+    static GO_ON: Notify = Notify::const_new();
+    let handler = async || {
+        ENTERED.notify_one();
+        GO_ON.notified().await;
+        "done"
+    };
+    let layer = DistributedLockLayer::new(locks)
+        .key(move |_: &Parts| LockKey::new(name.as_str()))
+        .mode(LockMode::Reentrant)
+        .on_lost(OnLost::Continue);
+    let app: Router = Router::new().route("/", put(handler)).layer(layer);
+    let request = || {
+        let request = Request::put("/");
+        request.body(Body::empty()).unwrap()
+    };
+    let answer = tokio::spawn(app.clone().oneshot(request()));
+    ENTERED.notified().await;
+    cluster.nodes[3]
+        .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
+        .await;
+    eventually("the replica has taken over", LIMIT, async || {
+        cluster.serves(3, slot).await && !cluster.serves(0, slot).await
+    })
+    .await;
+    GO_ON.notify_one();
+    let answer = answer.await.unwrap().unwrap();
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+
+    // The next one is served where the slot is now.
+    GO_ON.notify_one();
+    let answer = app.oneshot(request()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+}

@@ -1,0 +1,164 @@
+//! A slot that goes from one server to another, with whatever is in it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, StoreErrorKind,
+};
+
+use super::{LIMIT, beginning, sent, watch};
+use crate::redis_store::{
+    LEASE, MODES, asks, asleep, attempt, error_kind, holds, patient, releases, woken,
+};
+use crate::support::{RedisCluster, eventually};
+
+/// Shorter than a test waits for anything: a hold that outlives it was renewed.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// The cluster of the tests that move slots, and a store of this test's own.
+async fn movers() -> (&'static RedisCluster, RedisStore) {
+    let cluster = RedisCluster::shared_by_movers().await;
+    (cluster, super::store(cluster).await)
+}
+
+/// A name on the first master that no other test shares a slot with, and its slot.
+async fn on_first(cluster: &RedisCluster) -> (String, u16) {
+    let name = cluster.name_on(0, &beginning()).await;
+    let slot = cluster.slot(&name).await;
+    (name, slot)
+}
+
+#[tokio::test]
+async fn a_hold_goes_with_its_slot() {
+    let (cluster, store) = movers().await;
+    let locks = LockClient::new(store);
+    let holds = MODES.map(async |mode| {
+        let (name, slot) = on_first(cluster).await;
+        let request = locks.lock(&name).mode(mode).lease(Lease::Renewed(SHORT));
+        let guard = request.await.unwrap();
+        cluster.move_slot(slot, 0, 1).await;
+        tokio::time::sleep(SHORT * 3 / 2).await;
+        assert!(!guard.is_lost(), "{mode:?}");
+        assert!(cluster.has(&name).await);
+        guard.release().await.unwrap();
+        assert!(!cluster.has(&name).await);
+    });
+    join_all(holds).await;
+}
+
+#[tokio::test]
+async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let holder = attempt(name.as_str(), LockMode::Reentrant);
+    assert!(asks(&store, &holder).await);
+    let waiter = patient(name.as_str(), LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        cluster.move_slot(slot, from, to).await;
+        // What was told meanwhile was missed. Nothing else was sent: the server itself said that the slot was gone.
+        woken(&mut wakeups).await;
+        let channels: Vec<String> = cluster.nodes[to]
+            .ask(&["PUBSUB", "SHARDCHANNELS", &format!("*{name}*")])
+            .await;
+        assert_eq!(channels.len(), 1);
+        asleep(&mut wakeups).await;
+    }
+    assert!(releases(&store, &holder).await);
+    woken(&mut wakeups).await;
+}
+
+#[tokio::test]
+async fn a_waiter_is_woken_where_its_slot_has_gone() {
+    let (cluster, store) = movers().await;
+    let locks = LockClient::new(store);
+    let strangers = LockClient::new(super::store(cluster).await);
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        let (name, slot) = on_first(cluster).await;
+        let held = strangers.lock(&name).mode(mode).await.unwrap();
+        let waiting = tokio::spawn(locks.lock(&name).mode(mode).wait(LIMIT).acquire());
+        eventually("it listens", LIMIT, async || {
+            !cluster.pubsub_channels(&name).await.is_empty()
+        })
+        .await;
+        cluster.move_slot(slot, 0, 2).await;
+        held.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_on_its_way_is_asked_for_where_it_has_arrived() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let held = attempt(name.as_str(), LockMode::Reentrant);
+    assert!(asks(&store, &held).await);
+    cluster.begin_move(slot, 0, 1).await;
+    assert_eq!(cluster.move_keys(slot, 0, 1).await, 1);
+
+    let monitors = watch(cluster).await;
+    let renewal = Renewal {
+        hold: held.hold.clone(),
+        lease: LEASE,
+    };
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert!(holds(&store, &held).await);
+    let sent = sent(&monitors, &name).await;
+    let asked = sent[1].iter().filter(|line| line.contains("EVALSHA"));
+    assert_eq!(asked.count(), 2, "{sent:#?}");
+    let asked = monitors[1].lines().await;
+    assert!(asked.iter().any(|line| line.ends_with("\"ASKING\"")));
+
+    cluster.end_move(slot, 0, 1).await;
+    assert!(releases(&store, &held).await);
+}
+
+#[tokio::test]
+async fn keys_that_are_neither_here_nor_there_are_waited_for() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock(&name).await.unwrap();
+    cluster.begin_move(slot, 0, 1).await;
+
+    // For a while by the store, which then says that it is not the caller's fault and had no effect.
+    let other = attempt(name.as_str(), LockMode::Reentrant);
+    assert_eq!(error_kind(&store, &other).await, StoreErrorKind::Transient);
+    let rival = LockClient::new(super::store(cluster).await);
+    let refused = rival.lock(&name).wait(Duration::ZERO).await.unwrap_err();
+    let LockError::Unavailable(error) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Transient);
+
+    // For as long as they are willing to by those who wait and by those who release.
+    let waiting = tokio::spawn(rival.lock(&name).wait(LIMIT).acquire());
+    let releasing = tokio::spawn(guard.release());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished() && !releasing.is_finished());
+    assert_eq!(cluster.move_keys(slot, 0, 1).await, 1);
+    cluster.end_move(slot, 0, 1).await;
+    releasing.await.unwrap().unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(!cluster.has(&name).await);
+}
+
+#[tokio::test]
+async fn a_store_that_slept_through_a_move_finds_the_way() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let held = attempt(name.as_str(), LockMode::Fair);
+    assert!(asks(&store, &held).await && releases(&store, &held).await);
+    let other = super::store(cluster).await;
+    cluster.move_slot(slot, 0, 1).await;
+    cluster.move_slot(slot, 1, 2).await;
+    let monitors = watch(cluster).await;
+    assert!(asks(&store, &held).await);
+    assert!(!asks(&other, &attempt(name.as_str(), LockMode::Fair)).await);
+    assert!(releases(&store, &held).await);
+    // Told once, each remembers.
+    let sent = sent(&monitors, &name).await;
+    assert!(sent[0].len() <= 2, "{sent:#?}");
+}

@@ -1,0 +1,187 @@
+//! Every operation finds the server of its key.
+
+use std::time::Duration;
+
+use tower_distributed_lock::store::{Fencing, Record, Renewal, Standing};
+use tower_distributed_lock::{
+    Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
+};
+
+use super::{beginning, sent, shared, watch};
+use crate::redis_store::{
+    LEASE, MODES, asks, attempt, error_kind, fenced, holds, patient, releases,
+};
+use crate::support::{RedisServer, ReservedPort};
+
+#[tokio::test]
+async fn every_operation_on_every_server() {
+    let (cluster, store) = shared().await;
+    let beginning = beginning();
+    for node in 0..3 {
+        let name = cluster.name_on(node, &beginning).await;
+        for name in [name.clone(), format!("a{{{name}}}b")] {
+            for mode in MODES {
+                everything(&store, &name, mode).await;
+            }
+        }
+    }
+    // Tombstones, records and counters stay for a while.
+    let mut left = cluster.dump(&beginning).await;
+    left.retain(|key, _| !key.starts_with("tower_lock_void:"));
+    left.retain(|key, _| !key.starts_with("tower_lock_record:"));
+    left.retain(|key, _| !key.starts_with("redisson_lock_token:"));
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
+    let key = LockKey::new(name);
+    let excluding = mode != LockMode::Read;
+    let holder = match excluding {
+        true => fenced(patient(name, mode), Fencing::default()),
+        false => patient(name, mode),
+    };
+    assert!(asks(store, &holder).await, "{name} {mode:?}");
+    assert!(asks(store, &attempt(name, mode)).await != excluding);
+    let renewal = Renewal {
+        hold: holder.hold.clone(),
+        lease: LEASE,
+    };
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert!(holds(store, &holder).await);
+    let seen = store.inspect(&key).await.unwrap();
+    let ours = holder.hold.id.to_string();
+    assert!(seen.holders.iter().any(|holder| holder.id == ours));
+    let value: &[u8] = b"done";
+    if excluding {
+        let record = Record {
+            value: value.into(),
+            retention: Duration::from_secs(60),
+        };
+        let released = store.release_recording(&holder.hold, &record).await;
+        assert_eq!(released.unwrap().standing, Standing::Held);
+        assert_eq!(store.record(&key).await.unwrap().as_deref(), Some(value));
+    } else {
+        assert!(releases(store, &holder).await);
+    }
+
+    let late = patient(name, mode);
+    store.withdraw(&late, true).await.unwrap();
+    assert_eq!(error_kind(store, &late).await, StoreErrorKind::Refused);
+    let held = attempt(name, mode);
+    let _ = store.force_unlock(&key).await.unwrap();
+    assert!(asks(store, &held).await);
+    assert!(store.force_unlock(&key).await.unwrap());
+    assert!(!releases(store, &held).await);
+}
+
+#[tokio::test]
+async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() {
+    let (cluster, store) = shared().await;
+    let beginning = beginning();
+    let locks = LockClient::new(store.clone());
+    for form in ["{}*", "na{me*", "a}b*", "{}{t}*"] {
+        let name = form.replace('*', &beginning);
+        for mode in MODES {
+            let refused = locks.lock(&name).mode(mode).await.unwrap_err();
+            let LockError::Unsupported(why) = refused else {
+                panic!("{name}: {refused:?}");
+            };
+            assert!(why.contains("without braces"), "{why}");
+            // Whoever asks the store itself is refused by it.
+            let direct = attempt(name.as_str(), mode);
+            assert_eq!(error_kind(&store, &direct).await, StoreErrorKind::Refused);
+            assert!(store.subscribe(&direct).await.is_err());
+        }
+        let several = locks.lock_all([name.as_str(), "fine"]).await;
+        assert!(matches!(several, Err(LockError::Unsupported(_))));
+    }
+    assert!(cluster.dump(&beginning).await.is_empty());
+}
+
+#[tokio::test]
+async fn one_of_many_servers_is_enough_to_find_the_others() {
+    let (cluster, _) = shared().await;
+    let nobody = ReservedPort::reserve().unwrap();
+    let nobody = format!("redis://{}", nobody.address());
+    for seed in cluster.urls() {
+        let store = RedisStore::cluster([nobody.clone(), seed]);
+        let store = store.connect().await.unwrap();
+        let beginning = beginning();
+        for node in 0..3 {
+            let held = attempt(cluster.name_on(node, &beginning).await, LockMode::Reentrant);
+            assert!(asks(&store, &held).await && releases(&store, &held).await);
+        }
+    }
+    let error = RedisStore::cluster([nobody]).connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+}
+
+#[tokio::test]
+async fn a_store_that_is_set_up_wrongly_says_so() {
+    let server = RedisServer::start().await;
+    let error = RedisStore::cluster([server.url()]).connect().await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("cluster support disabled"), "{why}");
+
+    let url = server.url();
+    for store in [
+        RedisStore::cluster(Vec::<String>::new()),
+        RedisStore::cluster([format!("{url}/3")]),
+        RedisStore::cluster([server.unix_url()]),
+        RedisStore::cluster(["not an address"]),
+        RedisStore::builder(url.as_str()).sharded_channels(true),
+    ] {
+        let error = store.connect_lazy().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
+    let (cluster, store) = shared().await;
+    let beginning = beginning();
+    let mut held = Vec::new();
+    for n in 0..120 {
+        held.push(attempt(
+            format!("{{{beginning}same}}{n}"),
+            LockMode::Reentrant,
+        ));
+    }
+    for n in 0..5 {
+        held.push(attempt(format!("{beginning}{n}"), LockMode::Write));
+    }
+    for held in &held {
+        assert!(asks(&store, held).await);
+    }
+    // One that is gone is told apart from the others.
+    assert!(releases(&store, &held[122]).await);
+    let mut slots = Vec::new();
+    for held in &held[120..] {
+        slots.push(cluster.slot(held.hold.key.as_str()).await);
+    }
+    slots.push(cluster.slot(held[0].hold.key.as_str()).await);
+    slots.sort_unstable();
+    slots.dedup();
+
+    let monitors = watch(cluster).await;
+    let renewals: Vec<_> = held
+        .iter()
+        .map(|held| Renewal {
+            hold: held.hold.clone(),
+            lease: LEASE,
+        })
+        .collect();
+    let standings = store.renew(&renewals).await.unwrap();
+    for (place, standing) in standings.into_iter().enumerate() {
+        assert_eq!(standing == Standing::Held, place != 122);
+    }
+    let by_sha = |line: &&String| line.contains("EVALSHA");
+    let sent = sent(&monitors, &beginning).await.concat();
+    assert_eq!(sent.iter().filter(by_sha).count(), slots.len() + 1);
+
+    for (place, held) in held.iter().enumerate() {
+        assert_eq!(releases(&store, held).await, place != 122);
+    }
+}

@@ -1,0 +1,111 @@
+//! Idempotent requests whose Redis fails them at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::post;
+use http::Request;
+use tokio::sync::Notify;
+use tower::ServiceExt;
+use tower_distributed_lock::{IdempotencyLayer, LockClient};
+
+use super::{SOON, client, command, outcome, take_and_release, works_again};
+use crate::support::{Ending, Proxy, RedisServer, eventually};
+
+/// A handler of payments, and what it has come to.
+#[derive(Clone, Default)]
+struct Payments {
+    begun: Arc<AtomicUsize>,
+    may_end: Arc<Notify>,
+}
+
+impl Payments {
+    /// Each run waits until it may end.
+    fn served(&self, locks: &LockClient) -> Router {
+        let this = self.clone();
+        let pay = async move || {
+            let run = this.begun.fetch_add(1, Ordering::SeqCst) + 1;
+            this.may_end.notified().await;
+            format!("run {run}")
+        };
+        let layer = IdempotencyLayer::new(locks.clone());
+        Router::new().route("/payments", post(pay)).layer(layer)
+    }
+
+    async fn until_begun(&self, runs: usize) {
+        eventually("the handler runs", SOON, async || {
+            self.begun.load(Ordering::SeqCst) == runs
+        })
+        .await;
+    }
+}
+
+async fn pay(app: Router, key: &'static str) -> Response {
+    let request = Request::post("/payments").header("idempotency-key", key);
+    let request = request.body(Body::from("{}")).expect("a request");
+    app.oneshot(request).await.expect("an answer")
+}
+
+/// S9, S10. Nobody has heard that the response was recorded: it was, and the handler does not run again.
+#[tokio::test]
+async fn a_record_whose_acknowledgement_is_lost_is_replayed() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let locks = client(proxy.url()).await;
+    let payments = Payments::default();
+    let app = payments.served(&locks);
+    // The server knows the scripts.
+    payments.may_end.notify_one();
+    assert_eq!(pay(app.clone(), "first").await.status(), 200);
+    let paying = tokio::spawn(pay(app.clone(), "k"));
+    payments.until_begun(2).await;
+    proxy.replies.hold();
+    payments.may_end.notify_one();
+    eventually("it is recorded", SOON, async || {
+        let dump = server.dump().await;
+        let records = dump
+            .keys()
+            .filter(|key| key.starts_with("tower_lock_record:"));
+        records.count() == 2
+    })
+    .await;
+    proxy.replies.until_caught().await;
+    assert!(proxy.cut(Ending::Reset).await > 0);
+    proxy.replies.release();
+    let first = outcome(paying).await;
+    let repeated = outcome(tokio::spawn(pay(app, "k"))).await;
+    assert_eq!(repeated.status(), 200);
+    assert_eq!(repeated.headers()["idempotent-replayed"], "true");
+    assert_eq!(payments.begun.load(Ordering::SeqCst), 2);
+    // Its hold had not lapsed, so that it could be believed (`Confirm::Store`).
+    assert_eq!(first.status(), 200);
+}
+
+/// S5, S10. The claim was lost with the data: whoever ran under it does not answer as if it had been there.
+#[tokio::test]
+async fn a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is() {
+    let mut server = RedisServer::start().await;
+    let (locks, other) = (client(server.url()).await, client(server.url()).await);
+    let payments = Payments::default();
+    let [app, elsewhere] = [&locks, &other].map(|locks| payments.served(locks));
+    let paying = tokio::spawn(pay(app, "k"));
+    payments.until_begun(1).await;
+    server.kill9();
+    server.restart().await;
+    take_and_release(&[&locks, &other]).await;
+    let repeating = tokio::spawn(pay(elsewhere.clone(), "k"));
+    payments.until_begun(2).await;
+    payments.may_end.notify_one();
+    let first = outcome(paying).await;
+    assert_eq!(first.status(), 500, "{first:?}");
+    payments.may_end.notify_one();
+    assert_eq!(outcome(repeating).await.status(), 200);
+    let again = outcome(tokio::spawn(pay(elsewhere, "k"))).await;
+    assert_eq!(again.headers()["idempotent-replayed"], "true");
+    assert_eq!(payments.begun.load(Ordering::SeqCst), 2);
+    command(&server, &["FLUSHALL"]).await;
+    works_again(&server, &[&locks, &other]).await;
+}

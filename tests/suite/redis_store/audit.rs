@@ -1,0 +1,254 @@
+//! What an audit says of real servers.
+
+use std::time::Duration;
+
+use tower_distributed_lock::audit::{Deployment, Warning};
+use tower_distributed_lock::{Audit, LockClient, MemoryStore, QuorumStore};
+
+use super::*;
+use crate::support::{Proxy, eventually};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn audit(server: &RedisServer) -> Audit {
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    LockClient::new(store).audit().await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_written_to_disk_decides_what_is_promised() {
+    for (settings, deployment, warnings) in [
+        (
+            &[("appendonly", "yes"), ("appendfsync", "always")][..],
+            Deployment::Durable,
+            &[][..],
+        ),
+        (
+            &[("appendonly", "yes"), ("appendfsync", "everysec")],
+            Deployment::Delayed,
+            &[],
+        ),
+        (
+            &[("save", "3600 1")],
+            Deployment::Volatile,
+            &[Warning::SnapshotsOnly],
+        ),
+        (&[], Deployment::Volatile, &[Warning::NotPersistent]),
+    ] {
+        let builder = settings
+            .iter()
+            .fold(RedisServer::builder(), |builder, (name, value)| {
+                builder.config(name, value)
+            });
+        let server = builder.start().await;
+        let audit = audit(&server).await;
+        assert_eq!(audit.deployment, deployment, "{audit}");
+        assert_eq!(audit.warnings, warnings, "{audit}");
+        for shown in ["primary", "noeviction", "S1 lease exclusion", "S6"] {
+            assert!(audit.to_string().contains(shown), "{audit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn both_protocols_tell_the_same() {
+    let server = RedisServer::builder()
+        .config("appendonly", "yes")
+        .start()
+        .await;
+    for protocol in ["resp2", "resp3"] {
+        let address = format!("{}/?protocol={protocol}", server.url());
+        let store = RedisStore::connect(address).await.unwrap();
+        let audit = LockClient::new(store).audit().await.unwrap();
+        assert_eq!(audit.deployment, Deployment::Delayed, "{audit}");
+        assert!(audit.to_string().contains("fsync everysec"), "{audit}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_is_a_warning() {
+    let server = RedisServer::builder()
+        .config("appendonly", "yes")
+        .start()
+        .await;
+    for policy in ["allkeys-lru", "volatile-ttl", "volatile-lru"] {
+        configure(&server, "maxmemory-policy", policy).await;
+        let expected = Warning::Evicts {
+            policy: policy.to_owned(),
+        };
+        assert_eq!(audit(&server).await.warnings, [expected]);
+    }
+    configure(&server, "maxmemory-policy", "noeviction").await;
+    configure(&server, "maxmemory", "100mb").await;
+    let audit = audit(&server).await;
+    assert!(audit.warnings.is_empty(), "{audit}");
+    assert!(
+        audit.to_string().contains("of 100.00M, noeviction"),
+        "{audit}"
+    );
+}
+
+#[tokio::test]
+async fn a_replica_that_has_not_all_data_yet_is_a_warning() {
+    let primary = RedisServer::builder()
+        .config("appendonly", "yes")
+        // The data are sent once the replica has asked, and not before.
+        .config("repl-diskless-sync", "yes")
+        .config("repl-diskless-sync-delay", "3600")
+        .start()
+        .await;
+    let replica = RedisServer::start().await;
+    let follow = ["REPLICAOF", "127.0.0.1", &primary.port().to_string()].map(str::to_owned);
+    let follow = redis::cmd(&follow[0]).arg(&follow[1..]).to_owned();
+    follow
+        .exec_async(&mut replica.connection().await)
+        .await
+        .unwrap();
+    let behind = eventually("the replica has asked", LIMIT, async || {
+        let audit = audit(&primary).await;
+        (!audit.warnings.is_empty()).then_some(audit)
+    })
+    .await;
+    assert_eq!(behind.deployment, Deployment::Failover);
+    let [
+        Warning::ReplicaSyncing {
+            replica: address, ..
+        },
+    ] = &behind.warnings[..]
+    else {
+        panic!("{behind}");
+    };
+    assert_eq!(*address, format!("127.0.0.1:{}", replica.port()));
+
+    configure(&primary, "repl-diskless-sync-delay", "0").await;
+    eventually("the replica is up to date", LIMIT, async || {
+        let audit = audit(&primary).await;
+        audit.warnings.is_empty().then_some(())
+    })
+    .await;
+    let audit = audit(&primary).await;
+    assert!(
+        audit.to_string().contains("1, 1 of them up to date"),
+        "{audit}"
+    );
+}
+
+#[tokio::test]
+async fn a_replica_is_no_place_for_locks() {
+    let primary = RedisServer::start().await;
+    let replica = RedisServer::builder().config("appendonly", "yes");
+    let leader = format!("127.0.0.1 {}", primary.port());
+    let replica = replica.config("replicaof", &leader).start().await;
+    let audit = audit(&replica).await;
+    assert_eq!(audit.deployment, Deployment::Failover);
+    assert_eq!(audit.warnings, [Warning::NotPrimary], "{audit}");
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_ask_is_a_warning_and_no_error() {
+    let rules = RedisStore::acl_rules(["k"]);
+    for (rules, deployment, expected) in [
+        (rules.to_string(), Deployment::Unknown, vec!["+info"]),
+        (
+            format!("{rules} +info"),
+            Deployment::Volatile,
+            vec!["+config|get"],
+        ),
+        (rules.audit().to_string(), Deployment::Volatile, vec![]),
+    ] {
+        let user = format!("locks on >secret {rules}");
+        let server = RedisServer::builder().config("user", &user).start().await;
+        let address = format!("redis://locks:secret@127.0.0.1:{}", server.port());
+        let store = RedisStore::connect(address).await.unwrap();
+        let audit = LockClient::new(store).audit().await.unwrap();
+        assert_eq!(audit.deployment, deployment, "{audit}");
+        let unseen = audit.warnings.iter().filter_map(|warning| match warning {
+            Warning::Unseen { rule, .. } => Some(*rule),
+            _ => None,
+        });
+        assert_eq!(unseen.collect::<Vec<_>>(), expected, "{audit}");
+    }
+}
+
+#[tokio::test]
+async fn rights_that_locks_need_are_a_warning_before_and_after_connecting() {
+    let user = "locks on >secret ~* &* +@all -pexpire";
+    let server = RedisServer::builder().config("user", user).start().await;
+    let address = format!("redis://locks:secret@127.0.0.1:{}", server.port());
+    let lacking = |audit: &Audit, rule: &str| {
+        let rules = vec![rule.to_owned()];
+        assert!(
+            audit.warnings.contains(&Warning::MissingRights { rules }),
+            "{audit}"
+        );
+    };
+    let store = RedisStore::builder(address).connect_lazy().unwrap();
+    let locks = LockClient::new(store);
+    lacking(&locks.audit().await.unwrap(), "+pexpire");
+
+    let mut redis = server.connection().await;
+    let set = redis::cmd("ACL")
+        .arg(&["SETUSER", "locks", "+pexpire"])
+        .to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    eventually("the user is accepted", LIMIT, async || {
+        let audit = locks.audit().await.unwrap();
+        (audit.deployment == Deployment::Volatile).then_some(())
+    })
+    .await;
+    let set = redis::cmd("ACL")
+        .arg(&["SETUSER", "locks", "-hset"])
+        .to_owned();
+    set.exec_async(&mut redis).await.unwrap();
+    lacking(&locks.audit().await.unwrap(), "+hset");
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_written_is_a_warning() {
+    let server = RedisServer::start().await;
+    // There is nowhere to write to.
+    server.remove_directory();
+    let mut redis = server.connection().await;
+    let save = redis::cmd("BGSAVE").exec_async(&mut redis).await;
+    save.unwrap();
+    eventually("the snapshot has failed", LIMIT, async || {
+        let audit = audit(&server).await;
+        audit.warnings.contains(&Warning::DiskFails).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_cannot_be_audited() {
+    let (mut server, store) = server_and_store().await;
+    server.kill9();
+    let locks = LockClient::new(store);
+    assert!(locks.audit().await.is_err());
+}
+
+#[tokio::test]
+async fn a_quorum_reports_its_members_one_server_in_two_places_and_who_is_silent() {
+    let (one, two) = tokio::join!(RedisServer::start(), RedisServer::start());
+    configure(&two, "maxmemory-policy", "allkeys-lru").await;
+    let mut down = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&one).await;
+    let stores = [one.url(), two.url(), down.url(), proxy.url(), two.url()]
+        .map(|address| RedisStore::builder(address).connect_lazy().unwrap());
+    down.kill9();
+    let locks = LockClient::new(QuorumStore::new(stores).unwrap());
+    let audit = locks.audit().await.unwrap();
+    assert_eq!(audit.deployment, Deployment::Quorum { members: 5 });
+    let expected = [
+        Warning::MemberSilent { member: 3 },
+        Warning::SameServer { members: [1, 4] },
+        Warning::SameServer { members: [2, 5] },
+    ];
+    assert_eq!(audit.warnings, expected, "{audit}");
+    let text = audit.to_string();
+    assert!(text.contains("store 2 warning"), "{text}");
+    assert!(text.contains("cannot be reached"), "{text}");
+
+    let memory = [(); 3].map(|()| MemoryStore::new());
+    let locks = LockClient::new(QuorumStore::new(memory).unwrap());
+    assert!(locks.audit().await.unwrap().warnings.is_empty());
+}

@@ -1,0 +1,343 @@
+//! A Redis Cluster of the test's own.
+
+use std::collections::BTreeMap;
+use std::process::{ChildStdin, Command};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::Value;
+use tokio::sync::OnceCell;
+
+use super::{Dump, Process, RedisServer, eventually};
+
+const MASTERS: usize = 3;
+const SLOTS: usize = 16384;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Three masters (nodes 0 to 2) with a replica each (nodes 3 to 5), killed on drop.
+#[derive(Debug)]
+pub(crate) struct RedisCluster {
+    pub(crate) nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts one whose nodes do not give each other up before half a minute has gone by: long enough on a busy machine.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[("cluster-node-timeout", "30000")]).await
+    }
+
+    /// Starts one, and sets these parameters of each node.
+    pub(crate) async fn start_with(parameters: &[(&str, &str)]) -> Self {
+        let node = RedisServer::builder()
+            .cluster()
+            // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
+            .config("cluster-node-timeout", "500")
+            .config("cluster-replica-no-failover", "yes")
+            .config("cluster-replica-validity-factor", "0")
+            .config("repl-diskless-sync-delay", "0");
+        let cluster = Self {
+            nodes: join_all((0..2 * MASTERS).map(|_| node.clone().start())).await,
+        };
+        cluster.form().await;
+        let failover = ("cluster-replica-no-failover", "no");
+        for (name, value) in parameters.iter().chain([&failover]) {
+            for node in &cluster.nodes {
+                node.ask::<()>(&["CONFIG", "SET", name, value]).await;
+            }
+        }
+        cluster
+    }
+
+    /// One for all tests that only lock in it, each under names of its own. It ends with the test binary.
+    pub(crate) async fn shared() -> &'static Self {
+        static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
+        &SHARED.get_or_init(Self::start_guarded).await.0
+    }
+
+    /// One for all tests that move slots in it, each one of its own. While a slot moves, no [`dump`](Self::dump) can be had.
+    pub(crate) async fn shared_by_movers() -> &'static Self {
+        static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
+        &SHARED.get_or_init(Self::start_guarded).await.0
+    }
+
+    async fn start_guarded() -> (Self, Warden) {
+        let cluster = Self::start().await;
+        let warden = Warden::of(&cluster.nodes);
+        (cluster, warden)
+    }
+
+    /// The addresses of all nodes.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// Where the key lives, by number.
+    pub(crate) async fn slot(&self, key: &str) -> u16 {
+        self.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]).await
+    }
+
+    /// The node that says of itself that it serves the slot.
+    pub(crate) async fn master_of(&self, slot: u16) -> usize {
+        for (place, node) in self.nodes.iter().enumerate() {
+            if node.try_ask::<Value>(&["PING"]).await.is_ok() && claims(node, slot).await {
+                return place;
+            }
+        }
+        panic!("nobody serves slot {slot}");
+    }
+
+    /// A name with this beginning that lives on the node.
+    pub(crate) async fn name_on(&self, node: usize, beginning: &str) -> String {
+        for number in 0.. {
+            let name = format!("{beginning}{number}");
+            if claims(&self.nodes[node], self.slot(&name).await).await {
+                return name;
+            }
+        }
+        unreachable!("a node has slots")
+    }
+
+    /// Begins to move a slot: from now on each key of it is on either node.
+    pub(crate) async fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        let (source, target) = (self.id(from).await, self.id(to).await);
+        let slot = slot.to_string();
+        let (from, to) = (&self.nodes[from], &self.nodes[to]);
+        to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source])
+            .await;
+        from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target])
+            .await;
+    }
+
+    /// Moves whatever is in the slot now.
+    pub(crate) async fn move_keys(&self, slot: u16, from: usize, to: usize) -> usize {
+        let port = self.nodes[to].port().to_string();
+        let slot = slot.to_string();
+        let keys: Vec<String> = self.nodes[from]
+            .ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"])
+            .await;
+        for key in &keys {
+            let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+            self.nodes[from].ask::<()>(&words).await;
+        }
+        keys.len()
+    }
+
+    /// Ends the move: the slot is the other node's now. The replicas hear of it a little later.
+    pub(crate) async fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let (target, slot) = (self.id(to).await, slot.to_string());
+        for node in [to, from] {
+            let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &target];
+            self.nodes[node].ask::<()>(&words).await;
+        }
+    }
+
+    /// Moves a slot with all that is in it.
+    pub(crate) async fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        self.begin_move(slot, from, to).await;
+        self.move_keys(slot, from, to).await;
+        self.end_move(slot, from, to).await;
+    }
+
+    /// All that the masters have whose name contains this.
+    pub(crate) async fn dump(&self, part: &str) -> Dump {
+        let masters = join_all(self.masters().map(RedisServer::dump)).await;
+        let mut all: Dump = masters.into_iter().flatten().collect();
+        all.retain(|key, _| key.contains(part));
+        all
+    }
+
+    /// Every channel whose name contains this, with the number of listeners on the masters.
+    pub(crate) async fn pubsub_channels(&self, part: &str) -> BTreeMap<String, usize> {
+        let mut all = BTreeMap::new();
+        for channels in join_all(self.masters().map(RedisServer::pubsub_channels)).await {
+            for (channel, listeners) in channels {
+                if channel.contains(part) {
+                    *all.entry(channel).or_default() += listeners;
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether there is such a key.
+    pub(crate) async fn has(&self, key: &str) -> bool {
+        let node = self.master_of(self.slot(key).await).await;
+        self.nodes[node].ask(&["EXISTS", key]).await
+    }
+
+    /// Removes a key, wherever it is.
+    pub(crate) async fn delete(&self, key: &str) {
+        // The two that have not got it say so.
+        let words = ["DEL", key];
+        let asked = self.masters().map(|node| node.try_ask::<()>(&words));
+        assert!(join_all(asked).await.iter().any(Result::is_ok), "{key}");
+    }
+
+    /// The nodes that were made masters.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &RedisServer> {
+        self.nodes[..MASTERS].iter()
+    }
+
+    async fn form(&self) {
+        let share = SLOTS.div_ceil(MASTERS);
+        for (place, node) in self.nodes.iter().enumerate() {
+            // Otherwise the nodes would quarrel about it first.
+            let epoch = (place + 1).to_string();
+            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
+                .await;
+            if place < MASTERS {
+                let slots = place * share..SLOTS.min((place + 1) * share);
+                let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+                let words = ["CLUSTER", "ADDSLOTS"].into_iter();
+                let words: Vec<&str> = words.chain(slots.iter().map(String::as_str)).collect();
+                node.ask::<()>(&words).await;
+            }
+        }
+        // Each with each: gossip alone takes seconds.
+        for node in &self.nodes {
+            for other in &self.nodes {
+                let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
+                let words = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+                node.ask::<()>(&words).await;
+            }
+        }
+        for place in MASTERS..self.nodes.len() {
+            let master = self.id(place - MASTERS).await;
+            eventually("a replica finds its master", LIMIT, async || {
+                let words = ["CLUSTER", "REPLICATE", &master];
+                self.nodes[place].try_ask::<()>(&words).await
+            })
+            .await;
+        }
+        self.until_whole().await;
+    }
+
+    /// Whether the node says of itself that it is the master of the slot.
+    pub(crate) async fn serves(&self, node: usize, slot: u16) -> bool {
+        claims(&self.nodes[node], slot).await
+    }
+
+    /// The keys that one node has, be it a replica, whose name contains this.
+    pub(crate) async fn keys_on(&self, node: usize, part: &str) -> Vec<String> {
+        let pattern = format!("*{part}*");
+        self.nodes[node].ask(&["KEYS", &pattern]).await
+    }
+
+    /// From now on the replica of a master hears nothing of what the master does, though the master goes on.
+    pub(crate) async fn cut_off_replica(&self, master: usize) {
+        let (master, replica) = (&self.nodes[master], &self.nodes[master + MASTERS]);
+        // Who knows no password does not get in again.
+        let words = ["ACL", "SETUSER", "nobody", "off"];
+        master.ask::<()>(&words).await;
+        replica
+            .ask::<()>(&["CONFIG", "SET", "masteruser", "nobody"])
+            .await;
+        replica
+            .ask::<()>(&["CONFIG", "SET", "masterauth", "wrong"])
+            .await;
+        master
+            .ask::<()>(&["CLIENT", "KILL", "TYPE", "replica"])
+            .await;
+        eventually("the replica is cut off", LIMIT, async || {
+            let info: String = replica.ask(&["INFO", "replication"]).await;
+            let link: String = master.ask(&["INFO", "replication"]).await;
+            info.contains("master_link_status:down") && link.contains("connected_slaves:0")
+        })
+        .await;
+    }
+
+    /// Waits until every node knows all masters and replicas, and every replica is in step.
+    pub(crate) async fn until_whole(&self) {
+        for node in &self.nodes {
+            eventually("the cluster is whole", LIMIT, async || {
+                let info: String = node.ask(&["CLUSTER", "INFO"]).await;
+                let replication: String = node.ask(&["INFO", "replication"]).await;
+                let ranges: Vec<Vec<Value>> = node.ask(&["CLUSTER", "SLOTS"]).await;
+                let whole = info.contains("cluster_state:ok")
+                    && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
+                    && !replication.contains("master_link_status:down")
+                    && !replication.contains("master_sync_in_progress:1")
+                    && ranges.iter().all(|range| range.len() == 4);
+                if whole { Ok(()) } else { Err(ranges) }
+            })
+            .await;
+        }
+    }
+
+    async fn id(&self, node: usize) -> String {
+        self.nodes[node].ask(&["CLUSTER", "MYID"]).await
+    }
+}
+
+async fn claims(node: &RedisServer, slot: u16) -> bool {
+    let nodes: String = node.ask(&["CLUSTER", "NODES"]).await;
+    let mut myself = nodes.lines().filter(|line| line.contains("myself,master"));
+    myself.next().is_some_and(|line| {
+        let ranges = line
+            .split(' ')
+            .skip(8)
+            .filter(|word| !word.starts_with('['));
+        let mut ranges = ranges.map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let number = |text: &str| text.parse::<u16>().expect("a slot is a number");
+            number(first)..=number(last)
+        });
+        ranges.any(|range| range.contains(&slot))
+    })
+}
+
+/// Kills the servers when this process ends: what is shared by all tests is dropped by none.
+#[derive(Debug)]
+struct Warden {
+    /// It reads from here, and finds the end when nobody can write any more.
+    _stdin: ChildStdin,
+    _process: Process,
+}
+
+impl Warden {
+    fn of(servers: &[RedisServer]) -> Self {
+        let ids: Vec<String> = servers
+            .iter()
+            .map(|server| server.process_id().to_string())
+            .collect();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "read -r _; kill -9 \"$@\"", "warden"])
+            .args(ids);
+        let (process, stdin, _) = Process::spawn_piped(&mut command).expect("a shell");
+        Self {
+            _stdin: stdin,
+            _process: process,
+        }
+    }
+}
+
+mod tests {
+    use std::collections::BTreeMap;
+
+    use redis::AsyncTypedCommands;
+
+    use crate::support::{Dump, RedisCluster};
+
+    #[tokio::test]
+    async fn a_cluster_serves_every_slot_and_moves_one_with_its_keys() {
+        let cluster = RedisCluster::start().await;
+        for node in 0..3 {
+            let name = cluster.name_on(node, "here-").await;
+            let mut redis = cluster.nodes[node].connection().await;
+            redis.set(&name, "1").await.unwrap();
+        }
+        let name = cluster.name_on(2, "here-").await;
+        let slot = cluster.slot(&name).await;
+        assert_eq!(cluster.master_of(slot).await, 2);
+        assert_eq!(cluster.dump("here-").await.len(), 3);
+        assert_eq!(cluster.dump("there-").await, Dump::new());
+        assert_eq!(cluster.pubsub_channels("").await, BTreeMap::new());
+
+        cluster.move_slot(slot, 2, 0).await;
+        assert_eq!(cluster.master_of(slot).await, 0);
+        let mut redis = cluster.nodes[0].connection().await;
+        assert_eq!(redis.get(&name).await.unwrap().as_deref(), Some("1"));
+        assert_eq!(cluster.dump("here-").await.len(), 3);
+    }
+}
