@@ -351,7 +351,7 @@ impl LockStore for RedisStore {
         match renew(apart, renewals).await {
             // The server may have no room for one more connection: better renewed like everything else than not at all.
             // Not while that has to be restored, which would happen on this runtime.
-            Err(error) if error.kind() == StoreErrorKind::Unreachable && servers.are_up() => {
+            Err(error) if error.kind() != StoreErrorKind::Unanswered && servers.are_up() => {
                 renew(servers, renewals).await
             }
             renewed => renewed,
