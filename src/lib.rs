@@ -51,6 +51,8 @@ pub mod admin;
 pub mod audit;
 pub mod client;
 pub mod error;
+#[cfg(test)]
+mod exploration;
 #[cfg(feature = "axum")]
 pub mod extract;
 pub mod guard;
@@ -63,6 +65,7 @@ pub mod lock;
 #[path = "key.rs"]
 mod name;
 pub mod store;
+mod sync;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;

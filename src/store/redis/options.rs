@@ -1,6 +1,6 @@
 //! How a [`RedisStore`] is put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deadpool_redis::{Config, Manager, Pool, PoolConfig, Runtime};
@@ -75,6 +75,8 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
+    /// Made as those in the pool are, and not counted there.
+    Apart(Pool),
     /// The address only says how to connect.
     Sentinel {
         sentinels: Result<Vec<ConnectionInfo>, StoreError>,
@@ -178,7 +180,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
-    /// has. They are kept for as long as the store lives. One more connection, outside the pool, listens for wake-ups.
+    /// has. They are kept for as long as the store lives. Two more connections, outside the pool, listen for wake-ups and
+    /// renew; each is made when it is first needed.
     /// In a Cluster, that is so for each server that has slots, from its first use on.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
@@ -233,15 +236,33 @@ impl RedisStoreBuilder {
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let acknowledging = self.acknowledgement.is_wanted();
-        let servers = match self.seeds.is_some() {
-            true => self.cluster()?,
-            false => self.one()?,
-        };
+        let apart = self.clone().apart().put_together()?;
         let inner = Arc::new(Inner {
-            servers,
+            servers: self.put_together()?,
+            apart,
+            thread: OnceLock::new(),
             acknowledging,
         });
         Ok(RedisStore { inner })
+    }
+
+    /// The same for the thread that renews, with one connection to each server, and nothing in common with those that the
+    /// callers' runtime drives.
+    fn apart(mut self) -> Self {
+        self.lanes = 1;
+        self.connections = match self.connections {
+            Connections::Ours(_) => Connections::Ours(PoolConfig::new(1)),
+            Connections::Given(pool) => Connections::Apart(pool),
+            other => other,
+        };
+        self
+    }
+
+    fn put_together(self) -> Result<Servers, StoreError> {
+        match self.seeds.is_some() {
+            true => self.cluster(),
+            false => self.one(),
+        }
     }
 
     fn one(self) -> Result<Servers, StoreError> {
@@ -260,6 +281,9 @@ impl RedisStoreBuilder {
                 Source::Server(pool),
                 station(unnamed(tls.secure(address)?))?,
             ),
+            Connections::Apart(pool) => {
+                (Source::Apart(pool), station(unnamed(tls.secure(address)?))?)
+            }
             Connections::Sentinel { sentinels, master } => {
                 let sentinels: Vec<_> = sentinels?;
                 if sentinels.is_empty() {

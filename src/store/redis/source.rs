@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use deadpool::managed::Manager;
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::Client;
+use redis::aio::MultiplexedConnection;
 
 use super::failure;
 use super::sentinel::{Departure, Sentinels};
@@ -13,6 +15,9 @@ use crate::error::{StoreError, StoreErrorKind};
 #[derive(Clone)]
 pub(super) enum Source {
     Server(Pool),
+    /// The same server, by connections that the pool makes and does not count: each runs on the runtime that asked for it,
+    /// never on one that used it before.
+    Apart(Pool),
     /// Whichever server the sentinels name as the master.
     Sentinels(Arc<Sentinels>),
 }
@@ -29,26 +34,38 @@ impl Source {
     /// How many connections there may be.
     pub(super) fn room(&self) -> usize {
         match self {
-            Self::Server(pool) => pool.status().max_size,
+            Self::Server(pool) | Self::Apart(pool) => pool.status().max_size,
             Self::Sentinels(sentinels) => sentinels.room(),
         }
     }
 
     /// A connection, and when it is to be left for another.
-    pub(super) async fn take(&self) -> Result<(Connection, Departure), StoreError> {
+    pub(super) async fn take(&self) -> Result<Taken, StoreError> {
         match self {
             Self::Server(pool) => {
                 let connection = pool.get().await.map_err(no_connection)?;
-                Ok((connection, Departure::Never))
+                Ok(Taken::new(connection, Departure::Never))
             }
-            Self::Sentinels(sentinels) => sentinels.take().await,
+            Self::Apart(pool) => Ok(Taken {
+                kept: None,
+                handle: pool
+                    .manager()
+                    .create()
+                    .await
+                    .map_err(failure::no_connection)?,
+                departure: Departure::Never,
+            }),
+            Self::Sentinels(sentinels) => {
+                let (connection, departure) = sentinels.take().await?;
+                Ok(Taken::new(connection, departure))
+            }
         }
     }
 
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
         match self {
-            Self::Server(_) => too_slow(),
+            Self::Server(_) | Self::Apart(_) => too_slow(),
             Self::Sentinels(_) => failing_over(too_slow()),
         }
     }
@@ -80,6 +97,24 @@ impl Station {
         match self {
             Self::Server(_) => error,
             Self::Sentinels(_) => failing_over(error),
+        }
+    }
+}
+
+/// A connection for commands.
+pub(super) struct Taken {
+    /// Its place in the pool, if it has one.
+    pub(super) kept: Option<Connection>,
+    pub(super) handle: MultiplexedConnection,
+    pub(super) departure: Departure,
+}
+
+impl Taken {
+    fn new(connection: Connection, departure: Departure) -> Self {
+        Self {
+            handle: (*connection).clone(),
+            kept: Some(connection),
+            departure,
         }
     }
 }
