@@ -18,7 +18,7 @@ mod proxy;
 mod redis_server;
 
 pub(crate) use authority::{Authority, Credentials};
-pub(crate) use dump::Dump;
+pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
 pub(crate) use monitor::Monitor;
 pub(crate) use port::ReservedPort;
