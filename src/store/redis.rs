@@ -136,8 +136,7 @@ impl RedisStore {
     /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
     ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
     ///
-    /// A restricted user needs these rights besides those for one server: `+cluster|slots`, `+pubsub|shardnumsub`,
-    /// `+asking`, `+spublish`, `+ssubscribe`, `+sunsubscribe` and `+hello`.
+    /// A restricted user needs rights besides those for one server: see [`AclRules::cluster`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
