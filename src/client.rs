@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -27,8 +28,25 @@ pub use request::{LockRequest, Target};
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
-/// A client has one background task, which renews what is held. It starts with the first lock, on the runtime that takes
-/// it, and ends when the last clone and the last guard are gone.
+/// A client works in the background: one task renews what is held, another finishes what dropped guards and cancelled
+/// requests have left. They start when they are first needed, and end when the last clone and the last guard are gone.
+///
+/// # A runtime whose workers are all busy
+///
+/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a [`RedisStore`] (and
+/// a quorum of those) what is held is renewed all the same, on a thread and a connection of the store's own: the locks stay
+/// held for as long as the process lives, and releases are confirmed afterwards. [`max_hold`] is what ends the hold of a
+/// handler that never comes back. With a [`MemoryStore`] renewals need a free worker, unless [`renew_on`] says otherwise: a
+/// hold that was not renewed in time is lost, at its deadline, and its release says so.
+///
+/// Whatever else a client does waits for a worker: a guard that is dropped meanwhile is renewed no more, and released
+/// late or not at all, so that its lease ends it; a waiter in a fair queue loses its place after
+/// [`WAITER_LIVENESS`](crate::store::WAITER_LIVENESS).
+///
+/// [`RedisStore`]: crate::RedisStore
+/// [`MemoryStore`]: crate::MemoryStore
+/// [`max_hold`]: LockRequest::max_hold
+/// [`renew_on`]: LockClientBuilder::renew_on
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -68,6 +86,7 @@ impl LockClient {
             store: Arc::new(store),
             pace: Pace::default(),
             token_retention: None,
+            renew_on: None,
         }
     }
 
@@ -258,6 +277,7 @@ pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
     pace: Pace,
     token_retention: Option<Duration>,
+    renew_on: Option<Handle>,
 }
 
 impl LockClientBuilder {
@@ -289,6 +309,16 @@ impl LockClientBuilder {
         self
     }
 
+    /// Renews holds on `runtime` (default: where the store says, as [`RedisStore`](crate::RedisStore) does; else on that of the caller that first
+    /// takes a lock).
+    ///
+    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer than a lease: a
+    /// runtime on a thread of its own renews meanwhile. Whoever drives `runtime` does so for as long as locks are held.
+    pub fn renew_on(mut self, runtime: Handle) -> Self {
+        self.renew_on = Some(runtime);
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> LockClient {
         telemetry::describe();
@@ -296,7 +326,7 @@ impl LockClientBuilder {
             inner: Arc::new(Inner {
                 id: Uuid::new_v4(),
                 grants: AtomicU64::new(1),
-                local: Local::new(self.store.clone(), self.pace),
+                local: Local::new(self.store.clone(), self.pace, self.renew_on),
                 store: self.store,
                 closed: watch::Sender::new(false),
                 token_retention: self.token_retention,

@@ -42,7 +42,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `axum` | yes | the `extract` module, and keys from the matched route |
-//! | `redis` | yes | `RedisStore` |
+//! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests |
@@ -51,6 +51,8 @@ pub mod admin;
 pub mod audit;
 pub mod client;
 pub mod error;
+#[cfg(test)]
+mod exploration;
 #[cfg(feature = "axum")]
 pub mod extract;
 pub mod guard;
@@ -63,6 +65,7 @@ pub mod lock;
 #[path = "key.rs"]
 mod name;
 pub mod store;
+mod sync;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -10,9 +10,10 @@
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.
 
 use std::collections::hash_map::Entry as Slot;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -21,6 +22,7 @@ use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
 use crate::name::{KeyMap, LockKey};
 use crate::store::DynStore;
+use crate::sync::Mutex;
 use crate::telemetry::Route;
 
 mod active;
@@ -126,7 +128,7 @@ pub(crate) enum Entrance {
 }
 
 impl Local {
-    pub(crate) fn new(store: Arc<dyn DynStore>, pace: Pace) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<dyn DynStore>, pace: Pace, renew_on: Option<Handle>) -> Arc<Self> {
         Arc::new_cyclic(|local: &Weak<Self>| {
             let local = local.clone();
             let on_lost = move |live: &Arc<LiveHold>| {
@@ -135,7 +137,7 @@ impl Local {
                 }
             };
             Self {
-                keeper: Keeper::new(store, Box::new(on_lost)),
+                keeper: Keeper::new(store, renew_on, Box::new(on_lost)),
                 pace,
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             }
@@ -208,18 +210,18 @@ impl Local {
 
     /// For how long the key will be held yet, unless it is renewed or released, as far as this process knows.
     pub(crate) fn remaining(&self, key: &LockKey, mode: LockMode) -> Option<Duration> {
-        let shard = lock(self.shard(key));
+        let shard = self.shard(key).lock();
         shard.get(key)?.remaining(mode, Instant::now())
     }
 
     /// How many keys somebody in this process holds or waits for.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Changes the key's state machine; it exists only while somebody holds or waits.
     fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut shard = lock(self.shard(key));
+        let mut shard = self.shard(key).lock();
         // One look into the map for all of it: that costs more than cloning the key.
         let mut slot = match shard.entry(key.clone()) {
             Slot::Occupied(slot) => slot,
@@ -268,10 +270,6 @@ impl Local {
             pace: self.pace,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who asks the store.

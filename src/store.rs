@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::audit::{Audit, Deployment};
@@ -294,6 +295,16 @@ pub trait LockStore: Send + Sync + 'static {
         let _ = (mode, fenced);
         Ok(())
     }
+
+    /// The runtime on which clients renew their holds, for a store that has one of its own; `None`, the default: on that of
+    /// their callers.
+    ///
+    /// A client asks when it first has something to renew. [`renew`](Self::renew) is then called on that runtime, even
+    /// while all workers of the callers' runtime are busy, and must not need those to answer. The runtime must live, and be
+    /// driven, for as long as the store does.
+    fn renewal_runtime(&self) -> Option<Handle> {
+        None
+    }
 }
 
 /// Notices that a refused attempt may succeed now. Dropping it ends the subscription.
@@ -354,6 +365,7 @@ pub(crate) trait DynStore: Send + Sync {
     fn part(&self, key: &LockKey) -> u16;
     fn accepts(&self, key: &LockKey) -> Result<(), &'static str>;
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str>;
+    fn renewal_runtime(&self) -> Option<Handle>;
 }
 
 impl<S: LockStore> DynStore for S {
@@ -415,5 +427,9 @@ impl<S: LockStore> DynStore for S {
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
         LockStore::supports(self, mode, fenced)
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        LockStore::renewal_runtime(self)
     }
 }

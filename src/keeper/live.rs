@@ -1,13 +1,15 @@
 //! What this process knows of one of its holds.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Place;
+use super::calendar::Place;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Route;
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
@@ -127,7 +129,10 @@ impl LiveHold {
     /// those who shared it then. Too late is too late.
     pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
         let mut state = self.state();
-        if state.phase == Phase::Held && Instant::now() < state.deadline {
+        let in_time = Instant::now() < state.deadline;
+        #[cfg(test)]
+        let in_time = in_time || exploration::has(Mutant::LateRenewal);
+        if state.phase == Phase::Held && in_time {
             state.deadline = valid_until(sent, lease);
             state.confirmed = sent;
         }
@@ -167,7 +172,10 @@ impl LiveHold {
     pub(crate) fn finish(&self, phase: Phase) {
         {
             let mut state = self.state();
-            if matches!(state.phase, Phase::Released | Phase::Lost) {
+            let has_ended = matches!(state.phase, Phase::Released | Phase::Lost);
+            #[cfg(test)]
+            let has_ended = has_ended && !exploration::has(Mutant::LossUndone);
+            if has_ended {
                 return;
             }
             state.phase = phase;
@@ -194,7 +202,7 @@ impl LiveHold {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

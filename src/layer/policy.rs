@@ -62,7 +62,7 @@ pub enum OnMissing {
 /// |---|---|---|---|
 /// | held until now | response | response | not asked: response if the deadline has not passed |
 /// | not held any more | 500 `lock-lost` | 500 `lock-lost` | |
-/// | nothing, for a second | response if the deadline has not passed | 500 `lock-lost` | |
+/// | nothing, for a second, or that too few replicas know | response if the deadline has not passed | 500 `lock-lost` | |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Confirm {
     /// The store is asked; only when it does not answer, this process's clock decides.

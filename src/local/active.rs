@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use super::entry::At;
 use super::{Joined, Terms};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::keeper::{LiveHold, Phase};
 use crate::lock::{FencingToken, Lease, Owner};
 
@@ -87,6 +89,10 @@ impl Active {
 
     pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> Joined {
         self.passed += 1;
+        #[cfg(test)]
+        if exploration::has(Mutant::TokenKept) {
+            return self.join(terms, now);
+        }
         let first = self.live.token;
         self.token = first.map(|first| FencingToken::new(first.value() + u64::from(self.passed)));
         self.join(terms, now)
@@ -95,6 +101,10 @@ impl Active {
     /// Whether a caller of such terms may be given the hold as it is: alive, with a good part of the lease left, and
     /// renewed as the caller wants it.
     pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
+        #[cfg(test)]
+        if exploration::has(Mutant::LostPassedOn) {
+            return true;
+        }
         self.live.phase() == Phase::Held
             && matches!(terms.lease, Lease::Renewed(_))
             && terms.lease == self.live.lease

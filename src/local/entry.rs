@@ -13,6 +13,8 @@ use super::lane::{Lane, Legacy, Voice, Waiter};
 use super::undecided::Undecided;
 use super::{Admission, Asker, Joined, Pace, Terms};
 use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::keeper::LiveHold;
 use crate::lock::{HoldId, LockFamily, LockMode, Owner};
 use crate::store::Wakeups;
@@ -183,6 +185,10 @@ impl Entry {
     }
 
     fn put(&mut self, waiter: Waiter, place: Place) {
+        #[cfg(test)]
+        if exploration::has(Mutant::LastInFirstOut) {
+            return self.lane(waiter.terms.mode).queue.push_front(waiter);
+        }
         match place {
             Place::AmongTwins => {
                 let twins = self.undecided.twins(&waiter.terms.owner);
@@ -424,6 +430,11 @@ impl Entry {
     /// A request of the owner has been answered: its twins come in anew.
     fn decided(&mut self, owner: &Option<Owner>, at: At, deliveries: &mut Vec<Delivery>) {
         for twin in self.undecided.end(owner) {
+            #[cfg(test)]
+            if exploration::has(Mutant::TwinForgotten) {
+                mem::forget(twin);
+                continue;
+            }
             match self.place(&twin.terms, at) {
                 Ok(Place::Joined(joined)) => deliveries.push(Delivery::Share(twin, joined)),
                 Ok(Place::Asking(asker)) => {

@@ -15,6 +15,8 @@ use super::entry::Left;
 use super::lane::Legacy;
 use super::{Admission, Asker, Courtesy, Joined, Local, Terms};
 use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::keeper::{Driven, LiveHold};
 use crate::key::LockKey;
 use crate::lock::{FencingToken, HoldId, LockMode};
@@ -64,6 +66,10 @@ impl Drop for Queued {
     fn drop(&mut self) {
         if self.done {
             return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::GiftKept) {
+            mem::forget(self.outcome.try_recv());
         }
         let (waiter, deliveries) = self.local.with(&self.key, |entry| {
             entry.cancel(self.mode, self.ticket, self.local.at())
@@ -141,6 +147,10 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if self.done {
+            return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::TurnKept) {
             return;
         }
         let legacy = mem::take(&mut self.legacy);

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
@@ -300,6 +301,12 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         }
         let mut stores = self.shared.stores.iter();
         stores.try_for_each(|store| store.supports(mode, fenced))
+    }
+
+    /// That of one store serves all: what is renewed there is asked there.
+    fn renewal_runtime(&self) -> Option<Handle> {
+        let mut stores = self.shared.stores.iter();
+        stores.find_map(LockStore::renewal_runtime)
     }
 
     fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {

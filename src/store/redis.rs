@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
+use tokio::runtime::Handle;
 
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -42,6 +43,7 @@ mod servers;
 mod source;
 mod subscriber;
 mod subscriptions;
+mod thread;
 #[cfg(feature = "redis-tls")]
 mod tls;
 #[cfg(not(feature = "redis-tls"))]
@@ -54,6 +56,7 @@ pub use replicas::Replicas;
 pub use rights::{AclRules, MissingRights};
 use script::Call;
 use servers::{Counting, Servers};
+use thread::Thread;
 
 /// How many holds one script touches: few enough to keep the server responsive to others.
 const BATCH: usize = 100;
@@ -62,8 +65,11 @@ const BATCH: usize = 100;
 /// [Cluster](RedisStore::cluster).
 ///
 /// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
-/// wake-ups. All of them are replaced when they break. While Redis is down, calls fail at once, and a background task
-/// finds out when it is back.
+/// wake-ups, and one renews. All of them are replaced when they break. While Redis is down, calls fail at once, and a
+/// background task finds out when it is back.
+///
+/// Clients renew what they hold on a thread of the store's own, so that locks stay held while all workers of the runtime
+/// are busy; the thread starts with the first hold.
 ///
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
@@ -93,6 +99,10 @@ pub struct RedisStore {
 
 struct Inner {
     servers: Servers,
+    /// The same, for the thread: for renewals and nothing else.
+    apart: Servers,
+    /// Started when there is first something to renew; `None` if that failed.
+    thread: OnceLock<Option<Thread>>,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
 }
@@ -136,7 +146,7 @@ impl RedisStore {
     /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
     ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
     ///
-    /// A restricted user needs rights besides those for one server: see [`AclRules::cluster`].
+    /// A restricted user needs more rights than for one server: [`AclRules::cluster`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
@@ -186,8 +196,11 @@ impl RedisStore {
     /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
     /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
     ///
+    /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.
+    ///
     /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
-    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost).
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says how to
+    /// prevent that.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
@@ -267,43 +280,6 @@ impl RedisStore {
         Err(error)
     }
 
-    /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
-    async fn call_in_batches<'a, T>(
-        &self,
-        items: &'a [T],
-        key: impl Fn(&T) -> &LockKey,
-        call: impl Fn(&[&'a T]) -> Call,
-    ) -> Result<Vec<Standing>, StoreError> {
-        let servers = &self.inner.servers;
-        let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-        for (place, item) in items.iter().enumerate() {
-            let group = groups.entry(servers.together(key(item)));
-            group.or_default().push((place, item));
-        }
-        let batches = groups.values().flat_map(|group| group.chunks(BATCH));
-        let answers = batches.map(|batch| {
-            let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-            let (key, call) = (key(items[0]), call(&items));
-            async move {
-                let (answer, effect) = servers.call(key, &call).await?;
-                let standings = reply::standings(&answer, batch.len())?;
-                if standings.contains(&Standing::Held) {
-                    effect.counts().await?;
-                }
-                Ok((batch, standings))
-            }
-        });
-        let mut standings = vec![Standing::Gone; items.len()];
-        // All are driven to their end: each batch has its effect, whatever becomes of the others.
-        for answer in join_all(answers).await {
-            let (batch, answers) = answer?;
-            for ((place, _), standing) in batch.iter().zip(answers) {
-                standings[*place] = standing;
-            }
-        }
-        Ok(standings)
-    }
-
     /// Whether one script may ask for all of these.
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
         let keys = attempts.iter().map(|attempt| &attempt.hold.key);
@@ -311,6 +287,53 @@ impl RedisStore {
             && store::many::are_apart(attempts)
             && self.inner.servers.serve_in_one_script(keys)
     }
+}
+
+/// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
+async fn call_in_batches<'a, T>(
+    servers: &'a Servers,
+    items: &'a [T],
+    key: impl Fn(&T) -> &LockKey,
+    call: impl Fn(&[&'a T]) -> Call,
+) -> Result<Vec<Standing>, StoreError> {
+    let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let group = groups.entry(servers.together(key(item)));
+        group.or_default().push((place, item));
+    }
+    let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+    let answers = batches.map(|batch| {
+        let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
+        let (key, call) = (key(items[0]), call(&items));
+        async move {
+            let (answer, effect) = servers.call(key, &call).await?;
+            let standings = reply::standings(&answer, batch.len())?;
+            if standings.contains(&Standing::Held) {
+                effect.counts().await?;
+            }
+            Ok((batch, standings))
+        }
+    });
+    let mut standings = vec![Standing::Gone; items.len()];
+    // All are driven to their end: each batch has its effect, whatever becomes of the others.
+    for answer in join_all(answers).await {
+        let (batch, answers) = answer?;
+        for ((place, _), standing) in batch.iter().zip(answers) {
+            standings[*place] = standing;
+        }
+    }
+    Ok(standings)
+}
+
+/// Begins leases anew.
+async fn renew(servers: &Servers, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    call_in_batches(
+        servers,
+        renewals,
+        |renewal| &renewal.hold.key,
+        |batch| calls::renew(batch.iter().copied()),
+    )
+    .await
 }
 
 impl LockStore for RedisStore {
@@ -326,16 +349,20 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
-        self.call_in_batches(
-            renewals,
-            |renewal| &renewal.hold.key,
-            |batch| calls::renew(batch.iter().copied()),
-        )
-        .await
+        let Inner { servers, apart, .. } = &*self.inner;
+        match renew(apart, renewals).await {
+            // The server may have no room for one more connection: better renewed like everything else than not at all.
+            // Not while that has to be restored, which would happen on this runtime.
+            Err(error) if error.kind() != StoreErrorKind::Unanswered && servers.are_up() => {
+                renew(servers, renewals).await
+            }
+            renewed => renewed,
+        }
     }
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
-        self.call_in_batches(
+        call_in_batches(
+            &self.inner.servers,
             holds,
             |hold| &hold.key,
             |batch| match self.inner.acknowledging {
@@ -391,6 +418,16 @@ impl LockStore for RedisStore {
             Servers::One(server) => audit::look_at(&server.lanes[0]).await,
             Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
         }
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        let thread = self.inner.thread.get_or_init(|| {
+            let started = Thread::start("lock-renewals");
+            started
+                .inspect_err(|error| tracing::warn!(%error, "no thread for renewals: they need a free worker"))
+                .ok()
+        });
+        thread.as_ref().map(Thread::runtime)
     }
 
     fn keeps_records(&self) -> bool {

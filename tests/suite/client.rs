@@ -1,10 +1,12 @@
 //! The client on a real Redis: what is left of it when things go wrong.
 
+mod busy;
 mod cancelled;
 mod cooperative;
 pub(crate) mod costs;
 pub(crate) mod faults;
 mod fenced;
+pub(crate) mod turns;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod golden;
 mod idempotency;
 mod interop;
 mod layer;
+mod museum;
 mod quorum;
 mod redis_replicas;
 mod redis_sentinel;

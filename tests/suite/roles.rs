@@ -2,6 +2,7 @@
 
 use crate::client::costs::counter;
 use crate::client::faults::holder;
+use crate::client::turns::contender;
 use crate::faults::processes::citizen;
 use crate::interop::hoarder;
 use crate::support::{Console, Role};
@@ -15,6 +16,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("echo", |console| Box::pin(echo(console))),
     ("holder", |console| Box::pin(holder(console))),
     ("citizen", |console| Box::pin(citizen(console))),
+    ("contender", |console| Box::pin(contender(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

@@ -89,7 +89,7 @@ pub(super) fn no_majority<T>(
         StoreErrorKind::Refused
     } else if touched || unknown > 0 || count(StoreErrorKind::Unanswered) > 0 {
         StoreErrorKind::Unanswered
-    } else if count(StoreErrorKind::Transient) > 0 {
+    } else if count(StoreErrorKind::Transient) + count(StoreErrorKind::Unacknowledged) > 0 {
         StoreErrorKind::Transient
     } else {
         StoreErrorKind::Unreachable

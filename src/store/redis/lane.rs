@@ -19,7 +19,7 @@ use super::replicas::Acknowledgement;
 use super::rights;
 use super::script::Call;
 use super::sentinel::{Departure, Master};
-use super::source::Source;
+use super::source::{Source, Taken};
 use crate::error::{StoreError, StoreErrorKind};
 
 mod rounds;
@@ -69,7 +69,7 @@ enum Link {
 
 /// A connection that has answered.
 struct Opened {
-    kept: Connection,
+    kept: Option<Connection>,
     handle: MultiplexedConnection,
     answer: Value,
     departure: Departure,
@@ -299,7 +299,7 @@ impl Lane {
         let mut state = self.state();
         state.generation += 1;
         state.since = Instant::now();
-        state.kept = Some(opened.kept);
+        state.kept = opened.kept;
         state.link = Link::Up(opened.handle);
         state.mending = None;
         if let Some(former) = state.departing.take() {
@@ -330,8 +330,11 @@ impl Lane {
     /// taken by a user who may write and not expire would stay for ever.
     async fn open(&self) -> Result<Opened, StoreError> {
         let opening = async {
-            let (kept, departure) = self.source.take().await?;
-            let mut handle = (*kept).clone();
+            let Taken {
+                kept,
+                mut handle,
+                departure,
+            } = self.source.take().await?;
             handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
             let answer = understood(ask(&mut handle, &self.rounds.greeting()).await?)?;
             check_rights(&mut handle).await?;
@@ -345,6 +348,11 @@ impl Lane {
         timeout(self.timeouts.connect, opening)
             .await
             .unwrap_or_else(|_| Err(self.source.too_slow()))
+    }
+
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.state().link, Link::Up(_))
     }
 
     /// Ends the lane's tasks.

@@ -1,6 +1,6 @@
 //! How a [`RedisStore`] is put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deadpool_redis::{Config, Manager, Pool, PoolConfig, Runtime};
@@ -14,7 +14,7 @@ use super::lane::Lane;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
 use super::servers::{Server, Servers};
-use super::source::Source;
+use super::source::{Source, Station};
 use super::subscriptions::Subscriptions;
 use super::tls::Tls;
 use super::{Inner, RedisStore};
@@ -75,6 +75,8 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
+    /// Made as those in the pool are, and not counted there.
+    Apart(Pool),
     /// The address only says how to connect.
     Sentinel {
         sentinels: Result<Vec<ConnectionInfo>, StoreError>,
@@ -178,7 +180,8 @@ impl RedisStoreBuilder {
     }
 
     /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
-    /// has. They are kept for as long as the store lives. One more connection, outside the pool, listens for wake-ups.
+    /// has. They are kept for as long as the store lives. Two more connections, outside the pool, listen for wake-ups and
+    /// renew; each is made when it is first needed.
     /// In a Cluster, that is so for each server that has slots, from its first use on.
     pub fn connections(mut self, connections: usize) -> Self {
         self.lanes = connections.max(1);
@@ -233,15 +236,33 @@ impl RedisStoreBuilder {
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let acknowledging = self.acknowledgement.is_wanted();
-        let servers = match self.seeds.is_some() {
-            true => self.cluster()?,
-            false => self.one()?,
-        };
+        let apart = self.clone().apart().put_together()?;
         let inner = Arc::new(Inner {
-            servers,
+            servers: self.put_together()?,
+            apart,
+            thread: OnceLock::new(),
             acknowledging,
         });
         Ok(RedisStore { inner })
+    }
+
+    /// The same for the thread that renews, with one connection to each server, and nothing in common with those that the
+    /// callers' runtime drives.
+    fn apart(mut self) -> Self {
+        self.lanes = 1;
+        self.connections = match self.connections {
+            Connections::Ours(_) => Connections::Ours(PoolConfig::new(1)),
+            Connections::Given(pool) => Connections::Apart(pool),
+            other => other,
+        };
+        self
+    }
+
+    fn put_together(self) -> Result<Servers, StoreError> {
+        match self.seeds.is_some() {
+            true => self.cluster(),
+            false => self.one(),
+        }
     }
 
     fn one(self) -> Result<Servers, StoreError> {
@@ -252,16 +273,16 @@ impl RedisStoreBuilder {
             ));
         }
         let tls = self.tls;
-        let source = match self.connections {
+        let (source, station) = match self.connections {
             Connections::Ours(config) => {
                 server(unnamed(tls.secure(address)?), config, self.timeouts)?
             }
-            Connections::Given(pool) => {
-                let address = unnamed(tls.secure(address)?);
-                Source::Server {
-                    client: Box::new(Client::open(address).map_err(bad_address)?),
-                    pool,
-                }
+            Connections::Given(pool) => (
+                Source::Server(pool),
+                station(unnamed(tls.secure(address)?))?,
+            ),
+            Connections::Apart(pool) => {
+                (Source::Apart(pool), station(unnamed(tls.secure(address)?))?)
             }
             Connections::Sentinel { sentinels, master } => {
                 let sentinels: Vec<_> = sentinels?;
@@ -275,7 +296,8 @@ impl RedisStoreBuilder {
                 let address = unnamed(tls.secure_where_it_applies(address)?);
                 let config = PoolConfig::default();
                 let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
-                Source::Sentinels(Arc::new(all))
+                let all = Arc::new(all);
+                (Source::Sentinels(all.clone()), Station::Sentinels(all))
             }
         };
         let lanes = self.lanes.min(source.room());
@@ -288,7 +310,7 @@ impl RedisStoreBuilder {
             lanes: (0..lanes)
                 .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
                 .collect(),
-            subscriptions: Subscriptions::new(source.clone(), Channels::Plain, self.timeouts),
+            subscriptions: Subscriptions::new(station, Channels::Plain, self.timeouts),
             source,
         }))
     }
@@ -313,11 +335,17 @@ pub(super) fn server(
     address: ConnectionInfo,
     config: PoolConfig,
     timeouts: Timeouts,
-) -> Result<Source, StoreError> {
-    Ok(Source::Server {
-        client: Box::new(Client::open(address.clone()).map_err(bad_address)?),
-        pool: new_pool(address, config, timeouts)?,
-    })
+) -> Result<(Source, Station), StoreError> {
+    let station = station(address.clone())?;
+    Ok((
+        Source::Server(new_pool(address, config, timeouts)?),
+        station,
+    ))
+}
+
+fn station(address: ConnectionInfo) -> Result<Station, StoreError> {
+    let client = Client::open(address).map_err(bad_address)?;
+    Ok(Station::Server(Box::new(client)))
 }
 
 /// Connections do not tell the server the name of the library: a user who has the documented rights may not.

@@ -21,8 +21,10 @@ use super::source::{failing_over, no_connection};
 use crate::error::{StoreError, StoreErrorKind};
 
 mod inquiry;
+mod master;
 
 use inquiry::Sentinel;
+pub(super) use master::{Departure, Master};
 
 /// How often the sentinels are asked whether the master is still the same one; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
@@ -30,47 +32,10 @@ const WATCH: Duration = Duration::from_secs(1);
 /// How long the first sentinel's answer waits for those that may know better.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Where the master is, as a sentinel says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Master {
-    host: String,
-    port: u16,
-    /// Rises with every failover.
-    epoch: u64,
-}
-
-impl Master {
-    pub(super) fn is_at(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
-}
-
 /// What the sentinels say, and whether more than half of them were heard.
 struct Word {
     master: Master,
     by_most: bool,
-}
-
-/// When a connection is to be left for another.
-pub(super) enum Departure {
-    Never,
-    /// When the master is not this one any more.
-    From(Master, watch::Receiver<Option<Master>>),
-}
-
-impl Departure {
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub(super) async fn wait(&mut self) {
-        if let Self::From(master, current) = self {
-            let moved = |now: &Option<Master>| now.as_ref().is_some_and(|now| !now.is_at(master));
-            if current.wait_for(moved).await.is_ok() {
-                return;
-            }
-        }
-        std::future::pending().await
-    }
 }
 
 /// The servers of one master's name.
@@ -288,10 +253,14 @@ impl Sentinels {
         }
     }
 
-    /// Ends the task that watches.
+    /// Ends the task that watches, and lets go of the connections.
     pub(super) fn close(&self) {
+        *lock(&self.pool) = None;
         if let Some(watching) = lock(&self.watching).take() {
             watching.abort();
+        }
+        for sentinel in &self.sentinels {
+            sentinel.hang_up();
         }
     }
 }

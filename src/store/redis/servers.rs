@@ -57,6 +57,14 @@ impl Servers {
         }
     }
 
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn are_up(&self) -> bool {
+        match self {
+            Self::One(server) => server.lanes.iter().all(|lane| lane.is_up()),
+            Self::Cluster(_) => false,
+        }
+    }
+
     /// By which commands messages travel.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
         match self {
@@ -151,10 +159,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.source.close();
         for lane in &self.lanes {
             lane.close();
         }
+        self.source.close();
     }
 }
 

@@ -2,47 +2,71 @@
 
 use std::sync::Arc;
 
+use deadpool::managed::Manager;
 use deadpool_redis::{Connection, Pool, PoolError};
 use redis::Client;
+use redis::aio::MultiplexedConnection;
 
 use super::failure;
 use super::sentinel::{Departure, Sentinels};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// What a store's connections lead to.
+/// Where connections for commands come from.
 #[derive(Clone)]
 pub(super) enum Source {
-    /// One server: a pool for the commands, its address for the connection that listens.
-    Server { pool: Pool, client: Box<Client> },
+    Server(Pool),
+    /// The same server, by connections that the pool makes and does not count: each runs on the runtime that asked for it,
+    /// never on one that used it before.
+    Apart(Pool),
     /// Whichever server the sentinels name as the master.
     Sentinels(Arc<Sentinels>),
 }
 
+/// Where the connection that listens comes from. It holds no pool: whoever still listens when the store is gone keeps none
+/// of its connections.
+#[derive(Clone)]
+pub(super) enum Station {
+    Server(Box<Client>),
+    Sentinels(Arc<Sentinels>),
+}
+
 impl Source {
-    /// How many connections for commands there may be.
+    /// How many connections there may be.
     pub(super) fn room(&self) -> usize {
         match self {
-            Self::Server { pool, .. } => pool.status().max_size,
+            Self::Server(pool) | Self::Apart(pool) => pool.status().max_size,
             Self::Sentinels(sentinels) => sentinels.room(),
         }
     }
 
-    /// A connection for commands, and when it is to be left for another.
-    pub(super) async fn take(&self) -> Result<(Connection, Departure), StoreError> {
+    /// A connection, and when it is to be left for another.
+    pub(super) async fn take(&self) -> Result<Taken, StoreError> {
         match self {
-            Self::Server { pool, .. } => {
+            Self::Server(pool) => {
                 let connection = pool.get().await.map_err(no_connection)?;
-                Ok((connection, Departure::Never))
+                Ok(Taken::new(connection, Departure::Never))
             }
-            Self::Sentinels(sentinels) => sentinels.take().await,
+            Self::Apart(pool) => Ok(Taken {
+                kept: None,
+                handle: pool
+                    .manager()
+                    .create()
+                    .await
+                    .map_err(failure::no_connection)?,
+                departure: Departure::Never,
+            }),
+            Self::Sentinels(sentinels) => {
+                let (connection, departure) = sentinels.take().await?;
+                Ok(Taken::new(connection, departure))
+            }
         }
     }
 
-    /// Where to listen, and when that is to be left for another place.
-    pub(super) async fn listen(&self) -> Result<(Client, Departure), StoreError> {
+    /// Connecting took too long.
+    pub(super) fn too_slow(&self) -> StoreError {
         match self {
-            Self::Server { client, .. } => Ok(((**client).clone(), Departure::Never)),
-            Self::Sentinels(sentinels) => sentinels.listen().await,
+            Self::Server(_) | Self::Apart(_) => too_slow(),
+            Self::Sentinels(_) => failing_over(too_slow()),
         }
     }
 
@@ -52,20 +76,45 @@ impl Source {
             sentinels.close();
         }
     }
+}
+
+impl Station {
+    /// Where to listen, and when that is to be left for another place.
+    pub(super) async fn locate(&self) -> Result<(Client, Departure), StoreError> {
+        match self {
+            Self::Server(client) => Ok(((**client).clone(), Departure::Never)),
+            Self::Sentinels(sentinels) => sentinels.listen().await,
+        }
+    }
 
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
-        self.failed(StoreError::new(
-            StoreErrorKind::Unreachable,
-            "connecting took too long",
-        ))
+        self.failed(too_slow())
     }
 
-    /// What it means that a server could not be connected to.
+    /// What it means that there is no connection.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self {
-            Self::Server { .. } => error,
+            Self::Server(_) => error,
             Self::Sentinels(_) => failing_over(error),
+        }
+    }
+}
+
+/// A connection for commands.
+pub(super) struct Taken {
+    /// Its place in the pool, if it has one.
+    pub(super) kept: Option<Connection>,
+    pub(super) handle: MultiplexedConnection,
+    pub(super) departure: Departure,
+}
+
+impl Taken {
+    fn new(connection: Connection, departure: Departure) -> Self {
+        Self {
+            handle: (*connection).clone(),
+            kept: Some(connection),
+            departure,
         }
     }
 }
@@ -83,4 +132,8 @@ pub(super) fn failing_over(error: StoreError) -> StoreError {
         StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
         _ => error,
     }
+}
+
+fn too_slow() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, "connecting took too long")
 }

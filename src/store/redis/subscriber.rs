@@ -50,17 +50,17 @@ impl Shared {
 
     async fn open(&self) -> Result<(Voice, Ear, Departure), StoreError> {
         let opening = async {
-            let (client, departure) = self.source.listen().await?;
+            let (client, departure) = self.station.locate().await?;
             let opened = self.channels.open(&client, self.timeouts).await;
             let (voice, ear) = opened.map_err(|error| {
                 let failed = failure::no_connection(error);
-                self.source.failed(failed)
+                self.station.failed(failed)
             })?;
             Ok((voice, ear, departure))
         };
         timeout(self.timeouts.connect, opening)
             .await
-            .unwrap_or_else(|_| Err(self.source.too_slow()))
+            .unwrap_or_else(|_| Err(self.station.too_slow()))
     }
 
     async fn serve(&self, mut voice: Voice, mut ear: Ear, mut departure: Departure) -> Lost {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::channels::Channels;
 use super::options::Timeouts;
-use super::source::Source;
+use super::source::Station;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -22,7 +22,7 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct Shared {
-    pub(super) source: Source,
+    pub(super) station: Station,
     pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
     registry: Mutex<Registry>,
@@ -74,10 +74,10 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(source: Source, channels: Channels, timeouts: Timeouts) -> Self {
+    pub(super) fn new(station: Station, channels: Channels, timeouts: Timeouts) -> Self {
         Self {
             shared: Arc::new(Shared {
-                source,
+                station,
                 channels,
                 timeouts,
                 registry: Mutex::default(),

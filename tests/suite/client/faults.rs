@@ -65,7 +65,7 @@ async fn is_killed(redis: &RedisServer, locks: &LockClient, mode: LockMode) {
     guard.release().await.expect("held");
 }
 
-fn excluded_by(mode: LockMode) -> LockMode {
+pub(super) fn excluded_by(mode: LockMode) -> LockMode {
     match mode {
         LockMode::Read => LockMode::Write,
         other => other,

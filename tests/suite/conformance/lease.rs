@@ -148,3 +148,39 @@ pub(super) async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockM
     }
     assert_eq!(env.ledger().questions(), 0);
 }
+
+/// Holds are renewed for the first time at any moment within a third of their lease, so that those that were granted
+/// together are not renewed together ever after: however early that is, nobody loses by it.
+pub(super) async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
+    let lease = env.short_lease();
+    let locks = env.client().await;
+    let asked = Instant::now();
+    let mut guards = Vec::new();
+    for n in 0..10 {
+        let asking = locks.lock(format!("many:{n}")).mode(mode);
+        guards.push(asking.lease(Lease::Renewed(lease)).await.unwrap());
+    }
+    let mut deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
+    let mut first = None;
+    while asked.elapsed() < lease * 3 {
+        sleep(env.moment()).await;
+        for (guard, last) in guards.iter().zip(&mut deadlines) {
+            let deadline = guard.deadline();
+            assert!(deadline >= *last, "a renewal took something away");
+            assert!(!guard.is_lost());
+            if deadline > *last {
+                first.get_or_insert(asked.elapsed());
+            }
+            *last = deadline;
+        }
+    }
+    // None is later than that; most are earlier.
+    let first = first.expect("they were renewed");
+    assert!(
+        first < lease / 3 + env.prompt(),
+        "the first after {first:?}"
+    );
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}

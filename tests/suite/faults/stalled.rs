@@ -22,6 +22,11 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
         let guards = hold_everything(&locks).await;
         let lease = Lease::Renewed(Duration::from_millis(900));
         let lapsing = locks.lock("lapsing").lease(lease).await.expect("free");
+        let first = lapsing.deadline();
+        eventually("renewals have their connection", SOON, async || {
+            lapsing.deadline() > first
+        })
+        .await;
         let began = Instant::now();
         command(&server, &["CLIENT", "PAUSE", "3000", kind]).await;
         let (sent, heard) = (proxy.requests.tally().passed, proxy.replies.tally().passed);

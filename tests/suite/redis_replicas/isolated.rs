@@ -58,7 +58,7 @@ async fn an_owner_check_on_an_idle_connection_is_not_believed() {
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
 }
 
-/// A request whose handler waits for a permit.
+/// A request whose handler says that it runs, and waits for a permit.
 struct Site {
     app: Router,
     inside: Arc<Semaphore>,

@@ -8,7 +8,7 @@ use tower_distributed_lock::{
 };
 
 use super::{LIMIT, client, store, until_connections, until_it_holds, works};
-use crate::redis_store::{MODES, asks, attempt, error_kind, releases};
+use crate::redis_store::{MODES, asks, attempt, error_kind, patient, releases, woken};
 use crate::support::{RedisSentinels, eventually};
 
 /// Longer than anything here takes, so that nothing is free because a lease was over.
@@ -103,6 +103,28 @@ async fn a_planned_failover_is_followed_while_holding_and_waiting() {
     assert!(!waiter.is_finished());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_former_master_that_nobody_could_demote_is_left() {
+    let sentinels = RedisSentinels::start().await;
+    let store = store(&sentinels).await;
+    let waiter = patient("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    let former = sentinels.replicated.master();
+    until_connections(former, 3).await;
+    // It goes on as a master, and closes no connection.
+    let () = former
+        .ask(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"])
+        .await;
+    let master = sentinels.fail_over().await;
+    until_connections(&sentinels.replicated.servers[master], 3).await;
+    until_connections(former, 0).await;
+    let (role, _, _): (String, u64, Vec<redis::Value>) = former.ask(&["ROLE"]).await;
+    assert_eq!(role, "master");
+    // Whoever listened there is told to ask again.
+    woken(&mut wakeups).await;
+    works(&store, "k").await;
 }
 
 #[tokio::test]

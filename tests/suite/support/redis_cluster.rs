@@ -31,7 +31,7 @@ impl RedisCluster {
         let node = RedisServer::builder()
             .cluster()
             // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
-            .config("cluster-node-timeout", "500")
+            .config("cluster-node-timeout", "2000")
             .config("cluster-replica-no-failover", "yes")
             .config("cluster-replica-validity-factor", "0")
             .config("repl-diskless-sync-delay", "0");
@@ -195,13 +195,7 @@ impl RedisCluster {
             }
         }
         // Each with each: gossip alone takes seconds.
-        for node in &self.nodes {
-            for other in &self.nodes {
-                let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
-                let words = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
-                node.ask::<()>(&words).await;
-            }
-        }
+        self.introduce_all().await;
         for place in MASTERS..self.nodes.len() {
             let master = self.id(place - MASTERS).await;
             eventually("a replica finds its master", LIMIT, async || {
@@ -211,6 +205,16 @@ impl RedisCluster {
             .await;
         }
         self.until_whole().await;
+    }
+
+    async fn introduce_all(&self) {
+        for node in &self.nodes {
+            for other in &self.nodes {
+                let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
+                let words = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+                node.ask::<()>(&words).await;
+            }
+        }
     }
 
     /// Whether the node says of itself that it is the master of the slot. One that is loading says nothing.

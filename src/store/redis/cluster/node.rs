@@ -13,7 +13,7 @@ use crate::store::redis::failure;
 use crate::store::redis::lane::Lane;
 use crate::store::redis::options::{Timeouts, server};
 use crate::store::redis::replicas::Acknowledgement;
-use crate::store::redis::source::Source;
+use crate::store::redis::source::Station;
 use crate::store::redis::subscriptions::Subscriptions;
 
 /// Makes [`Node`]s that are all connected to in the same way.
@@ -28,12 +28,12 @@ pub(in super::super) struct Maker {
 impl Maker {
     pub(super) fn make(&self, address: &Address) -> Result<Node, StoreError> {
         let info = self.like.clone().set_addr(self.at(address));
-        let source = server(info, PoolConfig::new(self.lanes), self.timeouts)?;
+        let (source, station) = server(info, PoolConfig::new(self.lanes), self.timeouts)?;
         let lane = |_| Lane::new(source.clone(), self.timeouts, self.acknowledgement);
         Ok(Node {
             address: address.clone(),
             lanes: (0..self.lanes).map(lane).collect(),
-            source,
+            station,
             timeouts: self.timeouts,
             subscriptions: OnceLock::new(),
         })
@@ -60,7 +60,7 @@ impl Maker {
 pub(super) struct Node {
     pub(super) address: Address,
     lanes: Box<[Arc<Lane>]>,
-    source: Source,
+    station: Station,
     timeouts: Timeouts,
     subscriptions: OnceLock<Subscriptions>,
 }
@@ -78,9 +78,9 @@ impl Node {
 
     /// The one connection that listens to what this server tells.
     pub(super) fn subscriptions(&self, channels: Channels) -> &Subscriptions {
-        let (source, timeouts) = (&self.source, self.timeouts);
+        let (station, timeouts) = (&self.station, self.timeouts);
         self.subscriptions
-            .get_or_init(|| Subscriptions::new(source.clone(), channels, timeouts))
+            .get_or_init(|| Subscriptions::new(station.clone(), channels, timeouts))
     }
 
     /// Which slots are whose, as this server sees it.

@@ -84,15 +84,16 @@ impl<'a> Way<'a> {
     pub(super) async fn failure(&mut self, at: &Stop, error: StoreError) -> Result<(), StoreError> {
         let doubt = Doubt::Failed(at.node.address.clone());
         match error.kind() {
-            StoreErrorKind::Unreachable => {
-                let newer = self.topology.newer(&self.map, doubt).await;
-                self.map = newer.map_err(|_| error)?;
+            // A server that is there, but gives no connection that can be used, may have been replaced just as well.
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient => {
+                let Ok(newer) = self.topology.newer(&self.map, doubt).await else {
+                    return Err(error);
+                };
+                self.map = newer;
                 match self.map.is_master(self.slot, &at.node) {
                     false => Ok(()),
-                    true => Err(StoreError::new(
-                        StoreErrorKind::Transient,
-                        "the server of the key cannot be reached, and no other has taken over yet",
-                    )),
+                    // Nobody has taken over yet; the others are there.
+                    true => Err(StoreError::new(StoreErrorKind::Transient, error)),
                 }
             }
             StoreErrorKind::Unanswered => {

@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, Redis
 
 use super::super::failure;
 use super::super::options::Timeouts;
-use super::Master;
+use super::master::Master;
 use crate::error::StoreError;
 
 /// One sentinel. Its connection is kept from one question to the next.
@@ -45,6 +45,10 @@ impl Sentinel {
         };
         *self.kept() = Some(connection);
         master(&answers)
+    }
+
+    pub(super) fn hang_up(&self) {
+        *self.kept() = None;
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {

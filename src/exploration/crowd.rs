@@ -1,0 +1,456 @@
+//! Callers of one key: GUARANTEES S1, S5, S6, L2, L3, L7, L8 inside a process.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{Either, join, select};
+use shuttle::future::{block_on, spawn, yield_now};
+use shuttle::rand::{Rng, thread_rng};
+use tokio::time::Instant;
+
+use super::store::Paced;
+use super::{Mutant, explore, finds, pass};
+use crate::client::{LockClient, LockRequest};
+use crate::guard::LockGuard;
+use crate::lock::{Lease, LockMode, Owner};
+
+/// How many orders of events are tried. The mutants below are found within a hundred.
+const ORDERS: usize = 500;
+
+const KEY: &str = "account:42";
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Who comes, and what happens to them.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// Each is what another process would be.
+    clients: usize,
+    /// How many tasks of each client come, each several times.
+    callers: usize,
+    modes: &'static [LockMode],
+    /// Some give up while they wait.
+    cancels: bool,
+    /// Owners come with twins, and again while they hold.
+    owners: bool,
+    /// Some holds vanish from the store.
+    thefts: bool,
+    /// Some holders take a good part of their lease, or more than that, and nobody renews.
+    naps: bool,
+}
+
+const QUIET: Plan = Plan {
+    clients: 1,
+    callers: 4,
+    modes: &[LockMode::Reentrant],
+    cancels: false,
+    owners: false,
+    thefts: false,
+    naps: false,
+};
+
+/// The place that the lock protects, and what is known of those who were there.
+#[derive(Default)]
+struct Site {
+    now: u64,
+    here: Vec<usize>,
+    visits: Vec<Visit>,
+    last_token: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Visit {
+    client: usize,
+    mode: LockMode,
+    /// Before the request, and when it stood in line for certain.
+    asked: (u64, u64),
+    came: u64,
+    went: u64,
+    /// The release said that the lock was held until then.
+    confirmed: bool,
+}
+
+impl Site {
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn come(&mut self, plan: Plan, client: usize, asked: (u64, u64), guard: &LockGuard) -> usize {
+        let came = self.tick();
+        let mode = guard.mode();
+        if let Some(token) = guard.fencing_token() {
+            // After a theft, it is the resource that refuses what is older than what it has seen.
+            let rises = token.value() > self.last_token;
+            assert!(rises || plan.thefts, "a token did not rise");
+            self.last_token = token.value();
+        }
+        let crowded = self
+            .here
+            .iter()
+            .any(|&other| mode != LockMode::Read || self.visits[other].mode != LockMode::Read);
+        assert!(!crowded || plan.thefts || plan.naps, "two at once");
+        self.visits.push(Visit {
+            client,
+            mode,
+            asked,
+            came,
+            went: u64::MAX,
+            confirmed: false,
+        });
+        self.here.push(self.visits.len() - 1);
+        self.visits.len() - 1
+    }
+
+    fn go(&mut self, visit: usize) {
+        self.visits[visit].went = self.tick();
+        self.here.retain(|&other| other != visit);
+    }
+
+    /// What can be said only when all is over.
+    fn review(&self, plan: Plan) {
+        for (n, one) in self.visits.iter().enumerate() {
+            for other in &self.visits[n + 1..] {
+                let apart = one.went < other.came || other.went < one.came;
+                let shared = one.mode == LockMode::Read && other.mode == LockMode::Read;
+                let both = one.confirmed && other.confirmed;
+                assert!(
+                    apart || shared || !both,
+                    "confirmed overlap: {one:?} {other:?}"
+                );
+                // In line first, here first: not a matter of course where lines of several clients meet, or the line
+                // is the store's, or all of a line enter together.
+                let in_line = one.client == other.client
+                    && one.mode == other.mode
+                    && matches!(one.mode, LockMode::Reentrant | LockMode::Write);
+                let overtook = other.asked.1 < one.asked.0;
+                assert!(
+                    plan.owners || !in_line || !overtook,
+                    "overtaken: {one:?} {other:?}"
+                );
+            }
+        }
+    }
+}
+
+/// One run of a plan.
+struct Crowd {
+    plan: Plan,
+    store: Paced,
+    site: Mutex<Site>,
+}
+
+fn scenario(plan: Plan) -> impl Fn() + Send + Sync {
+    move || {
+        let crowd = Arc::new(Crowd {
+            plan,
+            store: Paced::default(),
+            site: Mutex::default(),
+        });
+        block_on(crowd.run());
+    }
+}
+
+impl Crowd {
+    async fn run(self: Arc<Self>) {
+        let mut callers = Vec::new();
+        let mut clients = Vec::new();
+        for n in 0..self.plan.clients {
+            let client = LockClient::builder(self.store.clone())
+                .handovers(2)
+                .handover_time(Duration::from_secs(3600))
+                .build();
+            for _ in 0..self.plan.callers {
+                callers.push(spawn(self.clone().call(n, client.clone())));
+            }
+            clients.push(client);
+        }
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        for client in &clients {
+            until("no key is in use", || client.keys_in_use() == 0).await;
+        }
+        until("the store is empty", || self.store.store.is_empty()).await;
+        if !self.plan.naps {
+            self.store.balances();
+        }
+        self.site.lock().unwrap().review(self.plan);
+    }
+
+    async fn call(self: Arc<Self>, n: usize, client: LockClient) {
+        for _ in 0..2 {
+            let modes = self.plan.modes;
+            let mode = modes[thread_rng().gen_range(0..modes.len())];
+            let mut request = client.lock(KEY).mode(mode).lease(Lease::Renewed(LEASE));
+            if mode.is_exclusive() {
+                request = request.fenced();
+            }
+            if self.plan.owners {
+                let owner = Owner::new();
+                request = request.owner(&owner);
+                let again = client.lock(KEY).owner(&owner);
+                self.visit_twice(n, request, again.lease(Lease::Renewed(LEASE)))
+                    .await;
+            } else {
+                let asked = self.site.lock().unwrap().tick();
+                if let Some((guard, queued)) = self.ask(request).await {
+                    self.stay(n, (asked, queued), guard).await;
+                }
+            }
+        }
+    }
+
+    /// The guard, and when the request was in line; `None` if it was given up.
+    async fn ask(&self, request: LockRequest) -> Option<(LockGuard, u64)> {
+        let mut asking = pin!(request.acquire());
+        let first = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
+        let queued = self.site.lock().unwrap().tick();
+        let granted = match first {
+            Poll::Ready(granted) => granted,
+            Poll::Pending if self.plan.cancels && thread_rng().gen_bool(0.5) => {
+                let patience = pin!(yields(thread_rng().gen_range(0..30)));
+                match select(asking, patience).await {
+                    Either::Left((granted, _)) => granted,
+                    Either::Right((_, _asking)) => {
+                        // Meanwhile it may be given what it does not look at any more.
+                        yields(thread_rng().gen_range(0..10)).await;
+                        return None;
+                    }
+                }
+            }
+            Poll::Pending => asking.await,
+        };
+        Some((granted.unwrap(), queued))
+    }
+
+    async fn stay(&self, client: usize, asked: (u64, u64), guard: LockGuard) {
+        let plan = self.plan;
+        if plan.naps {
+            let left = guard.deadline().saturating_duration_since(Instant::now());
+            assert!(left > LEASE / 4, "given what is nearly over: {left:?}");
+        }
+        let visit = self.site.lock().unwrap().come(plan, client, asked, &guard);
+        yields(thread_rng().gen_range(0..3)).await;
+        if plan.thefts && thread_rng().gen_bool(0.3) {
+            self.store.steal_all(KEY).await;
+        }
+        if plan.naps {
+            pass(LEASE * thread_rng().gen_range(0..12) / 10);
+        }
+        self.site.lock().unwrap().go(visit);
+        if thread_rng().gen_bool(0.3) {
+            return drop(guard);
+        }
+        let released = guard.release().await;
+        assert!(released.is_ok() || plan.thefts || plan.naps, "{released:?}");
+        self.site.lock().unwrap().visits[visit].confirmed = released.is_ok();
+    }
+
+    /// An owner that asks for two things at once, and for a third while it holds them.
+    async fn visit_twice(&self, client: usize, request: LockRequest, again: LockRequest) {
+        let asked = self.site.lock().unwrap().tick();
+        let (one, twin) = join(self.ask(request.clone()), self.ask(request)).await;
+        let (guard, queued, twin) = match (one, twin) {
+            (Some((guard, queued)), twin) | (twin, Some((guard, queued))) => (guard, queued, twin),
+            (None, None) => return,
+        };
+        let below = match guard.mode() {
+            LockMode::Write if thread_rng().gen_bool(0.5) => LockMode::Read,
+            mode => mode,
+        };
+        // Dropped in any order.
+        let third = self.ask(again.mode(below)).await;
+        drop(twin);
+        self.stay(client, (asked, queued), guard).await;
+        drop(third);
+    }
+}
+
+async fn yields(times: usize) {
+    for _ in 0..times {
+        yield_now().await;
+    }
+}
+
+/// Waits for a fact that nobody signals.
+async fn until(what: &str, fact: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if fact() {
+            return;
+        }
+        yield_now().await;
+    }
+    panic!("it never comes to pass: {what}");
+}
+
+const READ_WRITE: &[LockMode] = &[LockMode::Read, LockMode::Write];
+
+#[test]
+fn a_line_of_one_process() {
+    explore(ORDERS, scenario(QUIET));
+}
+
+#[test]
+fn a_line_that_some_leave() {
+    explore(
+        ORDERS,
+        scenario(Plan {
+            cancels: true,
+            ..QUIET
+        }),
+    );
+}
+
+#[test]
+fn readers_and_writers_of_one_process() {
+    let plan = Plan {
+        modes: READ_WRITE,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+#[test]
+fn two_processes_that_some_leave() {
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+#[test]
+fn readers_and_writers_of_two_processes() {
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        modes: READ_WRITE,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+#[test]
+fn a_fair_line_of_two_processes() {
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        modes: &[LockMode::Fair],
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+#[test]
+fn owners_that_come_again() {
+    let plan = Plan {
+        callers: 3,
+        owners: true,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+    explore(
+        ORDERS,
+        scenario(Plan {
+            modes: READ_WRITE,
+            ..plan
+        }),
+    );
+}
+
+#[test]
+fn holds_that_vanish() {
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        thefts: true,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+    explore(
+        ORDERS,
+        scenario(Plan {
+            clients: 1,
+            callers: 4,
+            modes: READ_WRITE,
+            ..plan
+        }),
+    );
+}
+
+#[test]
+fn holds_that_are_nearly_over() {
+    explore(
+        ORDERS,
+        scenario(Plan {
+            naps: true,
+            cancels: true,
+            ..QUIET
+        }),
+    );
+}
+
+mod mutants {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_waiter_keeps_what_it_was_given() {
+        finds(
+            Mutant::GiftKept,
+            ORDERS,
+            scenario(Plan {
+                cancels: true,
+                ..QUIET
+            }),
+        );
+    }
+
+    #[test]
+    fn whoever_gives_its_turn_up_keeps_it() {
+        let plan = Plan {
+            clients: 2,
+            callers: 2,
+            cancels: true,
+            ..QUIET
+        };
+        finds(Mutant::TurnKept, ORDERS, scenario(plan));
+    }
+
+    #[test]
+    fn a_hold_that_is_nearly_over_is_passed_on() {
+        let plan = Plan {
+            naps: true,
+            ..QUIET
+        };
+        finds(Mutant::LostPassedOn, ORDERS, scenario(plan));
+    }
+
+    #[test]
+    fn a_newcomer_stands_in_front() {
+        finds(Mutant::LastInFirstOut, ORDERS, scenario(QUIET));
+    }
+
+    #[test]
+    fn a_token_is_handed_out_twice() {
+        finds(Mutant::TokenKept, ORDERS, scenario(QUIET));
+    }
+
+    #[test]
+    fn a_twin_is_forgotten() {
+        let plan = Plan {
+            callers: 3,
+            owners: true,
+            ..QUIET
+        };
+        finds(Mutant::TwinForgotten, ORDERS, scenario(plan));
+    }
+}

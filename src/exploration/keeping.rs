@@ -1,0 +1,218 @@
+//! One hold between its keeper, its holder, a thief and the clock: GUARANTEES S2 to S5.
+
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use shuttle::future::{block_on, spawn, yield_now};
+use shuttle::rand::{Rng, thread_rng};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::store::Paced;
+use super::{Mutant, explore, finds, pass};
+use crate::error::LockError;
+use crate::keeper::{Keeper, LiveHold, Phase};
+use crate::lock::{Hold, HoldId, Lease, LockMode};
+use crate::store::{Attempt, LockStore, Outcome, Renewal, Standing};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// The hold, and what has been seen of it.
+struct Watch {
+    store: Paced,
+    keeper: Keeper,
+    live: Arc<LiveHold>,
+    lost: Arc<AtomicUsize>,
+    stolen: AtomicBool,
+    /// It was seen past its deadline, and lost: for ever.
+    overdue: AtomicBool,
+    gone: AtomicBool,
+}
+
+impl Watch {
+    async fn begin() -> Arc<Self> {
+        let store = Paced::default();
+        let lost = Arc::new(AtomicUsize::new(0));
+        let keeper = Keeper::new(Arc::new(store.clone()), None, {
+            let lost = lost.clone();
+            Box::new(move |_| {
+                lost.fetch_add(1, Ordering::SeqCst);
+            })
+        });
+        let attempt = Attempt {
+            hold: Hold {
+                key: "account:42".into(),
+                mode: LockMode::Reentrant,
+                id: HoldId::new(Uuid::nil(), 1),
+            },
+            lease: LEASE,
+            patience: None,
+            fencing: None,
+        };
+        let sent = Instant::now();
+        let granted = store.acquire(&attempt).await.unwrap();
+        assert!(matches!(granted, Outcome::Granted { .. }));
+        let lease = Lease::Renewed(LEASE);
+        let live = Arc::new(LiveHold::new(
+            attempt.hold.clone(),
+            lease,
+            None,
+            sent,
+            LEASE,
+        ));
+        keeper.keep(&live);
+        Arc::new(Self {
+            store,
+            keeper,
+            live,
+            lost,
+            stolen: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        })
+    }
+
+    /// What is true at every moment.
+    fn look(&self) {
+        // Others act between one line and the next: first what was known before, last what is known now.
+        let gone = self.gone.load(Ordering::SeqCst);
+        let overdue = self.overdue.load(Ordering::SeqCst);
+        let carried = self.store.carries(&self.live.hold).now_or_never();
+        let lost = self.live.is_lost();
+        let phase = self.live.phase();
+        let stolen = self.stolen.load(Ordering::SeqCst);
+        assert!(
+            phase == Phase::Lost || !gone,
+            "found again after it was lost"
+        );
+        if phase == Phase::Held && !lost {
+            assert!(!overdue, "found again after its deadline");
+            assert!(stolen || carried == Some(true), "believed to be held");
+        }
+        self.gone.fetch_or(phase == Phase::Lost, Ordering::SeqCst);
+        self.overdue
+            .fetch_or(phase == Phase::Held && lost, Ordering::SeqCst);
+    }
+
+    async fn clock(self: Arc<Self>) {
+        for _ in 0..8 {
+            pass(LEASE * thread_rng().gen_range(1..5) / 10);
+            self.look();
+            for _ in 0..thread_rng().gen_range(0..8) {
+                yield_now().await;
+                self.look();
+            }
+        }
+    }
+
+    async fn thief(self: Arc<Self>) {
+        for _ in 0..thread_rng().gen_range(0..40) {
+            yield_now().await;
+        }
+        self.stolen.store(true, Ordering::SeqCst);
+        self.store.steal(&self.live.hold).await;
+    }
+
+    async fn asker(self: Arc<Self>) {
+        for _ in 0..3 {
+            let answer = self.keeper.check(&self.live).await;
+            match answer {
+                Ok(()) => {}
+                Err(LockError::Lost) => {
+                    assert_eq!(self.live.ended().await, Phase::Lost);
+                }
+                Err(error) => panic!("{error}"),
+            }
+            self.look();
+        }
+    }
+
+    async fn holder(self: Arc<Self>) {
+        for _ in 0..thread_rng().gen_range(0..40) {
+            yield_now().await;
+        }
+        let held = self.keeper.begin_release(&self.live);
+        assert!(!self.keeper.begin_release(&self.live), "released twice");
+        let (keeper, live) = (self.keeper.clone(), self.live.clone());
+        let released = keeper.release(live, None, |_| ()).await;
+        self.look();
+        if held {
+            let phase = self.live.phase();
+            assert_eq!(released.is_ok(), phase == Phase::Released, "{released:?}");
+        } else {
+            assert_eq!(self.live.phase(), Phase::Lost, "lost before its release");
+        }
+        // Whatever renewal is still on its way.
+        for _ in 0..20 {
+            let there = self.store.carries(&self.live.hold).await;
+            assert!(!there, "alive after its release");
+            yield_now().await;
+        }
+    }
+}
+
+fn scenario(thief: bool) -> impl Fn() + Send + Sync {
+    move || {
+        block_on(async {
+            let watch = Watch::begin().await;
+            let mut tasks = vec![
+                spawn(watch.clone().clock()),
+                spawn(watch.clone().asker()),
+                spawn(watch.clone().holder()),
+            ];
+            if thief {
+                tasks.push(spawn(watch.clone().thief()));
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+            let lost = watch.lost.load(Ordering::SeqCst);
+            assert!(lost <= 1, "told of its loss {lost} times");
+            // Whoever waits for the end has been woken.
+            let end = watch.live.ended().await;
+            assert!(lost == 0 || end == Phase::Lost);
+        });
+    }
+}
+
+#[test]
+fn a_hold_that_is_renewed_checked_and_released() {
+    explore(1000, scenario(false));
+}
+
+#[test]
+fn a_hold_that_vanishes() {
+    explore(1000, scenario(true));
+}
+
+#[test]
+fn a_loss_is_undone() {
+    finds(Mutant::LossUndone, 10_000, scenario(false));
+}
+
+#[test]
+fn a_late_renewal_is_believed() {
+    finds(Mutant::LateRenewal, 10_000, scenario(false));
+}
+
+/// The scenario itself sees a renewal that creates.
+#[test]
+fn a_renewal_touches_nothing_but_its_hold() {
+    explore(10, || {
+        block_on(async {
+            let store = Paced::default();
+            let hold = Hold {
+                key: "account:42".into(),
+                mode: LockMode::Reentrant,
+                id: HoldId::new(Uuid::nil(), 1),
+            };
+            let renewal = Renewal { hold, lease: LEASE };
+            let renewed = store.renew(slice::from_ref(&renewal)).await.unwrap();
+            assert_eq!(renewed, [Standing::Gone]);
+            assert!(store.store.is_empty());
+        });
+    });
+}

@@ -1,0 +1,117 @@
+//! A store whose every answer takes a while.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use shuttle::future::yield_now;
+
+use crate::error::StoreError;
+use crate::lock::{Hold, HoldId, LockMode};
+use crate::store::memory::MemoryStore;
+use crate::store::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
+
+/// [`MemoryStore`], with time for others before and after each step, and a book of what was granted and given back.
+#[derive(Clone, Default)]
+pub(super) struct Paced {
+    pub(super) store: MemoryStore,
+    book: Arc<Mutex<HashMap<(HoldId, LockMode), Page>>>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    granted: usize,
+    ended: usize,
+}
+
+impl Paced {
+    /// Asserts that every hold that was granted was given back, once.
+    pub(super) fn balances(&self) {
+        for (name, page) in &*self.book.lock().unwrap() {
+            assert_eq!(page.granted, page.ended, "{name:?}: {page:?}");
+        }
+    }
+
+    /// Ends a hold behind its holder's back.
+    pub(super) async fn steal(&self, hold: &Hold) {
+        let stolen = self.store.release(hold).await.unwrap();
+        if stolen.standing == Standing::Held {
+            self.page(hold, |page| page.ended += 1);
+        }
+    }
+
+    /// Ends every hold on `key`.
+    pub(super) async fn steal_all(&self, key: &str) {
+        let granted: Vec<_> = self.book.lock().unwrap().keys().copied().collect();
+        for (id, mode) in granted {
+            let key = key.into();
+            self.steal(&Hold { key, mode, id }).await;
+        }
+    }
+
+    /// Whether the store carries the hold at this moment.
+    pub(super) async fn carries(&self, hold: &Hold) -> bool {
+        let standings = self.store.check(std::slice::from_ref(hold)).await;
+        standings.unwrap()[0] == Standing::Held
+    }
+
+    fn page(&self, hold: &Hold, write: impl FnOnce(&mut Page)) {
+        let mut book = self.book.lock().unwrap();
+        write(book.entry((hold.id, hold.mode)).or_default());
+    }
+}
+
+impl LockStore for Paced {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        yield_now().await;
+        let again = self.carries(&attempt.hold).await;
+        let outcome = self.store.acquire(attempt).await?;
+        if matches!(outcome, Outcome::Granted { .. }) && !again {
+            self.page(&attempt.hold, |page| page.granted += 1);
+        }
+        yield_now().await;
+        Ok(outcome)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        yield_now().await;
+        let renewed = self.store.renew(renewals).await;
+        yield_now().await;
+        renewed
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        yield_now().await;
+        let checked = self.store.check(holds).await;
+        yield_now().await;
+        checked
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        yield_now().await;
+        let mut released = self.store.release(hold).await?;
+        if released.standing == Standing::Held {
+            self.page(hold, |page| page.ended += 1);
+        }
+        // To whom others go first is a matter of time, which stands still here.
+        released.listeners = 0;
+        yield_now().await;
+        Ok(released)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        yield_now().await;
+        if self.carries(&attempt.hold).await {
+            self.page(&attempt.hold, |page| page.ended += 1);
+        }
+        self.store.withdraw(attempt, unanswered).await?;
+        yield_now().await;
+        Ok(())
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        yield_now().await;
+        let wakeups = self.store.subscribe(attempt).await;
+        yield_now().await;
+        wakeups
+    }
+}

@@ -1,0 +1,47 @@
+//! Bugs that other lock clients have had: GUARANTEES 4.7.
+//!
+//! An exhibit is a situation that shows one of them. It is tried twice: with the store as it is, which must not show the
+//! bug, and with the [`Mutant`] that has it, which must. Time is paused.
+
+mod holding;
+mod mutant;
+mod waiting;
+mod webhooks;
+
+use tower_distributed_lock::{LockClient, MemoryStore};
+
+use mutant::{Bug, Mutant};
+
+/// What most exhibits lock.
+const KEY: &str = "account:42";
+
+/// The bug shows: what has happened.
+type Shown = String;
+
+/// Tries `exhibit` without the bug and with it.
+fn exhibit(bug: Bug, exhibit: impl AsyncFn(Mutant) -> Result<(), Shown>) {
+    let without = on_paused_time(exhibit(Mutant::new(MemoryStore::new(), None)));
+    assert_eq!(without, Ok(()), "{bug:?} is here");
+    let with = on_paused_time(exhibit(Mutant::new(MemoryStore::new(), Some(bug))));
+    let shown = with.expect_err("the exhibit does not show the bug");
+    println!("{bug:?}: {shown}");
+}
+
+fn on_paused_time<T>(exhibit: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(exhibit)
+}
+
+/// A client as another process would have it.
+fn client(store: &Mutant) -> LockClient {
+    LockClient::new(store.clone())
+}
+
+/// `Err` with the story unless `fact`.
+fn expect(fact: bool, story: &str) -> Result<(), Shown> {
+    fact.then_some(()).ok_or_else(|| story.to_owned())
+}

@@ -1,0 +1,96 @@
+//! Bugs of those who hold, and of those who nearly did.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::{Hold, HoldId, Lease, LockClient, LockError, LockMode};
+use uuid::Uuid;
+
+use super::mutant::{Bug, attempt};
+use super::{KEY, client, exhibit, expect};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+async fn is_free(locks: &LockClient) -> bool {
+    locks.lock(KEY).wait(Duration::ZERO).await.is_ok()
+}
+
+/// Redisson, issue 7272: the watchdog's renewal outlives the release, and the key of a lock that nobody holds is renewed
+/// for ever.
+#[test]
+fn a_renewal_races_the_release() {
+    exhibit(Bug::RenewalCreates, async |store| {
+        let locks = client(&store);
+        let guard = locks.lock(KEY).lease(Lease::Renewed(LEASE)).await.unwrap();
+        store.renewing.close();
+        store.renewing.reached().await;
+        guard.release().await.unwrap();
+        store.renewing.open();
+        sleep(Duration::from_millis(10)).await;
+        let free = is_free(&client(&store)).await;
+        expect(free, "a lock that was released is held, and by nobody")
+    });
+}
+
+/// Laravel, issue 26213: the release of a lock whose time was over deleted that of the next holder.
+#[test]
+fn a_stale_owner_releases_the_next_ones_lock() {
+    exhibit(Bug::ReleaseDeletesAnything, async |store| {
+        let stale = client(&store);
+        let stale = stale.lock(KEY).lease(Lease::Fixed(LEASE)).await.unwrap();
+        sleep(LEASE * 2).await;
+        let next = client(&store).lock(KEY).await.unwrap();
+        let released = stale.release().await;
+        let free = is_free(&client(&store)).await;
+        next.release().await.unwrap();
+        expect(!free, "a third gets in while the second is there")?;
+        let honest = matches!(released, Err(LockError::Lost));
+        expect(honest, "the first is told that it had the lock to the end")
+    });
+}
+
+/// DistributedLock, its lock for readers and writers in Redis: the set of the readers has one expiry, which each of them
+/// renews, so that a reader that died stays there for as long as another one lives.
+#[test]
+fn readers_share_one_time_to_live() {
+    exhibit(Bug::OneTimeToLive, async |store| {
+        let dead = Hold {
+            key: KEY.into(),
+            mode: LockMode::Read,
+            id: HoldId::new(Uuid::from_u128(1), 1),
+        };
+        store.acquire(&attempt(dead, LEASE)).await.unwrap();
+        let reader = client(&store);
+        let reading = reader.lock(KEY).mode(LockMode::Read);
+        let reading = reading.lease(Lease::Renewed(LEASE)).await.unwrap();
+        sleep(LEASE * 3).await;
+        let writer = client(&store);
+        let writing = tokio::spawn(writer.lock(KEY).mode(LockMode::Write).acquire());
+        sleep(Duration::from_millis(10)).await;
+        reading.release().await.unwrap();
+        let granted = timeout(Duration::from_millis(500), writing).await;
+        expect(
+            granted.is_ok(),
+            "the dead reader is renewed by the living one",
+        )
+    });
+}
+
+/// redis-py, issue 3847: a task that is cancelled in the middle of a command leaves a lock that nobody owns. There it was
+/// the release; here the acquisition, whose answer is on its way.
+#[test]
+fn a_cancelled_acquisition_leaves_an_orphan() {
+    exhibit(Bug::NothingIsTakenBack, async |store| {
+        let locks = client(&store);
+        store.answering.close();
+        let asking = tokio::spawn(locks.lock(KEY).acquire());
+        store.answering.reached().await;
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        store.answering.open();
+        sleep(Duration::from_millis(10)).await;
+        let free = is_free(&client(&store)).await;
+        expect(free, "it is held, and nobody knows")
+    });
+}

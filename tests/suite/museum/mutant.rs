@@ -1,0 +1,242 @@
+//! A store with a bug in it, and with gates at which an exhibit stops what is under way.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::store::{
+    Attempt, LockStore, Outcome, Record, Released, Renewal, Standing, Wakeups,
+};
+use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, MemoryStore, StoreError};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// Whoever has subscribed goes to sleep without asking again.
+    SleepsAfterSubscribing,
+    /// A renewal sets the key, whether it is there or not.
+    RenewalCreates,
+    /// A release deletes the key, whoever holds it.
+    ReleaseDeletesAnything,
+    /// A waiter keeps its place in the queue for as long as it once said that it would wait.
+    DeadKeepTheirPlace,
+    /// Readers have one time to live between them, and whoever renews it renews it for all.
+    OneTimeToLive,
+    /// Whoever gives up an attempt takes nothing back.
+    NothingIsTakenBack,
+    /// First the lock is given up, then the answer is recorded.
+    RecordsAfterRelease,
+}
+
+/// A memory store, as it is or with a [`Bug`].
+#[derive(Clone)]
+pub(super) struct Mutant {
+    pub(super) store: MemoryStore,
+    bug: Option<Bug>,
+    memory: Arc<Mutex<Memory>>,
+    /// Before a subscription begins.
+    pub(super) subscribing: Arc<Gate>,
+    /// Before a renewal is done.
+    pub(super) renewing: Arc<Gate>,
+    /// When an attempt was answered, and the answer is on its way.
+    pub(super) answering: Arc<Gate>,
+}
+
+/// What the bugs go by.
+#[derive(Default)]
+struct Memory {
+    granted: Vec<Hold>,
+    subscribed: HashSet<HoldId>,
+    queue: VecDeque<(HoldId, Instant)>,
+}
+
+/// Lets everything pass until it is closed, and then stops the first who comes.
+#[derive(Default)]
+pub(super) struct Gate {
+    closed: AtomicBool,
+    reached: Notify,
+    opened: Notify,
+}
+
+impl Gate {
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until somebody stands before it.
+    pub(super) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    pub(super) fn open(&self) {
+        self.opened.notify_one();
+    }
+
+    async fn pass(&self) {
+        if self.closed.swap(false, Ordering::SeqCst) {
+            self.reached.notify_one();
+            self.opened.notified().await;
+        }
+    }
+}
+
+impl Mutant {
+    pub(super) fn new(store: MemoryStore, bug: Option<Bug>) -> Self {
+        Self {
+            store,
+            bug,
+            memory: Arc::default(),
+            subscribing: Arc::default(),
+            renewing: Arc::default(),
+            answering: Arc::default(),
+        }
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Whether somebody stands in front of this attempt in a queue that knows of no death.
+    fn stands_behind(&self, attempt: &Attempt) -> bool {
+        let Some(patience) = attempt.patience else {
+            return false;
+        };
+        let (now, id) = (Instant::now(), attempt.hold.id);
+        let mut memory = self.memory.lock().unwrap();
+        memory.queue.retain(|(_, until)| now < *until);
+        if memory.queue.iter().all(|(waiting, _)| *waiting != id) {
+            memory.queue.push_back((id, now + patience));
+        }
+        memory.queue.front().is_some_and(|(first, _)| *first != id)
+    }
+
+    fn leave_queue(&self, id: HoldId) {
+        let mut memory = self.memory.lock().unwrap();
+        memory.queue.retain(|(waiting, _)| *waiting != id);
+    }
+
+    fn remember(&self, hold: &Hold) {
+        self.leave_queue(hold.id);
+        self.memory.lock().unwrap().granted.push(hold.clone());
+    }
+
+    fn granted(&self, key: &LockKey, mode: LockMode) -> Vec<Hold> {
+        let memory = self.memory.lock().unwrap();
+        let mut granted = memory.granted.clone();
+        granted.retain(|hold| hold.key == *key && hold.mode == mode);
+        granted
+    }
+}
+
+impl LockStore for Mutant {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let refused = Outcome::Refused {
+            retry_after: Duration::from_secs(30),
+        };
+        let id = attempt.hold.id;
+        // What was answered before the subscription is taken to be so still.
+        if self.has(Bug::SleepsAfterSubscribing)
+            && self.memory.lock().unwrap().subscribed.remove(&id)
+        {
+            return Ok(refused);
+        }
+        if self.has(Bug::DeadKeepTheirPlace) && self.stands_behind(attempt) {
+            return Ok(refused);
+        }
+        let outcome = self.store.acquire(attempt).await?;
+        if matches!(outcome, Outcome::Granted { .. }) {
+            self.remember(&attempt.hold);
+        }
+        self.answering.pass().await;
+        Ok(outcome)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.renewing.pass().await;
+        let mut standings = self.store.renew(renewals).await?;
+        for (renewal, standing) in renewals.iter().zip(&mut standings) {
+            let hold = &renewal.hold;
+            if self.has(Bug::RenewalCreates) && *standing == Standing::Gone {
+                let attempt = attempt(hold.clone(), renewal.lease);
+                self.store.acquire(&attempt).await?;
+                *standing = Standing::Held;
+            }
+            if self.has(Bug::OneTimeToLive) && hold.mode == LockMode::Read {
+                let lease = renewal.lease;
+                let others = self.granted(&hold.key, LockMode::Read).into_iter();
+                let others: Vec<_> = others.map(|hold| Renewal { hold, lease }).collect();
+                self.store.renew(&others).await?;
+            }
+        }
+        Ok(standings)
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.store.check(holds).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        if self.has(Bug::ReleaseDeletesAnything) {
+            for other in self.granted(&hold.key, hold.mode) {
+                self.store.release(&other).await?;
+            }
+            return Ok(Standing::Held.into());
+        }
+        self.store.release(hold).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        if self.has(Bug::NothingIsTakenBack) {
+            return Ok(());
+        }
+        let id = attempt.hold.id;
+        self.leave_queue(id);
+        self.store.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.subscribing.pass().await;
+        let id = attempt.hold.id;
+        self.memory.lock().unwrap().subscribed.insert(id);
+        self.store.subscribe(attempt).await
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Released, StoreError> {
+        if self.has(Bug::RecordsAfterRelease) {
+            self.store.release(hold).await?;
+            sleep(Duration::from_millis(5)).await;
+            let again = attempt(hold.clone(), Duration::from_secs(1));
+            if let Outcome::Refused { .. } = self.store.acquire(&again).await? {
+                // It does not even notice.
+                return Ok(Standing::Held.into());
+            }
+        }
+        self.store.release_recording(hold, record).await
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.store.record(key).await
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
+    }
+}
+
+/// An attempt that does not wait.
+pub(super) fn attempt(hold: Hold, lease: Duration) -> Attempt {
+    Attempt {
+        hold,
+        lease,
+        patience: None,
+        fencing: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Bugs of those who wait.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tower_distributed_lock::store::{Attempt, LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode};
+use uuid::Uuid;
+
+use super::mutant::{Bug, Mutant, attempt};
+use super::{KEY, client, exhibit, expect};
+
+/// Redisson, issue 5761: locks missed the message of an unlock, and waited for a timeout, or for ever.
+///
+/// The lock becomes free between a waiter's question and its subscription: nobody will wake it.
+#[test]
+fn a_wake_up_is_lost_between_try_and_subscribe() {
+    exhibit(Bug::SleepsAfterSubscribing, async |store| {
+        let (holder, waiter) = (client(&store), client(&store));
+        let guard = holder.lock(KEY).await.unwrap();
+        store.subscribing.close();
+        let waiting = tokio::spawn(waiter.lock(KEY).acquire());
+        store.subscribing.reached().await;
+        guard.release().await.unwrap();
+        store.subscribing.open();
+        // Sooner than the poll that helps where everything else fails.
+        let granted = timeout(Duration::from_millis(500), waiting).await;
+        expect(granted.is_ok(), "the lock is free, and its waiter sleeps")
+    });
+}
+
+/// Redisson, pull requests 3166 to 3202: threads that had died in the queue of a fair lock kept everybody else out of a
+/// lock that was free, each for as long as it would have waited.
+#[test]
+fn a_fair_queue_is_stuck_behind_a_dead_head() {
+    exhibit(Bug::DeadKeepTheirPlace, async |store| {
+        let fair = |locks: &LockClient| locks.lock(KEY).mode(LockMode::Fair);
+        let (holder, waiter) = (client(&store), client(&store));
+        let guard = fair(&holder).await.unwrap();
+        queue_and_die(&store).await;
+        let waiting = tokio::spawn(fair(&waiter).acquire());
+        sleep(Duration::from_millis(10)).await;
+        guard.release().await.unwrap();
+        let limit = WAITER_LIVENESS + Duration::from_secs(2);
+        let granted = timeout(limit, waiting).await;
+        expect(
+            granted.is_ok(),
+            "the lock is free, and the dead are waited for",
+        )
+    });
+}
+
+/// Asks once, and never again.
+async fn queue_and_die(store: &Mutant) {
+    let hold = Hold {
+        key: KEY.into(),
+        mode: LockMode::Fair,
+        id: HoldId::new(Uuid::from_u128(1), 1),
+    };
+    let attempt = Attempt {
+        patience: Some(Duration::from_secs(300)),
+        ..attempt(hold, Duration::from_secs(30))
+    };
+    store.acquire(&attempt).await.unwrap();
+}
