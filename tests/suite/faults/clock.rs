@@ -54,7 +54,7 @@ impl Clock {
         self.step
             .write_all_at(&seconds.to_ne_bytes(), 0)
             .expect("written");
-        // Valkey 9 does not look at its clock for each command.
+        // Seen on Valkey 9: the next command may still be told the former time.
         eventually("the server notices", SOON, async || {
             let time = SystemTime::now().duration_since(UNIX_EPOCH);
             let time = time.expect("it is past 1970").as_secs().cast_signed();
