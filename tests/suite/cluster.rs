@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_distributed_lock::RedisStore;
 
-use crate::support::{Monitor, RedisCluster};
+use crate::support::{Monitor, RedisCluster, RedisServer};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -28,6 +28,22 @@ async fn shared() -> (&'static RedisCluster, RedisStore) {
 async fn store(cluster: &RedisCluster) -> RedisStore {
     let store = RedisStore::cluster(cluster.urls()).connect().await;
     store.expect("the cluster answers")
+}
+
+/// Whether the servers know sharded channels, as those of Redis 7 and newer do. Where they do not, wake-ups have to travel
+/// on plain ones.
+async fn sharded(cluster: &RedisCluster) -> bool {
+    let sharded = cluster.nodes[0].knows_shards().await;
+    if !sharded {
+        eprintln!("NOTHING IS TESTED ON SHARDED CHANNELS: the servers have none");
+    }
+    sharded
+}
+
+/// The channels that somebody listens to on one server, among those whose name contains this.
+async fn channels_on(server: &RedisServer, part: &str) -> Vec<String> {
+    let channels = server.pubsub_channels().await.into_keys();
+    channels.filter(|channel| channel.contains(part)).collect()
 }
 
 /// What the names of one test begin with.

@@ -132,7 +132,10 @@ impl AclRules {
         self.and(FOLLOWING)
     }
 
-    /// Also what a store needs [in a Cluster](super::RedisStore::cluster) of Redis 7 or newer.
+    /// Also what a store needs [in a Cluster](super::RedisStore::cluster).
+    ///
+    /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave these
+    /// three out of what [`iter`](Self::iter) gives.
     #[must_use]
     pub fn cluster(self) -> Self {
         self.and(ROUTING)

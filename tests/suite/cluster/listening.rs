@@ -1,14 +1,20 @@
 //! Wake-ups in a Cluster (PROTOCOL 1.9).
 
+use std::collections::BTreeMap;
+
 use tower_distributed_lock::{LockMode, LockStore, RedisStore};
 
-use super::{LIMIT, beginning, sent, shared, store, watch};
+use super::{LIMIT, beginning, channels_on, sent, sharded, shared, store, watch};
 use crate::redis_store::{MODES, asks, asleep, attempt, patient, releases, woken};
 use crate::support::{RedisCluster, eventually};
 
 #[tokio::test]
 async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
     let (cluster, store) = shared().await;
+    let expected = match sharded(cluster).await {
+        true => [("SPUBLISH", 1), ("PUBLISH", 0)],
+        false => [("SPUBLISH", 0), ("PUBLISH", 1)],
+    };
     let beginning = beginning();
     for node in 0..3 {
         for mode in MODES {
@@ -20,9 +26,7 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
             };
             assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
             let mut wakeups = store.subscribe(&waiter).await.unwrap();
-            let channels: Vec<String> = cluster.nodes[node]
-                .ask(&["PUBSUB", "SHARDCHANNELS", &format!("*{name}*")])
-                .await;
+            let channels = channels_on(&cluster.nodes[node], &name).await;
             assert_eq!(channels.len(), 1, "{mode:?}");
 
             let monitors = watch(cluster).await;
@@ -35,7 +39,9 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
                 let about = |line: &&String| line.contains(&name) && line.contains(&by);
                 lines.iter().filter(about).count()
             };
-            assert_eq!((told("SPUBLISH"), told("PUBLISH")), (1, 0), "{mode:?}");
+            for (command, times) in expected {
+                assert_eq!(told(command), times, "{mode:?}: {command}");
+            }
             store.withdraw(&waiter, false).await.unwrap();
         }
     }
@@ -47,26 +53,34 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
 
 #[tokio::test]
 async fn plain_channels_are_used_when_they_are_asked_for() {
-    let (cluster, sharded) = shared().await;
+    let (cluster, by_default) = shared().await;
+    let sharded = sharded(cluster).await;
     let name = cluster.name_on(1, &beginning()).await;
     let plain = RedisStore::cluster(cluster.urls()).sharded_channels(false);
     let plain = plain.connect().await.unwrap();
     let waiter = patient(name.as_str(), LockMode::Reentrant);
     let mut by_plain = plain.subscribe(&waiter).await.unwrap();
-    let mut by_sharded = sharded.subscribe(&waiter).await.unwrap();
+    let mut otherwise = by_default.subscribe(&waiter).await.unwrap();
 
     let monitors = watch(cluster).await;
     let holder = attempt(name.as_str(), LockMode::Reentrant);
     assert!(asks(&plain, &holder).await && releases(&plain, &holder).await);
     woken(&mut by_plain).await;
-    asleep(&mut by_sharded).await;
+    match sharded {
+        true => asleep(&mut otherwise).await,
+        false => woken(&mut otherwise).await,
+    }
     let holder = attempt(name.as_str(), LockMode::Reentrant);
-    assert!(asks(&sharded, &holder).await && releases(&sharded, &holder).await);
-    woken(&mut by_sharded).await;
-    asleep(&mut by_plain).await;
+    assert!(asks(&by_default, &holder).await && releases(&by_default, &holder).await);
+    woken(&mut otherwise).await;
+    match sharded {
+        true => asleep(&mut by_plain).await,
+        false => woken(&mut by_plain).await,
+    }
     let sent = sent(&monitors, &name).await;
-    assert!(sent[1].iter().any(|line| line.contains("\"PUBLISH\"")));
-    assert!(sent[1].iter().any(|line| line.contains("\"SPUBLISH\"")));
+    let told = |command| sent[1].iter().any(|line| line.contains(command));
+    assert!(told("\"PUBLISH\""));
+    assert_eq!(told("\"SPUBLISH\""), sharded);
 }
 
 #[tokio::test]
@@ -88,14 +102,13 @@ async fn many_listeners_are_one_subscription_on_one_connection_for_each_server()
     assert!(channels.values().all(|listeners| *listeners == 1));
     for node in cluster.masters() {
         let clients = node.client_list().await;
-        let listening = clients.iter().filter(|client| client["ssub"] != "0");
-        assert_eq!(listening.count(), 1);
+        assert_eq!(clients.into_iter().filter(listens).count(), 1);
     }
 
     // Every connection that breaks is replaced, and whoever listened by it is woken.
     for node in cluster.masters() {
         for client in node.client_list().await {
-            if client["ssub"] != "0" {
+            if listens(&client) {
                 node.ask::<()>(&["CLIENT", "KILL", "ID", &client["id"]])
                     .await;
             }
@@ -115,9 +128,17 @@ async fn many_listeners_are_one_subscription_on_one_connection_for_each_server()
     for node in cluster.masters() {
         eventually("no connection is left", LIMIT, async || {
             let clients = node.client_list().await;
-            let ours = clients.iter().filter(|client| client["flags"] == "N");
-            ours.count() == 0
+            let ours = ["N", "P"];
+            !clients
+                .iter()
+                .any(|client| ours.contains(&client["flags"].as_str()))
         })
         .await;
     }
+}
+
+/// Whether a connection is there for wake-ups, on channels of either sort.
+fn listens(client: &BTreeMap<String, String>) -> bool {
+    let listens_to = |sort| client.get(sort).is_some_and(|channels| channels != "0");
+    listens_to("sub") || listens_to("ssub")
 }

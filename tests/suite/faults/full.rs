@@ -27,7 +27,9 @@ async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
         assert!(told(&error).contains("OOM"), "{}", told(&error));
         assert!(began.elapsed() < PATIENT / 2);
     }
-    assert!(errors(&server, "OOM").await >= 4, "it was full");
+    // Redis 6.2 counts whatever fails inside a script as ERR.
+    let refused = errors(&server, "OOM").await + errors(&server, "ERR").await;
+    assert!(refused >= 4, "it was full");
     tokio::time::sleep(lease + lease / 2).await;
     for guard in guards {
         assert!(!guard.is_lost(), "it was renewed");

@@ -130,14 +130,14 @@ async fn a_killed_server_with_an_append_only_file_keeps_locks_and_confirms_them(
 async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
     let mut server = RedisServer::builder()
         .config("rdbcompression", "no")
-        // Two seconds for what is stored below; it looks at its connections after each key.
-        .config("key-load-delay", "20000")
-        .config("loading-process-events-interval-bytes", "1024")
+        // Two seconds for what is stored below; it looks at its connections every two megabytes, so after each key.
+        .config("key-load-delay", "100000")
         .start()
         .await;
     let mut redis = server.connection().await;
-    for n in 0..100 {
-        let stored = redis.set(format!("ballast:{n}"), "x".repeat(2048)).await;
+    let ballast = "x".repeat(5 << 19);
+    for n in 0..20 {
+        let stored = redis.set(format!("ballast:{n}"), &ballast).await;
         stored.expect("stored");
     }
     let locks = client(server.url()).await;
@@ -164,7 +164,7 @@ async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
     for released in releasing {
         outcome(released).await.expect("it was loaded, and held");
     }
-    let ballast: Vec<_> = (0..100).map(|n| format!("ballast:{n}")).collect();
+    let ballast: Vec<_> = (0..20).map(|n| format!("ballast:{n}")).collect();
     let removed = server.connection().await.del(ballast).await;
     removed.expect("removed");
     works_again(&server, &[&locks]).await;

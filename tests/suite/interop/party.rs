@@ -75,7 +75,7 @@ impl Party {
                 match request.lease(super::LEASE).wait(wait).await {
                     Ok(guard) => Some(Held::rust(guard)),
                     Err(LockError::Busy { .. }) => None,
-                    Err(error) => panic!("{kind} lock on {name}: {error}"),
+                    Err(error) => panic!("{kind} lock on {name}: {error:?}"),
                 }
             }
         }

@@ -9,6 +9,7 @@ use axum::routing::put;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Lease, LockClient, LockError, LockMode, LockStore, OnLost,
@@ -60,16 +61,16 @@ async fn an_owner_check_on_an_idle_connection_is_not_believed() {
 /// A request whose handler says that it runs, and waits for a permit.
 struct Site {
     app: Router,
-    runs: Arc<Semaphore>,
+    inside: Arc<Semaphore>,
     go: Arc<Semaphore>,
 }
 
 impl Site {
     fn new(locks: LockClient, confirm: Confirm, lease: Duration) -> Self {
-        let (runs, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let (running, waiting) = (runs.clone(), go.clone());
+        let (inside, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (entered, waiting) = (inside.clone(), go.clone());
         let handler = move || async move {
-            running.add_permits(1);
+            entered.add_permits(1);
             let _ = waiting.acquire().await;
             "done"
         };
@@ -80,10 +81,26 @@ impl Site {
         let app = Router::new()
             .route("/orders/{id}", put(handler))
             .layer(layer);
-        Self { app, runs, go }
+        Self { app, inside, go }
     }
 
-    async fn ask(app: Router) -> (StatusCode, serde_json::Value) {
+    /// A request that has been granted its lock, and is with the handler.
+    async fn enter(&self) -> JoinHandle<Answer> {
+        // On a busy machine the replica's first acknowledgement may take longer than `SHORT`, which is a 503.
+        eventually("the request is let in", LIMIT, async || {
+            let mut asking = tokio::spawn(Self::ask(self.app.clone()));
+            tokio::select! {
+                entered = self.inside.acquire() => {
+                    entered.expect("it is never closed").forget();
+                    Ok(asking)
+                }
+                refused = &mut asking => Err(refused.unwrap()),
+            }
+        })
+        .await
+    }
+
+    async fn ask(app: Router) -> Answer {
         let request = Request::put("/orders/1").body(Body::empty()).unwrap();
         let response = app.oneshot(request).await.unwrap();
         let status = response.status();
@@ -92,26 +109,28 @@ impl Site {
     }
 }
 
-/// The key that the request has locked, when its handler runs.
-async fn locked(site: &Site, replicated: &Replicated) -> String {
-    let running = tokio::time::timeout(LIMIT, site.runs.acquire()).await;
-    running.expect("the handler runs").unwrap().forget();
-    let names = replicated.servers[1].dump().await.into_keys();
-    let key = names
-        .into_iter()
-        .find(|name| !name.starts_with("tower_lock_"));
-    key.expect("the grant was acknowledged by the replica")
+type Answer = (StatusCode, serde_json::Value);
+
+async fn the_key_in(replicated: &Replicated) -> String {
+    eventually("the lock is held", LIMIT, async || {
+        let names = replicated.servers[1].dump().await.into_keys();
+        names
+            .into_iter()
+            .find(|name| !name.starts_with("tower_lock_"))
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
-    let lease = Duration::from_secs(3);
+    // The replacement has to come before it ends.
+    let lease = Duration::from_secs(5);
     for confirm in [Confirm::Store, Confirm::Strict] {
         let replicated = Replicated::start(1).await;
         let store = patient_store(&replicated, Replicas::All, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
-        let asking = tokio::spawn(Site::ask(site.app.clone()));
-        let key = locked(&site, &replicated).await;
+        let asking = site.enter().await;
+        let key = the_key_in(&replicated).await;
         let others = replace(&replicated).await;
         // The hold is in the new master too, where nobody renews it.
         let second = others.lock(key.as_str()).mode(LockMode::Write);
@@ -135,8 +154,8 @@ async fn before_the_deadline_strict_sends_nothing_and_store_may_because_nobody_e
         let replicated = Replicated::start(1).await;
         let store = patient_store(&replicated, Replicas::All, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
-        let asking = tokio::spawn(Site::ask(site.app.clone()));
-        let key = locked(&site, &replicated).await;
+        let asking = site.enter().await;
+        let key = the_key_in(&replicated).await;
         let others = replace(&replicated).await;
         site.go.add_permits(1);
         assert_eq!(asking.await.unwrap().0, expected, "{confirm:?}");

@@ -19,7 +19,30 @@ pub(crate) struct ReservedPort {
 impl ReservedPort {
     /// Reserves a free port.
     pub(crate) fn reserve() -> io::Result<Self> {
-        let reservation = reusable_socket((Ipv4Addr::LOCALHOST, 0).into())?;
+        Self::reserve_number(0)
+    }
+
+    /// Reserves a free port, and the one that is higher by `distance`.
+    pub(crate) fn reserve_with(distance: u16) -> io::Result<(Self, Self)> {
+        // Held until the end, so that the kernel does not offer the same again.
+        let mut unfit = Vec::new();
+        loop {
+            let port = Self::reserve()?;
+            let higher = port
+                .number()
+                .checked_add(distance)
+                .map(Self::reserve_number);
+            match higher {
+                Some(Ok(higher)) => return Ok((port, higher)),
+                Some(Err(error)) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+                _ => unfit.push(port),
+            }
+        }
+    }
+
+    /// Where 0 is any.
+    fn reserve_number(number: u16) -> io::Result<Self> {
+        let reservation = reusable_socket((Ipv4Addr::LOCALHOST, number).into())?;
         Ok(Self {
             address: reservation.local_addr()?,
             _reservation: reservation,
@@ -67,6 +90,17 @@ mod tests {
     use tokio::net::TcpStream;
 
     use crate::support::ReservedPort;
+
+    #[tokio::test]
+    async fn pairs_of_ports_are_distinct_and_keep_their_distance() {
+        let pairs = (0..100).map(|_| ReservedPort::reserve_with(10_000).unwrap());
+        let pairs: Vec<_> = pairs.collect();
+        let numbers = pairs
+            .iter()
+            .map(|(low, high)| [low.number(), high.number()]);
+        assert!(numbers.clone().all(|[low, high]| high == low + 10_000));
+        assert_eq!(numbers.flatten().collect::<BTreeSet<_>>().len(), 200);
+    }
 
     #[tokio::test]
     async fn reserved_ports_are_distinct_and_refuse_until_somebody_listens() {

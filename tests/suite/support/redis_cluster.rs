@@ -5,7 +5,7 @@ use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::Value;
+use redis::{RedisResult, Value};
 use tokio::sync::OnceCell;
 
 use super::{Dump, Process, RedisServer, eventually};
@@ -79,7 +79,7 @@ impl RedisCluster {
     /// The node that says of itself that it serves the slot.
     pub(crate) async fn master_of(&self, slot: u16) -> usize {
         for (place, node) in self.nodes.iter().enumerate() {
-            if node.try_ask::<Value>(&["PING"]).await.is_ok() && claims(node, slot).await {
+            if claims(node, slot).await.unwrap_or(false) {
                 return place;
             }
         }
@@ -90,7 +90,8 @@ impl RedisCluster {
     pub(crate) async fn name_on(&self, node: usize, beginning: &str) -> String {
         for number in 0.. {
             let name = format!("{beginning}{number}");
-            if claims(&self.nodes[node], self.slot(&name).await).await {
+            let claimed = claims(&self.nodes[node], self.slot(&name).await).await;
+            if claimed.expect("the node answers") {
                 return name;
             }
         }
@@ -216,9 +217,9 @@ impl RedisCluster {
         }
     }
 
-    /// Whether the node says of itself that it is the master of the slot.
+    /// Whether the node says of itself that it is the master of the slot. One that is loading says nothing.
     pub(crate) async fn serves(&self, node: usize, slot: u16) -> bool {
-        claims(&self.nodes[node], slot).await
+        claims(&self.nodes[node], slot).await.unwrap_or(false)
     }
 
     /// The keys that one node has, be it a replica, whose name contains this.
@@ -273,10 +274,10 @@ impl RedisCluster {
     }
 }
 
-async fn claims(node: &RedisServer, slot: u16) -> bool {
-    let nodes: String = node.ask(&["CLUSTER", "NODES"]).await;
+async fn claims(node: &RedisServer, slot: u16) -> RedisResult<bool> {
+    let nodes: String = node.try_ask(&["CLUSTER", "NODES"]).await?;
     let mut myself = nodes.lines().filter(|line| line.contains("myself,master"));
-    myself.next().is_some_and(|line| {
+    Ok(myself.next().is_some_and(|line| {
         let ranges = line
             .split(' ')
             .skip(8)
@@ -287,7 +288,7 @@ async fn claims(node: &RedisServer, slot: u16) -> bool {
             number(first)..=number(last)
         });
         ranges.any(|range| range.contains(&slot))
-    })
+    }))
 }
 
 /// Kills the servers when this process ends: what is shared by all tests is dropped by none.

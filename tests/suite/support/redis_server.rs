@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
@@ -17,6 +17,9 @@ pub(super) const OBSERVER: &str = "observer";
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// From a node's port to that of the cluster's bus. Only Redis 7 and newer could be told another.
+const TO_THE_BUS: u16 = 10_000;
+
 /// A `redis-server` on a loopback port of its own, with a directory of its own; killed on drop.
 ///
 /// The binary is `redis-server`, or what the environment variable `REDIS_SERVER` names. Nothing is persisted unless
@@ -26,7 +29,7 @@ pub(crate) struct RedisServer {
     process: Process,
     settings: Builder,
     port: ReservedPort,
-    /// Held so that nobody else gets it; Redis takes it from the configuration.
+    /// Held so that nobody else gets it.
     bus_port: Option<ReservedPort>,
     tls_port: Option<ReservedPort>,
     directory: TempDir,
@@ -98,13 +101,7 @@ impl Builder {
     /// Starts the server, and waits until it answers.
     pub(crate) async fn start(mut self) -> RedisServer {
         let directory = TempDir::new().expect("a temporary directory");
-        let port = ReservedPort::reserve().expect("a free port");
-        let bus_port = self
-            .cluster
-            .then(|| ReservedPort::reserve().expect("a free port"));
-        if let Some(bus) = &bus_port {
-            self = self.config("cluster-port", &bus.number().to_string());
-        }
+        let (port, bus_port) = self.reserve_ports().expect("free ports");
         let tls_port = self
             .tls
             .is_some()
@@ -123,6 +120,14 @@ impl Builder {
         };
         server.until_it_answers().await;
         server
+    }
+
+    fn reserve_ports(&self) -> io::Result<(ReservedPort, Option<ReservedPort>)> {
+        if !self.cluster {
+            return Ok((ReservedPort::reserve()?, None));
+        }
+        let (port, bus) = ReservedPort::reserve_with(TO_THE_BUS)?;
+        Ok((port, Some(bus)))
     }
 
     fn write_config(&self, directory: &TempDir, port: &ReservedPort) {
@@ -321,7 +326,7 @@ impl RedisServer {
     }
 
     /// Redis 7 and newer, and Valkey, have channels that belong to a shard.
-    async fn knows_shards(&self) -> bool {
+    pub(crate) async fn knows_shards(&self) -> bool {
         let known: Vec<redis::Value> = self.ask(&["COMMAND", "INFO", "SSUBSCRIBE"]).await;
         known != [redis::Value::Nil]
     }
