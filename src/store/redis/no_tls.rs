@@ -5,7 +5,7 @@ use redis::{ConnectionInfo, RedisError};
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tls;
+pub(super) struct Tls {}
 
 impl Tls {
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
