@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::journey::{Fate, Journey};
 use super::link::Link;
 use super::server::Server;
 use super::{Fault, Faults, Tally, wakeups};
+use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};
@@ -282,8 +284,25 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         Ok(wakeups::relay(&self.server, &self.link, wakeups))
     }
 
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.call(|server| async move { server.store.audit().await })
+            .await
+    }
+
     fn keeps_records(&self) -> bool {
         self.server.store.keeps_records()
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        self.server.store.part(key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.server.store.accepts(key)
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        self.server.store.renewal_runtime()
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tower_distributed_lock::store::{Fencing, Record, Renewal, Standing};
+use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{
     Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
 };
@@ -96,6 +97,22 @@ async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() 
         assert!(matches!(several, Err(LockError::Unsupported(_))));
     }
     assert!(cluster.dump(&beginning).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_store_with_faults_hides_what_it_stands_before() {
+    let (_, store) = shared().await;
+    let faulty = FaultyStore::new(store.clone(), Faults::none(), 0);
+    let names = ["a", "b", "c"].map(LockKey::new);
+    let parts = names.each_ref().map(|name| faulty.part(name));
+    assert_eq!(parts, names.each_ref().map(|name| store.part(name)));
+    assert!(parts[0] != parts[1] && parts[1] != parts[2]);
+    assert!(faulty.accepts(&"a".into()).is_ok());
+    assert_eq!(faulty.accepts(&"a}b".into()), store.accepts(&"a}b".into()));
+    assert!(faulty.accepts(&"a}b".into()).is_err());
+    assert!(faulty.renewal_runtime().is_some());
+    let (seen, there) = (faulty.audit().await.unwrap(), store.audit().await.unwrap());
+    assert_eq!(seen.deployment, there.deployment);
 }
 
 #[tokio::test]
