@@ -1,9 +1,10 @@
 //! A store that is shared with strangers.
 
+use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
     AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
-use tower_distributed_lock::{Hold, LockMode, StoreError};
+use tower_distributed_lock::{Hold, LockKey, LockMode, StoreError};
 
 /// Puts a prefix before every name, so that no name is anybody else's.
 pub(super) struct Apart<S> {
@@ -19,9 +20,13 @@ impl<S> Apart<S> {
         }
     }
 
+    fn key(&self, key: &LockKey) -> LockKey {
+        format!("{}{key}", self.prefix).into()
+    }
+
     fn hold(&self, hold: &Hold) -> Hold {
         Hold {
-            key: format!("{}{}", self.prefix, hold.key).into(),
+            key: self.key(&hold.key),
             ..hold.clone()
         }
     }
@@ -76,6 +81,18 @@ impl<S: LockStore> LockStore for Apart<S> {
 
     async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
         self.inner.acquire_any(&self.attempts(attempts)).await
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        self.inner.part(&self.key(key))
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.accepts(&self.key(key))
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        self.inner.renewal_runtime()
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
     AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
 };
@@ -141,6 +142,18 @@ impl<S: LockStore> LockStore for Observed<S> {
             answer
         };
         self.ask(answer).await
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        self.inner.part(key)
+    }
+
+    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        self.inner.accepts(key)
+    }
+
+    fn renewal_runtime(&self) -> Option<Handle> {
+        self.inner.renewal_runtime()
     }
 
     fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
