@@ -40,9 +40,13 @@ impl ReservedPort {
         }
     }
 
-    /// Where 0 is any.
+    /// Where 0 is any. A number that somebody else has reserved is in use.
     fn reserve_number(number: u16) -> io::Result<Self> {
-        let reservation = reusable_socket((Ipv4Addr::LOCALHOST, number).into())?;
+        let reservation = TcpSocket::new_v4()?;
+        // Reusable sockets share a port until one of them listens, so this one becomes reusable when nobody else has the port.
+        reservation.set_reuseaddr(false)?;
+        reservation.bind((Ipv4Addr::LOCALHOST, number).into())?;
+        reservation.set_reuseaddr(true)?;
         Ok(Self {
             address: reservation.local_addr()?,
             _reservation: reservation,
@@ -59,7 +63,10 @@ impl ReservedPort {
 
     /// Listens on the port in this process. Until [`close`](Self::close), a second call fails.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
-        reusable_socket(self.address)?.listen(1024)
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(self.address)?;
+        socket.listen(1024)
     }
 
     /// Stops listening: on return the port refuses connections.
@@ -76,16 +83,10 @@ impl ReservedPort {
     }
 }
 
-fn reusable_socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::io;
 
     use tokio::net::TcpStream;
 
@@ -100,6 +101,13 @@ mod tests {
             .map(|(low, high)| [low.number(), high.number()]);
         assert!(numbers.clone().all(|[low, high]| high == low + 10_000));
         assert_eq!(numbers.flatten().collect::<BTreeSet<_>>().len(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_reserved_port_cannot_be_reserved_again() {
+        let port = ReservedPort::reserve().unwrap();
+        let again = ReservedPort::reserve_number(port.number()).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[tokio::test]
