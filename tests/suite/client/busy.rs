@@ -108,7 +108,18 @@ async fn nobody_gets_in(stranger: &LockClient, modes: &[LockMode]) {
     }
 }
 
-async fn all_are_confirmed(service: &Service, guards: Vec<LockGuard>) {
+/// Holds a lock in every one of `modes` while all workers are busy: nobody gets in, and every release is confirmed.
+async fn outlive_busy_workers(
+    service: &Service,
+    locks: LockClient,
+    stranger: &LockClient,
+    modes: &[LockMode],
+) {
+    let mut guards = Vec::new();
+    for &mode in modes {
+        guards.push(service.run(hold(locks.clone(), mode, LEASE)).await);
+    }
+    service.busy(nobody_gets_in(stranger, modes)).await;
     for guard in guards {
         assert!(!guard.is_lost());
         let released = service.run(guard.release()).await;
@@ -124,12 +135,7 @@ async fn busy_workers_lose_their_locks_in_redis() {
         service.run(client(redis.url())).await,
         client(redis.url()).await,
     );
-    let mut guards = Vec::new();
-    for mode in MODES {
-        guards.push(service.run(hold(locks.clone(), mode, LEASE)).await);
-    }
-    service.busy(nobody_gets_in(&stranger, &MODES)).await;
-    all_are_confirmed(&service, guards).await;
+    outlive_busy_workers(&service, locks, &stranger, &MODES).await;
     let free = stranger.lock("reentrant").await.expect("free again");
     free.release().await.expect("held");
 }
@@ -156,12 +162,7 @@ async fn busy_workers_lose_their_locks_in_a_quorum() {
         service.run(async move { quorum(there).await }).await,
         quorum(urls).await,
     );
-    let mut guards = Vec::new();
-    for mode in MODES {
-        guards.push(service.run(hold(locks.clone(), mode, LEASE)).await);
-    }
-    service.busy(nobody_gets_in(&stranger, &MODES)).await;
-    all_are_confirmed(&service, guards).await;
+    outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
 /// A store in memory has no thread of its own: the loss is certain, but it is not hidden.
@@ -184,12 +185,7 @@ async fn busy_workers_lose_a_lock_in_memory_that_is_renewed_elsewhere() {
     let stranger = LockClient::new(store.clone());
     let locks = LockClient::builder(store);
     let locks = locks.renew_on(tokio::runtime::Handle::current()).build();
-    let mut guards = Vec::new();
-    for mode in MODES {
-        guards.push(service.run(hold(locks.clone(), mode, LEASE)).await);
-    }
-    service.busy(nobody_gets_in(&stranger, &MODES)).await;
-    all_are_confirmed(&service, guards).await;
+    outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
 /// The store's thread is what makes the difference.

@@ -168,13 +168,7 @@ async fn a_failover_forgets_a_hold() {
         .unwrap();
     let taken = rival.lock(&name).wait(Duration::ZERO).await;
     assert!(matches!(taken, Err(LockError::Busy { .. })));
-    cluster.nodes[3]
-        .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
-        .await;
-    eventually("the replica has taken over", LIMIT, async || {
-        cluster.serves(3, slot).await && !cluster.serves(0, slot).await
-    })
-    .await;
+    replace_first_master(&cluster, slot).await;
     assert!(
         cluster.keys_on(3, &name).await.is_empty(),
         "the write was not lost"
@@ -217,6 +211,17 @@ async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_ackn
         .unwrap();
 }
 
+/// Has the replica of the first master take its place, without asking it.
+async fn replace_first_master(cluster: &RedisCluster, slot: u16) {
+    cluster.nodes[3]
+        .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
+        .await;
+    eventually("the replica has taken over", LIMIT, async || {
+        cluster.serves(3, slot).await && !cluster.serves(0, slot).await
+    })
+    .await;
+}
+
 fn is_unacknowledged(error: &LockError) -> bool {
     matches!(error, LockError::Unavailable(error) if error.kind() == StoreErrorKind::Unacknowledged)
 }
@@ -248,13 +253,7 @@ async fn a_failover_that_forgets_a_hold_lets_no_response_out() {
     };
     let answer = tokio::spawn(app.clone().oneshot(request()));
     ENTERED.notified().await;
-    cluster.nodes[3]
-        .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
-        .await;
-    eventually("the replica has taken over", LIMIT, async || {
-        cluster.serves(3, slot).await && !cluster.serves(0, slot).await
-    })
-    .await;
+    replace_first_master(&cluster, slot).await;
     GO_ON.notify_one();
     let answer = answer.await.unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);

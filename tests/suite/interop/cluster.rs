@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
-use tower_distributed_lock::store::{Attempt, Outcome, Standing};
-use tower_distributed_lock::{
-    Hold, HoldId, Lease, LockClient, LockMode, LockStore, Owner, RedisStore,
-};
+use tower_distributed_lock::{Lease, LockClient, LockMode, Owner, RedisStore};
 use uuid::Uuid;
 
+use super::handover::is_heard;
 use super::redisson::{LIMIT, Redisson, Version};
 use super::{Kind, LEASE, Party, WATCHDOG, aux};
 use crate::support::{RedisCluster, eventually};
@@ -135,28 +132,8 @@ async fn every_release_of_redisson_is_heard_in_a_cluster() {
     for (held, wanted) in CONTESTS {
         let names = meeting.names().await;
         let heard = names.iter().map(async |name| {
-            let store = &meeting.store;
             let hold = meeting.java().lock(held, name, LEASE).await;
-            let attempt = Attempt {
-                hold: Hold {
-                    key: name.as_str().into(),
-                    mode: wanted.mode(),
-                    id: HoldId::new(Uuid::new_v4(), 1),
-                },
-                lease: LONG,
-                patience: Some(LONG),
-                fencing: None,
-            };
-            let refused = store.acquire(&attempt).await.expect("Redis answers");
-            assert!(matches!(refused, Outcome::Refused { .. }));
-            let mut wakeups = store.subscribe(&attempt).await.expect("Redis answers");
-            hold.release().await;
-            let heard = timeout(LONG / 3, wakeups.wait()).await;
-            heard.unwrap_or_else(|_| panic!("{name} ({held}) was released unheard"));
-            let granted = store.acquire(&attempt).await.expect("Redis answers");
-            assert!(matches!(granted, Outcome::Granted { .. }));
-            let released = store.release(&attempt.hold).await;
-            assert_eq!(released.expect("Redis answers").standing, Standing::Held);
+            is_heard(&meeting.store, hold, wanted, name).await;
         });
         join_all(heard).await;
         meeting.nothing_is_left(&names).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
-use tower_distributed_lock::{Hold, HoldId, Lease, LockStore};
+use tower_distributed_lock::{Hold, HoldId, Lease, LockStore, RedisStore};
 use uuid::Uuid;
 
 use super::redisson::Version;
@@ -142,25 +142,29 @@ async fn every_release_of_redisson_is_heard() {
         }
     }
     let heard = releases.iter().map(async |(version, held, wanted, name)| {
-        let store = meeting.store();
         let hold = meeting.java(*version).lock(*held, name, LEASE).await;
-        let attempt = attempt(*wanted, name);
-        let refused = store.acquire(&attempt).await.expect("Redis answers");
-        assert!(matches!(refused, Outcome::Refused { .. }));
-        let subscribed = store.subscribe(&attempt).await;
-        let mut wakeups = subscribed.expect("Redis answers");
-        hold.release().await;
-        let heard = timeout(LONG / 3, wakeups.wait()).await;
-        heard.unwrap_or_else(|_| panic!("{name} ({held}) was released unheard"));
-        let granted = store.acquire(&attempt).await.expect("Redis answers");
-        assert!(matches!(granted, Outcome::Granted { .. }));
-        let released = store.release(&attempt.hold).await;
-        assert_eq!(released.expect("Redis answers").standing, Standing::Held);
+        is_heard(&meeting.store(), hold, *wanted, name).await;
     });
     join_all(heard).await;
     meeting
         .nothing_is_left(releases.iter().map(|release| &release.3))
         .await;
+}
+
+/// Ends `hold`, of a lock that is `wanted`, and hears of that by a message.
+pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name: &str) {
+    let attempt = attempt(wanted, name);
+    let refused = store.acquire(&attempt).await.expect("Redis answers");
+    assert!(matches!(refused, Outcome::Refused { .. }));
+    let subscribed = store.subscribe(&attempt).await;
+    let mut wakeups = subscribed.expect("Redis answers");
+    hold.release().await;
+    let heard = timeout(LONG / 3, wakeups.wait()).await;
+    heard.unwrap_or_else(|_| panic!("{name} ({wanted} is wanted) was released unheard"));
+    let granted = store.acquire(&attempt).await.expect("Redis answers");
+    assert!(matches!(granted, Outcome::Granted { .. }));
+    let released = store.release(&attempt.hold).await;
+    assert_eq!(released.expect("Redis answers").standing, Standing::Held);
 }
 
 fn attempt(kind: Kind, name: &str) -> Attempt {

@@ -16,6 +16,15 @@ struct Case {
     thread: JavaThread,
 }
 
+/// Tries every case at once; nothing is left then.
+async fn try_all<F: Future<Output = ()>>(attempt: impl Fn(Case) -> F) {
+    let meeting = Meeting::open().await;
+    let cases = cases(&meeting).await;
+    let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
+    join_all(cases.into_iter().map(attempt)).await;
+    meeting.nothing_is_left(&names).await;
+}
+
 async fn cases(meeting: &Meeting) -> Vec<Case> {
     let mut cases = Vec::new();
     for version in Version::ALL {
@@ -42,10 +51,7 @@ async fn cases(meeting: &Meeting) -> Vec<Case> {
 
 #[tokio::test]
 async fn redisson_cannot_unlock_what_we_hold() {
-    let meeting = Meeting::open().await;
-    let cases = cases(&meeting).await;
-    let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
-    let refused = cases.into_iter().map(async |case| {
+    try_all(async |case| {
         let Case {
             kind,
             name,
@@ -59,17 +65,13 @@ async fn redisson_cannot_unlock_what_we_hold() {
         assert!(exception.is_not_owner(), "{kind}: {exception}");
         guard.release().await.expect("it was ours all the time");
         assert!(!thread.redisson.is_held(kind, &name).await.unwrap());
-    });
-    join_all(refused).await;
-    meeting.nothing_is_left(&names).await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn redissons_force_unlock_ends_our_guard() {
-    let meeting = Meeting::open().await;
-    let cases = cases(&meeting).await;
-    let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
-    let lost = cases.into_iter().map(async |case| {
+    try_all(async |case| {
         let Case {
             kind,
             name,
@@ -82,18 +84,14 @@ async fn redissons_force_unlock_ends_our_guard() {
         let signal = tokio::time::timeout(LIMIT, guard.lost()).await;
         signal.unwrap_or_else(|_| panic!("{kind}: the guard never hears that it lost {name}"));
         assert!(matches!(guard.release().await, Err(LockError::Lost)));
-    });
-    join_all(lost).await;
-    meeting.nothing_is_left(&names).await;
+    })
+    .await;
 }
 
 /// The release of a hold that was taken away leaves its successor's alone, and says that it confirms nothing.
 #[tokio::test]
 async fn we_cannot_unlock_what_redisson_holds() {
-    let meeting = Meeting::open().await;
-    let cases = cases(&meeting).await;
-    let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
-    let kept = cases.into_iter().map(async |case| {
+    try_all(async |case| {
         let Case {
             kind,
             name,
@@ -110,9 +108,8 @@ async fn we_cannot_unlock_what_redisson_holds() {
         assert_eq!(thread.hold_count(kind, &name).await.unwrap(), 1, "{kind}");
         assert!(thread.redisson.is_held(kind, &name).await.unwrap());
         thread.unlock(kind, &name).await.unwrap();
-    });
-    join_all(kept).await;
-    meeting.nothing_is_left(&names).await;
+    })
+    .await;
 }
 
 /// Redisson counts re-entries in the hash: only the last unlock frees the lock.
