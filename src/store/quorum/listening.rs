@@ -111,6 +111,7 @@ impl<S: LockStore> QuorumStore<S> {
                 woken.ring(&signal);
             }
             let news = tokio::select! {
+                biased; // without chance, a simulation replays
                 news = news.recv() => news,
                 () = at(woken.due) => continue,
             };

@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tower_distributed_lock::{Hold, HoldId, Inspection, LockKey, LockMode};
 use uuid::Uuid;
 
-/// Every hold that was ever granted, and until when it was promised.
+/// When something happened: first the clock, then the log's ticks.
+pub(super) type Stamp = (Instant, u64);
+
+/// Every hold that was ever granted, and until when it was promised; and every record.
 #[derive(Default)]
 pub(super) struct Book {
     keys: BTreeMap<LockKey, Vec<Life>>,
+    records: BTreeMap<LockKey, Vec<Bytes>>,
     withdrawn: HashSet<(LockMode, HoldId)>,
     tokens: HashMap<LockKey, u64>,
 }
@@ -18,29 +23,46 @@ pub(super) struct Book {
 /// A hold, from its grant to its end.
 struct Life {
     hold: Hold,
-    granted: u64,
+    granted: Stamp,
     until: Instant,
     /// `None`: it lives, or has lapsed.
-    ended: Option<(u64, Instant)>,
+    ended: Option<Stamp>,
 }
 
 impl Life {
     fn is_live(&self, now: Instant) -> bool {
         self.ended.is_none() && self.until > now
     }
+
+    fn span(&self) -> Span {
+        Span {
+            id: self.hold.id,
+            from: self.granted,
+            // What lapses does so before anything else of that instant.
+            to: self.ended.unwrap_or((self.until, 0)),
+        }
+    }
+}
+
+/// From when to when a store carried a hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) id: HoldId,
+    pub(super) from: Stamp,
+    pub(super) to: Stamp,
 }
 
 impl Book {
     /// The hold lives for `lease` from now.
     pub(super) fn grant(&mut self, hold: &Hold, lease: Duration, tick: u64) {
-        let until = Instant::now() + lease;
+        let now = Instant::now();
         if self.renew(hold, lease) {
             return;
         }
         self.lives(&hold.key).push(Life {
             hold: hold.clone(),
-            granted: tick,
-            until,
+            granted: (now, tick),
+            until: now + lease,
             ended: None,
         });
         // Shared expiries.
@@ -81,13 +103,19 @@ impl Book {
         lives.any(|life| life.hold == *hold && life.is_live(now))
     }
 
+    /// Whether the hold was ever granted.
+    pub(super) fn has_granted(&mut self, hold: &Hold) -> bool {
+        let mut lives = self.lives(&hold.key).iter();
+        lives.any(|life| life.hold == *hold)
+    }
+
     /// The hold ends now.
     pub(super) fn end(&mut self, hold: &Hold, tick: u64) {
         let now = Instant::now();
         let lives = self.lives(&hold.key).iter_mut();
         lives
             .filter(|life| life.hold == *hold && life.is_live(now))
-            .for_each(|life| life.ended = Some((tick, now)));
+            .for_each(|life| life.ended = Some((now, tick)));
     }
 
     /// Since when nobody holds the key; `None` if somebody does. A key that was never held has been free for ever.
@@ -95,7 +123,7 @@ impl Book {
         let now = Instant::now();
         let mut lives = self.lives(key).iter();
         lives.try_fold(ever, |since, life| {
-            let end = life.ended.map_or(life.until, |(_, at)| at);
+            let end = life.ended.map_or(life.until, |(at, _)| at);
             (!life.is_live(now)).then_some(since.max(end))
         })
     }
@@ -121,15 +149,25 @@ impl Book {
         self.of(at).any(|life| life.until >= deadline)
     }
 
-    /// Whether the store carried one hold of `client` all the time between two ticks, of which the second came at `then`.
-    pub(super) fn carried(&self, at: Guarded<'_>, from: u64, to: u64, then: Instant) -> bool {
-        self.of(at).any(|life| {
-            life.granted <= from
-                && match life.ended {
-                    Some((ended, _)) => ended >= to,
-                    None => life.until > then,
-                }
-        })
+    /// When the store carried holds of `client`.
+    pub(super) fn spans(&self, at: Guarded<'_>) -> impl Iterator<Item = Span> {
+        self.of(at).map(Life::span)
+    }
+
+    /// Takes note of a record.
+    pub(super) fn record(&mut self, key: &LockKey, value: &Bytes) {
+        let records = self.records.entry(key.clone()).or_default();
+        records.push(value.clone());
+    }
+
+    /// What was ever recorded under the key, the last one at the end.
+    pub(super) fn records_of(&self, key: &LockKey) -> &[Bytes] {
+        self.records.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// What was ever recorded.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Bytes> {
+        self.records.values().flatten()
     }
 
     fn of(&self, at: Guarded<'_>) -> impl Iterator<Item = &Life> {

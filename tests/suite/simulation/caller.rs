@@ -6,15 +6,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{
-    LockClient, LockError, LockGuard, LockKey, LockMode, LockRequest, MemoryStore, Owner,
+    LockClient, LockError, LockGuard, LockKey, LockMode, LockRequest, Owner,
 };
 
 use super::book::Guarded;
-use super::flawed::Flawed;
 use super::log::Log;
-use super::plan::{Plan, What, Who};
+use super::plan::{Menu, Plan, What, Who};
 use super::waits::Waits;
-use super::witness::Witness;
+use super::witnesses::Witnesses;
 
 /// How much longer than its wait an acquisition may take: timers are that coarse.
 const COARSE: Duration = Duration::from_millis(2);
@@ -26,8 +25,9 @@ pub(super) struct Caller {
     pub(super) name: String,
     pub(super) locks: LockClient,
     pub(super) log: Arc<Log>,
-    pub(super) witness: Witness<Flawed<MemoryStore>>,
+    pub(super) witnesses: Arc<Witnesses>,
     pub(super) waits: Arc<Waits>,
+    pub(super) menu: Menu,
     pub(super) shared: Owner,
     pub(super) random: Rng,
 }
@@ -45,7 +45,7 @@ pub(super) struct Held {
 impl Caller {
     pub(super) async fn run(mut self, rounds: usize) {
         for _ in 0..rounds {
-            let plan = Plan::draw(&mut self.random);
+            let plan = Plan::draw(self.menu, &mut self.random);
             self.act(&plan).await;
             sleep(Duration::from_millis(self.random.u64(..100))).await;
         }
@@ -100,7 +100,7 @@ impl Caller {
             What::One(key) if !plan.wait.is_zero() => Some(LockKey::new(key)),
             _ => None,
         };
-        let waiting = one.as_ref().map(|key| self.waits.wait(key));
+        let waiting = self.waits.wait(one.as_ref());
         let answer = plan.patience.bear(request.acquire()).await;
         let budget = if plan.wait.is_zero() {
             ONE_TRY
@@ -114,15 +114,14 @@ impl Caller {
         match answer {
             None => {
                 self.log.note(|| format!("{} goes away", self.name));
-                self.log.count(|counts| counts.cancelled += 1);
+                self.log.count("cancelled");
                 None
             }
             Some(Err(error)) => {
                 self.log.note(|| format!("{}: {error}", self.name));
-                self.log.count(|counts| counts.failed += 1);
-                if let (LockError::Busy { .. }, Some(key), Some(waiting)) = (error, &one, &waiting)
-                {
-                    waiting.refused(&mut self.witness.book(), key);
+                self.log.count("failed");
+                if let (LockError::Busy { .. }, Some(key)) = (error, &one) {
+                    waiting.in_vain(&self.witnesses, key);
                 }
                 None
             }
@@ -170,7 +169,7 @@ impl Caller {
     ) -> Held {
         let from = self.log.tick();
         self.log.note(|| format!("{} holds {guard:?}", self.name));
-        self.log.count(|counts| counts.granted += 1);
+        self.log.count("granted");
         let keys: Vec<_> = guard.keys().map(|key| key.as_str().to_owned()).collect();
         let right = match what {
             What::One(key) => keys == [key],
@@ -204,7 +203,7 @@ impl Caller {
         }
         for key in guard.keys() {
             let at = self.at(guard, key);
-            if !self.witness.book().promised(at, guard.deadline()) {
+            if !self.witnesses.promised(at, guard.deadline()) {
                 let text = format!("{} believes to hold {key} for too long", self.name);
                 self.log.violated("S4", text);
             }

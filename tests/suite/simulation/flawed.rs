@@ -1,44 +1,27 @@
-//! Stores with one flaw each: the checker must find it.
+//! A store that may have a flaw.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
-use tower_distributed_lock::{FencingToken, Hold, Inspect, Inspection, LockKey, StoreError};
+use tower_distributed_lock::{
+    FencingToken, Hold, Inspect, Inspection, LockKey, LockMode, StoreError,
+};
 
-/// What is wrong with a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flaw {
-    None,
-    /// Says that it granted what it refused.
-    GrantsTwice,
-    /// Ends whatever is held when anybody releases.
-    ReleasesOthers,
-    /// Renewing creates.
-    Resurrects,
-    /// Holds live half as long as they were promised to.
-    ShortLease,
-    /// Grants what was withdrawn.
-    ForgetsWithdrawals,
-    /// Keeps the first of several though the second is taken.
-    KeepsAPart,
-    /// Tokens do not rise.
-    RepeatsTokens,
-    /// Confirms what it does not carry.
-    Confirms,
-    /// Wakes nobody, and refuses for a while what is free.
-    Sleepy,
-    /// Keeps who has listened.
-    KeepsListeners,
-}
+use super::flaw::Flaw;
 
 /// A store with a flaw, or with none.
 #[derive(Clone)]
 pub(super) struct Flawed<S> {
     inner: S,
     flaw: Flaw,
-    calls: std::sync::Arc<AtomicU64>,
+    calls: Arc<AtomicU64>,
+    /// Who waits in a fair queue.
+    line: Arc<Mutex<Vec<Hold>>>,
 }
 
 impl<S> Flawed<S> {
@@ -46,7 +29,8 @@ impl<S> Flawed<S> {
         Self {
             inner,
             flaw,
-            calls: std::sync::Arc::default(),
+            calls: Arc::default(),
+            line: Arc::default(),
         }
     }
 
@@ -57,6 +41,24 @@ impl<S> Flawed<S> {
     /// Whether the flaw shows now: not always, or nothing would work.
     fn shows(&self, flaw: Flaw) -> bool {
         self.flaw == flaw && self.calls.fetch_add(1, Ordering::Relaxed) % 4 == 3
+    }
+
+    /// Takes note of a fair attempt, and says whether somebody came before it.
+    fn is_behind(&self, attempt: &Attempt) -> bool {
+        let hold = &attempt.hold;
+        if self.flaw != Flaw::HonoursTheDead || hold.mode != LockMode::Fair {
+            return false;
+        }
+        let mut line = self.line.lock().unwrap();
+        if !line.contains(hold) && attempt.patience.is_some() {
+            line.push(hold.clone());
+        }
+        let mut ahead = line.iter().take_while(|first| *first != hold);
+        ahead.any(|first| first.key == hold.key)
+    }
+
+    fn leaves(&self, hold: &Hold) {
+        self.line.lock().unwrap().retain(|waiter| waiter != hold);
     }
 
     fn standing(&self, standing: Standing) -> Standing {
@@ -73,7 +75,10 @@ impl<S: Inspect> LockStore for Flawed<S> {
         if self.flaw == Flaw::ShortLease {
             attempt.lease /= 2;
         }
-        if self.shows(Flaw::Sleepy) {
+        if self.flaw == Flaw::Barges && attempt.hold.mode == LockMode::Fair {
+            attempt.hold.mode = LockMode::Reentrant;
+        }
+        if self.shows(Flaw::Sleepy) || self.is_behind(&attempt) {
             let retry_after = std::time::Duration::from_secs(3);
             return Ok(Outcome::Refused { retry_after });
         }
@@ -86,7 +91,12 @@ impl<S: Inspect> LockStore for Flawed<S> {
                 let token = Some(FencingToken::new(7));
                 Ok(Outcome::Granted { token })
             }
-            outcome => Ok(outcome),
+            outcome => {
+                if let Outcome::Granted { .. } = outcome {
+                    self.leaves(&attempt.hold);
+                }
+                Ok(outcome)
+            }
         }
     }
 
@@ -136,7 +146,50 @@ impl<S: Inspect> LockStore for Flawed<S> {
         })
     }
 
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Released, StoreError> {
+        let released = match self.flaw {
+            Flaw::ForgetsRecords => self.inner.release(hold).await?,
+            _ => self.inner.release_recording(hold, record).await?,
+        };
+        if self.flaw == Flaw::RecordsAlways && released.standing == Standing::Gone {
+            let attempt = Attempt {
+                hold: hold.clone(),
+                lease: record.retention,
+                patience: None,
+                fencing: None,
+            };
+            if let Ok(Outcome::Granted { .. }) = self.inner.acquire(&attempt).await {
+                self.inner.release_recording(hold, record).await?;
+            }
+        }
+        Ok(Released {
+            standing: self.standing(released.standing),
+            ..released
+        })
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        let record = self.inner.record(key).await?;
+        Ok(match record {
+            Some(_) if self.shows(Flaw::LosesRecords) => None,
+            Some(record) if self.flaw == Flaw::GarblesRecords => {
+                let (last, rest) = record.split_last().expect("a record says something");
+                Some([rest, &[last ^ 1]].concat().into())
+            }
+            record => record,
+        })
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.inner.keeps_records()
+    }
+
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.leaves(&attempt.hold);
         let unanswered = unanswered && self.flaw != Flaw::ForgetsWithdrawals;
         self.inner.withdraw(attempt, unanswered).await
     }
@@ -151,11 +204,7 @@ impl<S: Inspect> LockStore for Flawed<S> {
         self.inner.subscribe(attempt).await
     }
 
-    fn supports(
-        &self,
-        mode: tower_distributed_lock::LockMode,
-        fenced: bool,
-    ) -> Result<(), &'static str> {
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
         self.inner.supports(mode, fenced)
     }
 }

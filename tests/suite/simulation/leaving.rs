@@ -61,15 +61,16 @@ impl Caller {
                     mode: *mode,
                     client,
                 };
-                if !self.witness.book().carried(at, held.from, to, began) {
+                let from = (held.since, held.from);
+                if !self.witnesses.carried(at, from, (began, to)) {
                     let text = format!("{} had {key} confirmed, which had a gap", self.name);
                     self.log.violated("S9", text);
                 }
             }
         }
-        self.log.count(|counts| match confirmed {
-            true => counts.confirmed += 1,
-            false => counts.unconfirmed += 1,
+        self.log.count(match confirmed {
+            true => "confirmed",
+            false => "unconfirmed",
         });
         for mut section in sections {
             section.confirmed = confirmed;

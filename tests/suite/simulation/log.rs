@@ -1,5 +1,6 @@
 //! What happened in one history.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
@@ -27,7 +28,7 @@ struct Inner {
 /// A promise that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Violation {
-    /// As in the guarantees: `S1` to `S9`, `L1` to `L9`.
+    /// As in the guarantees: `S1` to `S10`, `L1` to `L9`.
     pub(super) promise: &'static str,
     pub(super) text: String,
 }
@@ -38,25 +39,24 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the callers got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) granted: u64,
-    pub(super) failed: u64,
-    pub(super) cancelled: u64,
-    pub(super) confirmed: u64,
-    pub(super) unconfirmed: u64,
-}
+/// How often something happened, by its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts(BTreeMap<&'static str, u64>);
 
 impl Counts {
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            granted: self.granted + other.granted,
-            failed: self.failed + other.failed,
-            cancelled: self.cancelled + other.cancelled,
-            confirmed: self.confirmed + other.confirmed,
-            unconfirmed: self.unconfirmed + other.unconfirmed,
+    pub(super) fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+
+    pub(super) fn add(&mut self, what: &'static str, times: u64) {
+        *self.0.entry(what).or_default() += times;
+    }
+
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        for (what, times) in other.0 {
+            self.add(what, times);
         }
+        self
     }
 }
 
@@ -97,8 +97,8 @@ impl Log {
         self.inner().sections.push(section);
     }
 
-    pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
-        count(&mut self.inner().counts);
+    pub(super) fn count(&self, what: &'static str) {
+        self.inner().counts.add(what, 1);
     }
 
     /// Everything, at the end.

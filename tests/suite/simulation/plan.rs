@@ -7,6 +7,57 @@ use tower_distributed_lock::{Lease, LockMode};
 
 use super::impatient::Patience;
 
+/// What callers may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Menu {
+    /// Everything.
+    All,
+    /// Places in fair queues.
+    Fair,
+    /// What a quorum serves.
+    Quorum,
+}
+
+impl Menu {
+    /// Keys, and the modes in which they are taken.
+    fn draw(self, random: &mut Rng) -> ([&'static str; 2], [LockMode; 2]) {
+        let modes = [
+            match self {
+                Self::All => [LockMode::Reentrant, LockMode::Fair],
+                Self::Fair => [LockMode::Fair; 2],
+                Self::Quorum => [LockMode::Reentrant; 2],
+            },
+            [LockMode::Read, LockMode::Write],
+        ];
+        let family = match self {
+            Self::Fair => 0,
+            Self::All | Self::Quorum => random.usize(..2),
+        };
+        (KEYS[family], modes[family])
+    }
+
+    fn draw_what(self, keys: [&'static str; 2], random: &mut Rng) -> What {
+        let one = What::One(keys[usize::from(random.u8(..4) == 0)]);
+        match (self, random.u8(..10)) {
+            (Self::Fair, _) => one,
+            (_, 0) => What::All(keys),
+            (_, 1) => What::Any(keys),
+            _ => one,
+        }
+    }
+
+    /// Every key, and a mode that excludes everybody else.
+    pub(super) fn everything(self) -> Vec<(&'static str, LockMode)> {
+        let exclusive = match self {
+            Self::All | Self::Fair => LockMode::Fair,
+            Self::Quorum => LockMode::Reentrant,
+        };
+        let keys = KEYS[0].map(|key| (key, exclusive));
+        let others = KEYS[1].map(|key| (key, LockMode::Write));
+        keys.into_iter().chain(others).collect()
+    }
+}
+
 /// Keys of one family and those of the other.
 const KEYS: [[&str; 2]; 2] = [["a", "b"], ["x", "y"]];
 
@@ -53,17 +104,9 @@ pub(super) enum Ending {
 }
 
 impl Plan {
-    pub(super) fn draw(random: &mut Rng) -> Self {
-        let keys = KEYS[random.usize(..2)];
-        let modes = match keys == KEYS[0] {
-            true => [LockMode::Reentrant, LockMode::Fair],
-            false => [LockMode::Read, LockMode::Write],
-        };
-        let what = match random.u8(..10) {
-            0 => What::All(keys),
-            1 => What::Any(keys),
-            _ => What::One(keys[usize::from(random.u8(..4) == 0)]),
-        };
+    pub(super) fn draw(menu: Menu, random: &mut Rng) -> Self {
+        let (keys, modes) = menu.draw(random);
+        let what = menu.draw_what(keys, random);
         let mode = modes[random.usize(..2)];
         let owner = match (what, random.u8(..10)) {
             (What::One(_), 0..2) => Who::Shared,
@@ -85,7 +128,7 @@ impl Plan {
                 _ => Lease::Renewed(millis(400)),
             },
             max_hold: (random.u8(..6) == 0).then(|| millis(random.u64(50..600))),
-            fenced: mode.is_exclusive() && random.u8(..5) < 2,
+            fenced: menu != Menu::Quorum && mode.is_exclusive() && random.u8(..5) < 2,
             owner,
             patience: patience(random, 300),
             work: millis(match random.u8(..10) {
@@ -103,7 +146,7 @@ impl Plan {
     }
 }
 
-fn patience(random: &mut Rng, most: u64) -> Patience {
+pub(super) fn patience(random: &mut Rng, most: u64) -> Patience {
     match random.u8(..10) {
         0..2 => Patience::Time(millis(random.u64(..most))),
         2 => Patience::Polls(random.u32(..6)),

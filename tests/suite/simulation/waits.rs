@@ -1,55 +1,87 @@
-//! Who waits, and whether anybody waits for nothing.
+//! Who waits, and whether anybody waits for nothing, or is overtaken.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::Attempt;
+use tower_distributed_lock::{Hold, LockKey};
 
 use super::book::Book;
+use super::line::{CALLER, Line};
 use super::log::Log;
+use super::witnesses::Witnesses;
 
-/// Everybody who waits for one key.
+/// Everybody who waits, and for which key.
 pub(super) struct Waits {
     log: Arc<Log>,
     began: Instant,
     /// The longest that a free lock may stay untaken while somebody waits; `None` where faults allow anything.
     bound: Option<Duration>,
+    /// `None` where those who wait are forgotten.
+    line: Option<Line>,
     waiting: Mutex<Vec<(LockKey, Instant, u64)>>,
 }
 
 impl Waits {
-    pub(super) fn new(log: Arc<Log>, bound: Option<Duration>) -> Self {
+    pub(super) fn new(log: Arc<Log>, bound: Option<Duration>, line: Option<Line>) -> Self {
         Self {
             log,
             began: Instant::now(),
             bound,
+            line,
             waiting: Mutex::default(),
         }
     }
 
-    /// Somebody waits for `key` from now on, until the value is dropped.
-    pub(super) fn wait(&self, key: &LockKey) -> Waiting<'_> {
+    /// Somebody asks from now on, and waits for `key` if there is one, until the value is dropped.
+    pub(super) fn wait(&self, key: Option<&LockKey>) -> Waiting<'_> {
         let since = Instant::now();
         let number = self.log.tick();
         let mut waiting = self.waiting.lock().unwrap();
-        waiting.push((key.clone(), since, number));
+        waiting.extend(key.map(|key| (key.clone(), since, number)));
         Waiting {
             waits: self,
+            caller: CALLER.get(),
             since,
             number,
         }
     }
 
-    /// Somebody is granted `key` just now.
-    pub(super) fn granted(&self, book: &mut Book, key: &LockKey) {
+    /// Somebody is granted `hold` just now, and did not have it before.
+    pub(super) fn granted(&self, book: &mut Book, hold: &Hold) {
         let longest = {
             let waiting = self.waiting.lock().unwrap();
-            let here = waiting.iter().filter(|(waited, ..)| waited == key);
+            let here = waiting.iter().filter(|(waited, ..)| *waited == hold.key);
             here.map(|(_, since, _)| *since).min()
         };
         if let Some(since) = longest {
-            self.judge(book, key, since);
+            self.judge(book, &hold.key, since);
+        }
+        if let Some(line) = &self.line {
+            line.granted(hold);
+        }
+    }
+
+    /// The store has refused.
+    pub(super) fn refused(&self, book: &mut Book, attempt: &Attempt) {
+        if let Some(line) = &self.line {
+            let free = book.free_since(&attempt.hold.key, self.began).is_some();
+            line.refused(attempt, free);
+        }
+    }
+
+    /// The store has taken it back.
+    pub(super) fn withdrawn(&self, hold: &Hold) {
+        if let Some(line) = &self.line {
+            line.withdrawn(hold);
+        }
+    }
+
+    /// The present caller got no answer.
+    pub(super) fn failed(&self) {
+        if let Some(line) = &self.line {
+            line.failed();
         }
     }
 
@@ -65,17 +97,21 @@ impl Waits {
     }
 }
 
-/// One who waits.
+/// One who asks.
 pub(super) struct Waiting<'a> {
     waits: &'a Waits,
+    caller: usize,
     since: Instant,
     number: u64,
 }
 
 impl Waiting<'_> {
     /// It has waited in vain.
-    pub(super) fn refused(&self, book: &mut Book, key: &LockKey) {
-        self.waits.judge(book, key, self.since);
+    pub(super) fn in_vain(&self, witnesses: &Witnesses, key: &LockKey) {
+        if self.waits.bound.is_some() {
+            let mut book = witnesses.only().book();
+            self.waits.judge(&mut book, key, self.since);
+        }
     }
 }
 
@@ -83,5 +119,9 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut waiting = self.waits.waiting.lock().unwrap();
         waiting.retain(|(_, _, number)| *number != self.number);
+        drop(waiting);
+        if let Some(line) = &self.waits.line {
+            line.left(self.caller);
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    Wakeups,
 };
 use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
 
@@ -44,7 +46,9 @@ impl<S: LockStore + Inspect> Witness<S> {
         self.log
             .note(|| format!("granted {} {:?} {}", hold.key, hold.mode, n(hold)));
         let mut book = self.book();
-        self.waits.granted(&mut book, &hold.key);
+        if !book.carries(hold) {
+            self.waits.granted(&mut book, hold);
+        }
         if book.was_withdrawn(hold) {
             let text = format!("{} was granted after it was withdrawn", hold.id);
             self.log.violated("L7", text);
@@ -84,6 +88,18 @@ impl<S: LockStore + Inspect> Witness<S> {
         }
     }
 
+    /// Compares what the store keeps with what it has said to record, now or before.
+    fn recorded(&self, key: &LockKey, now: Option<&Bytes>, kept: Option<&Bytes>) {
+        let mut book = self.book();
+        if let Some(value) = now {
+            book.record(key, value);
+        }
+        if kept != book.records_of(key).last() {
+            let text = format!("{key} has another record than it says");
+            self.log.violated("S10", text);
+        }
+    }
+
     /// Compares all of a key.
     async fn compare(&self, key: &LockKey) {
         let seen = self.inner.inspect(key).await.unwrap();
@@ -109,12 +125,17 @@ fn n(hold: &Hold) -> String {
 impl<S: LockStore + Inspect> LockStore for Witness<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = self.inner.acquire(attempt).await;
-        match answer {
-            Ok(Outcome::Granted { token }) => self.granted(attempt, token),
-            ref refused => self.log.note(|| {
-                let hold = &attempt.hold;
-                format!("{refused:?} {} {:?} {}", hold.key, hold.mode, n(hold))
-            }),
+        match &answer {
+            Ok(Outcome::Granted { token }) => self.granted(attempt, *token),
+            refused => {
+                self.log.note(|| {
+                    let hold = &attempt.hold;
+                    format!("{refused:?} {} {:?} {}", hold.key, hold.mode, n(hold))
+                });
+                if refused.is_ok() {
+                    self.waits.refused(&mut self.book(), attempt);
+                }
+            }
         }
         self.compare(&attempt.hold.key).await;
         answer
@@ -176,6 +197,28 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         Ok(released)
     }
 
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Released, StoreError> {
+        let released = self.inner.release_recording(hold, record).await?;
+        let kept = self.inner.record(&hold.key).await?;
+        self.stands("recorded", hold, released.standing, true);
+        let recorded = (released.standing == Standing::Held).then_some(&record.value);
+        self.recorded(&hold.key, recorded, kept.as_ref());
+        self.compare(&hold.key).await;
+        Ok(released)
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.inner.record(key).await
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.inner.keeps_records()
+    }
+
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         self.inner.withdraw(attempt, unanswered).await?;
         let hold = &attempt.hold;
@@ -189,6 +232,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
                 book.withdraw(hold);
             }
         }
+        self.waits.withdrawn(hold);
         self.compare(&hold.key).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One history: a store, its faults, and everybody who uses it.
+//! What every history has: stores with their faults, everybody who uses them, and an end at which nothing is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +6,24 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore, Tally};
-use tower_distributed_lock::{Inspect, LockClient, LockMode, MemoryStore, Owner};
+use tower_distributed_lock::testing::{Faults, FaultyStore, Tally};
+use tower_distributed_lock::{Inspect, LockClient, LockStore, MemoryStore, Owner};
 
 use super::caller::Caller;
-use super::flawed::{Flaw, Flawed};
-use super::log::{Counts, Log, Violation};
-use super::section::judge;
+use super::flaw::Flaw;
+use super::flawed::Flawed;
+use super::history::History;
+use super::line::{CALLER, Line};
+use super::log::Log;
+use super::plan::Menu;
+use super::told::{Judge, Told};
 use super::waits::Waits;
+use super::weather::Weather;
 use super::witness::Witness;
+use super::witnesses::Witnesses;
 
-const CLIENTS: usize = 2;
 const CALLERS: usize = 3;
 const ROUNDS: usize = 4;
-
-/// How long a free lock may stay untaken while somebody waits: a poll, and two ways there and back.
-const POLL: Duration = Duration::from_millis(1_050);
 
 /// Everything late has arrived, and every lease is over.
 const QUIET: Duration = Duration::from_secs(15);
@@ -29,142 +31,145 @@ const QUIET: Duration = Duration::from_secs(15);
 /// Every withdrawal is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(130);
 
-/// How bad things are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Weather {
-    /// Slow, and nothing else.
-    Calm,
-    /// Wake-ups are lost.
-    Deaf,
-    Flaky,
-    Hostile,
+pub(super) type Store = FaultyStore<Witness<Flawed<MemoryStore>>>;
+
+pub(super) struct World {
+    pub(super) random: Rng,
+    pub(super) log: Arc<Log>,
+    pub(super) witnesses: Arc<Witnesses>,
+    pub(super) stores: Vec<Store>,
+    weather: Weather,
+    judge: Arc<Judge>,
+    /// How many callers there are already.
+    callers: usize,
 }
 
-impl Weather {
-    fn faults(self) -> Faults {
-        let slow = Faults::none().chance(Fault::Slow, 0.7);
-        match self {
-            Self::Calm => slow,
-            Self::Deaf => slow.chance(Fault::WakeupLost, 0.5),
-            Self::Flaky => Faults::flaky(),
-            Self::Hostile => Faults::hostile(),
-        }
-    }
-
-    fn bound(self) -> Option<Duration> {
-        match self {
-            Self::Calm => Some(POLL),
-            // The readers who go first are woken by one poll, the writers behind them by the next.
-            Self::Deaf => Some(2 * POLL),
-            Self::Flaky | Self::Hostile => None,
-        }
-    }
+/// How a world begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Genesis {
+    pub(super) seed: u64,
+    pub(super) weather: Weather,
+    pub(super) flaw: Flaw,
+    pub(super) traced: bool,
+    pub(super) stores: usize,
+    /// How long a free lock may stay untaken while somebody waits.
+    pub(super) bound: Option<Duration>,
 }
 
-/// What came of a history.
-pub(super) struct History {
-    pub(super) violations: Vec<Violation>,
-    pub(super) overlaps: u64,
-    pub(super) tally: Tally,
-    pub(super) counts: Counts,
-    pub(super) trace: Vec<String>,
-}
-
-/// Lets a history happen. The seed determines all of it.
-pub(super) fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
-    // The client draws its jitter from the thread's generator.
-    fastrand::seed(seed);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    runtime.block_on(history(seed, weather, flaw, traced))
-}
-
-type Store = FaultyStore<Witness<Flawed<MemoryStore>>>;
-
-async fn history(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
-    let mut random = Rng::with_seed(seed);
-    let log = Arc::new(Log::new(traced));
-    let waits = Arc::new(Waits::new(log.clone(), weather.bound()));
-    let flawed = Flawed::new(MemoryStore::new(), flaw);
-    let witness = Witness::new(flawed, log.clone(), waits.clone());
-    let store: Store = FaultyStore::new(witness.clone(), weather.faults(), random.u64(..));
-    let clients = [(); CLIENTS].map(|()| LockClient::new(store.clone()));
-    let mut callers = JoinSet::new();
-    for (c, locks) in clients.iter().enumerate() {
-        let shared = Owner::new();
-        for n in 0..CALLERS {
-            let caller = Caller {
-                name: format!("{c}.{n}"),
-                locks: locks.clone(),
+impl World {
+    pub(super) fn new(genesis: Genesis) -> Self {
+        let Genesis { seed, weather, .. } = genesis;
+        let mut random = Rng::with_seed(seed);
+        let log = Arc::new(Log::new(genesis.traced));
+        // A store that forgets forgets who waits.
+        let line = (weather.keeps_data() && genesis.stores == 1).then(|| Line::new(log.clone()));
+        let waits = Arc::new(Waits::new(log.clone(), genesis.bound, line));
+        let witness = |_| {
+            let flawed = Flawed::new(MemoryStore::new(), genesis.flaw);
+            Witness::new(flawed, log.clone(), waits.clone())
+        };
+        let of: Vec<_> = (0..genesis.stores).map(witness).collect();
+        let faulty = |of: &Witness<_>| {
+            let faults = weather.faults();
+            FaultyStore::new(of.clone(), faults, random.u64(..))
+        };
+        let stores = of.iter().map(faulty).collect();
+        let witnesses = Arc::new(Witnesses::new(of));
+        Self {
+            judge: Arc::new(Judge {
                 log: log.clone(),
-                witness: witness.clone(),
-                waits: waits.clone(),
+                waits,
+                witnesses: witnesses.clone(),
+                keeps_data: weather.keeps_data(),
+            }),
+            random,
+            log,
+            witnesses,
+            stores,
+            weather,
+            callers: 0,
+        }
+    }
+
+    /// What a process uses, under observation.
+    pub(super) fn told<S: LockStore>(&self, store: S, flaw: Flaw) -> Told<S> {
+        Told::new(store, flaw).judged_by(&self.judge)
+    }
+
+    /// Those who use one client.
+    pub(super) fn crowd(&mut self, locks: &LockClient, menu: Menu) -> JoinSet<()> {
+        let mut callers = JoinSet::new();
+        let shared = Owner::new();
+        for _ in 0..CALLERS {
+            let number = self.callers;
+            self.callers += 1;
+            let caller = Caller {
+                name: format!("{}.{}", number / CALLERS, number % CALLERS),
+                locks: locks.clone(),
+                log: self.log.clone(),
+                witnesses: self.witnesses.clone(),
+                waits: self.judge.waits.clone(),
+                menu,
                 shared: shared.clone(),
-                random: random.fork(),
+                random: self.random.fork(),
             };
-            callers.spawn(caller.run(ROUNDS));
+            callers.spawn(CALLER.scope(number, caller.run(ROUNDS)));
         }
+        callers
     }
-    callers.join_all().await;
-    // What the store is made to forget is forgotten while the faults blow.
-    let tally = store.tally();
-    nothing_is_left(&store, &log, &clients).await;
-    conclude(&log, weather, tally)
-}
 
-fn conclude(log: &Log, weather: Weather, tally: Tally) -> History {
-    let (mut violations, sections, counts, trace) = log.close();
-    let verdict = judge(sections, |_, _| weather != Weather::Hostile);
-    for (promise, one, other) in &verdict.broken {
-        let text = format!("{one:?} and {other:?}");
-        violations.push(Violation { promise, text });
+    /// In good weather, all calms down, everybody gets everything, and it is over.
+    pub(super) async fn end(self, clients: &[LockClient], menu: Menu) -> History {
+        // What the store is made to forget is forgotten while the faults blow.
+        let tally = self.tally();
+        self.calm_down().await;
+        for locks in clients {
+            if locks.keys_in_use() > 0 {
+                let text = format!("{} keys are in use for ever", locks.keys_in_use());
+                self.log.violated("L8", text);
+            }
+            self.everything_can_be_had(locks, menu).await;
+        }
+        sleep(FORGOTTEN).await;
+        let left = |witness: &Witness<Flawed<MemoryStore>>| !witness.inner().inner().is_empty();
+        if self.witnesses.iter().any(left) {
+            self.log
+                .violated("L8", "something is left in the store".into());
+        }
+        History::conclude(&self.log, self.weather, tally)
     }
-    History {
-        violations,
-        overlaps: verdict.overlaps,
-        tally,
-        counts,
-        trace,
-    }
-}
 
-/// In good weather, all calms down, and everybody gets everything.
-async fn nothing_is_left(store: &Store, log: &Log, clients: &[LockClient]) {
-    store.set(Faults::none());
-    sleep(QUIET).await;
-    let witness = store.inner();
-    let keys = witness.book().keys();
-    for key in &keys {
-        let seen = witness.inner().inspect(key).await.unwrap();
-        if seen.is_held() || !seen.waiters.is_empty() {
-            log.violated("L8", format!("{key} is left: {seen:?}"));
+    /// The faults end, and leases too.
+    pub(super) async fn calm_down(&self) {
+        for store in &self.stores {
+            store.set(Faults::none());
+            store.reconnect();
+        }
+        sleep(QUIET).await;
+        for (witness, key) in self.witnesses.keys() {
+            let seen = witness.inner().inspect(&key).await.unwrap();
+            if seen.is_held() || !seen.waiters.is_empty() {
+                self.log.violated("L8", format!("{key} is left: {seen:?}"));
+            }
         }
     }
-    for locks in clients {
-        if locks.keys_in_use() > 0 {
-            let text = format!("{} keys are in use for ever", locks.keys_in_use());
-            log.violated("L8", text);
-        }
-        for key in ["a", "b", "x", "y"] {
-            let mode = match key {
-                "a" | "b" => LockMode::Fair,
-                _ => LockMode::Write,
-            };
+
+    async fn everything_can_be_had(&self, locks: &LockClient, menu: Menu) {
+        for (key, mode) in menu.everything() {
             let request = locks.lock(key).mode(mode).wait(Duration::from_secs(5));
             let released = match request.await {
                 Ok(guard) => guard.release().await,
                 Err(error) => Err(error),
             };
             if let Err(error) = released {
-                log.violated("L6", format!("{key} cannot be had at the end: {error}"));
+                let text = format!("{key} cannot be had at the end: {error}");
+                self.log.violated("L6", text);
             }
         }
     }
-    sleep(FORGOTTEN).await;
-    if !witness.inner().inner().is_empty() {
-        log.violated("L8", "something is left in the store".into());
+
+    fn tally(&self) -> Tally {
+        let tallies = self.stores.iter().map(FaultyStore::tally);
+        tallies.fold(Tally::default(), |sum, one| sum.plus(&one))
     }
 }

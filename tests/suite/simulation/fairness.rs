@@ -1,0 +1,127 @@
+//! The order of fair queues, while waiters leave and processes die.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tower_distributed_lock::LockClient;
+use tower_distributed_lock::testing::Fault;
+
+use super::flaw::Flaw;
+use super::history::History;
+use super::line::DEATH;
+use super::plan::{Menu, millis};
+use super::seeds::{self, Summary};
+use super::weather::{POLL, Weather};
+use super::world::{Genesis, World};
+
+/// How many histories a test tries.
+const SCHEDULES: u64 = 300;
+
+const PROCESSES: usize = 3;
+
+/// Where requests fail: how long a free lock may stay untaken while somebody waits. Whoever failed may keep its place for as
+/// long as the dead, and the next in line may be cut off for a second, and try twice.
+const FAILURE: Duration = DEATH
+    .saturating_add(Duration::from_millis(1_000 + 300))
+    .saturating_add(POLL);
+
+/// A process that dies, and when.
+type Death = (usize, Duration);
+
+fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
+    History::of(seed, async {
+        let mut fate = fastrand::Rng::with_seed(!seed);
+        let death = fate
+            .bool()
+            .then(|| (fate.usize(..PROCESSES), millis(fate.u64(..4_000))));
+        let delay = death.map_or(Duration::ZERO, |_| DEATH);
+        let world = World::new(Genesis {
+            seed,
+            weather,
+            flaw,
+            traced,
+            stores: 1,
+            bound: Some(weather.bound().unwrap_or(FAILURE) + delay),
+        });
+        happen(world, flaw, death).await
+    })
+}
+
+async fn happen(mut world: World, flaw: Flaw, death: Option<Death>) -> History {
+    let ends = [(); PROCESSES].map(|()| world.told(world.stores[0].clone(), flaw));
+    let mut clients = ends
+        .each_ref()
+        .map(|end| LockClient::new(end.clone()))
+        .to_vec();
+    let mut crowds = Vec::new();
+    for locks in &clients {
+        crowds.push(world.crowd(locks, Menu::Fair));
+    }
+    if let Some((process, when)) = death {
+        sleep(when).await;
+        world.log.note(|| format!("process {process} dies"));
+        if !crowds[process].is_empty() {
+            world.log.count("killed");
+        }
+        ends[process].die();
+        crowds.remove(process).shutdown().await;
+        clients.remove(process);
+    }
+    for crowd in crowds {
+        crowd.join_all().await;
+    }
+    world.end(&clients, Menu::Fair).await
+}
+
+fn schedules(test: &str, weather: Weather) -> Summary {
+    let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
+        run(seed, weather, Flaw::None, traced)
+    });
+    assert!(!seen.is_long || seen.counts.of("killed") > 0);
+    seen
+}
+
+#[test]
+fn whoever_came_first_goes_first_and_the_dead_cost_seconds() {
+    let seen = schedules(
+        "fairness::whoever_came_first_goes_first_and_the_dead_cost_seconds",
+        Weather::Calm,
+    );
+    assert!(!seen.is_long || seen.counts.of("cancelled") > 0);
+}
+
+#[test]
+fn who_is_not_woken_keeps_its_place() {
+    let seen = schedules("fairness::who_is_not_woken_keeps_its_place", Weather::Deaf);
+    assert!(!seen.is_long || seen.tally.of(Fault::WakeupLost) > 0);
+}
+
+#[test]
+fn a_request_that_fails_costs_its_callers_place_and_nobody_elses() {
+    let seen = schedules(
+        "fairness::a_request_that_fails_costs_its_callers_place_and_nobody_elses",
+        Weather::Flaky,
+    );
+    assert!(!seen.is_long || seen.tally.of(Fault::Late) > 0);
+}
+
+#[test]
+fn one_seed_is_one_history() {
+    for weather in [Weather::Calm, Weather::Flaky] {
+        seeds::replay(weather, |seed| run(seed, weather, Flaw::None, true));
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    for (flaw, promise) in [
+        (Flaw::Barges, "L3"),
+        (Flaw::Silent, "L3"),
+        (Flaw::HonoursTheDead, "L5"),
+        (Flaw::HonoursTheDead, "L2"),
+        (Flaw::Sleepy, "L5"),
+    ] {
+        let weather = Weather::Calm;
+        seeds::find(flaw, promise, |seed| run(seed, weather, flaw, false));
+    }
+}

@@ -1,0 +1,167 @@
+//! Requests that must be served once, over one store.
+
+mod handler;
+mod ledger;
+mod sender;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tower_distributed_lock::testing::Fault;
+use tower_distributed_lock::{Confirm, IdempotencyLayer, Lease, LockClient, OnCancel};
+
+use super::flaw::Flaw;
+use super::history::History;
+use super::plan::{Menu, millis};
+use super::seeds::{self, Summary};
+use super::weather::Weather;
+use super::world::{Genesis, World};
+use handler::Handler;
+use ledger::{Ledger, Strictness};
+use sender::{KEYS, Sender};
+
+/// How many histories a test tries.
+const SCHEDULES: u64 = 250;
+
+const PROCESSES: usize = 2;
+const SENDERS: usize = 3;
+
+/// Longer than a history, shorter than what its end waits for.
+const RETENTION: Duration = Duration::from_secs(100);
+
+fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
+    History::of(seed, async {
+        let world = World::new(Genesis {
+            seed,
+            weather,
+            flaw,
+            traced,
+            stores: 1,
+            // A look at the record follows each grant.
+            bound: None,
+        });
+        happen(world, weather, flaw).await
+    })
+}
+
+async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
+    let confirm = match world.random.bool() {
+        true if flaw != Flaw::Hasty => Confirm::Strict,
+        _ => Confirm::Store,
+    };
+    let ledger = Arc::new(Ledger::new(
+        world.log.clone(),
+        world.witnesses.clone(),
+        Strictness {
+            // Otherwise an answer goes out when the store cannot be asked, and the deadline is not over.
+            recorded: confirm == Confirm::Strict || weather == Weather::Calm || flaw == Flaw::Hasty,
+            not_again: weather.keeps_data(),
+        },
+    ));
+    let clients = [(); PROCESSES].map(|()| LockClient::new(world.stores[0].clone()));
+    let senders = clients.each_ref().map(|locks| {
+        let handler = Handler::new(ledger.clone(), flaw, &mut world.random);
+        let layer = layer(locks, confirm, &mut world.random);
+        Sender::new(handler.behind(layer), ledger.clone(), world.log.clone())
+    });
+    let mut sending = JoinSet::new();
+    for _ in 0..SENDERS {
+        for sender in &senders {
+            sending.spawn(sender.clone().run(world.random.fork()));
+        }
+    }
+    sending.join_all().await;
+    world.calm_down().await;
+    for key in KEYS {
+        for sender in &senders {
+            sender.repeat(key).await;
+            // Whoever gets a replay has it before its claim is back.
+            sleep(millis(10)).await;
+        }
+    }
+    ledger.close();
+    world.end(&clients, Menu::All).await
+}
+
+fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyLayer {
+    let layer = IdempotencyLayer::new(locks.clone())
+        .confirm(confirm)
+        .lease(Lease::Renewed(millis(400)))
+        .retention(RETENTION)
+        .wait(millis([0, 500, 3_000][random.usize(..3)]))
+        .max_hold([None, Some(millis(600))][random.usize(..2)]);
+    match random.bool() {
+        true => layer.on_cancel(OnCancel::RunToCompletion),
+        false => layer,
+    }
+}
+
+fn schedules(test: &str, weather: Weather) -> Summary {
+    let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
+        run(seed, weather, Flaw::None, traced)
+    });
+    if seen.is_long {
+        for what in ["served", "replayed", "reused", "in progress", "lost"] {
+            assert!(seen.counts.of(what) > 0, "nothing was {what}");
+        }
+    }
+    seen
+}
+
+#[test]
+fn repeats_from_everywhere_get_the_one_answer() {
+    schedules(
+        "idempotency::repeats_from_everywhere_get_the_one_answer",
+        Weather::Calm,
+    );
+}
+
+#[test]
+fn over_a_bad_network_nothing_is_done_twice_that_was_recorded() {
+    let seen = schedules(
+        "idempotency::over_a_bad_network_nothing_is_done_twice_that_was_recorded",
+        Weather::Flaky,
+    );
+    assert!(!seen.is_long || seen.tally.of(Fault::ReplyLost) > 0);
+}
+
+#[test]
+fn a_claim_that_is_forgotten_leaves_no_second_record() {
+    let seen = schedules(
+        "idempotency::a_claim_that_is_forgotten_leaves_no_second_record",
+        Weather::Hostile,
+    );
+    if seen.is_long {
+        assert!(seen.tally.of(Fault::Vanished) > 0);
+        assert!(
+            seen.counts.of("in vain") > 0,
+            "no work was done twice: nothing was proved"
+        );
+    }
+}
+
+#[test]
+fn one_seed_is_one_history() {
+    for weather in [Weather::Calm, Weather::Hostile] {
+        seeds::replay(weather, |seed| run(seed, weather, Flaw::None, true));
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    let (calm, hostile) = (Weather::Calm, Weather::Hostile);
+    for (flaw, promise, weather) in [
+        (Flaw::ForgetsRecords, "S10", calm),
+        (Flaw::LosesRecords, "S10", calm),
+        (Flaw::GarblesRecords, "S10", calm),
+        (Flaw::IgnoresBodies, "S10", calm),
+        (Flaw::RecordsAlways, "S10", hostile),
+        (Flaw::Confirms, "S9", hostile),
+        (Flaw::Hasty, "S9", hostile),
+    ] {
+        seeds::find(flaw, promise, |seed| run(seed, weather, flaw, false));
+    }
+}

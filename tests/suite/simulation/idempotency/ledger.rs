@@ -1,0 +1,238 @@
+//! What was sent, done and answered.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::body::Bytes;
+use http::response::Parts;
+use http::{HeaderMap, StatusCode};
+use tower_distributed_lock::{Rejection, RejectionKind};
+
+use super::super::log::Log;
+use super::super::witnesses::Witnesses;
+
+const REPLAYED: &str = "idempotent-replayed";
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// Another one each time.
+    pub(super) number: u64,
+    pub(super) key: &'static str,
+    pub(super) body: &'static str,
+}
+
+/// What comes back to a sender.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// A handler's tells the run, so that no two are alike.
+    pub(super) body: Bytes,
+    pub(super) rejection: Option<RejectionKind>,
+}
+
+impl Answer {
+    pub(super) fn new(parts: &Parts, body: Bytes) -> Self {
+        Self {
+            status: parts.status,
+            headers: parts.headers.clone(),
+            body,
+            rejection: parts.extensions.get().map(Rejection::kind),
+        }
+    }
+
+    /// As it was when it was recorded; `None` if it is no replay.
+    fn original(&self) -> Option<Self> {
+        let mut original = self.clone();
+        let replayed = original.headers.remove(REPLAYED)?;
+        (replayed == "true").then_some(original)
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self.status == other.status && self.headers == other.headers && self.body == other.body
+    }
+}
+
+/// A call of the handler.
+#[derive(Debug)]
+struct Run {
+    request: Sent,
+    /// `None`: it has not come to its end, or never will.
+    answer: Option<Answer>,
+    is_final: bool,
+}
+
+/// What weather and settings allow to expect.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Strictness {
+    /// An answer that is final goes out only when it is recorded.
+    pub(super) recorded: bool,
+    /// Nothing is done again that is recorded.
+    pub(super) not_again: bool,
+}
+
+pub(super) struct Ledger {
+    log: Arc<Log>,
+    witnesses: Arc<Witnesses>,
+    strictness: Strictness,
+    sent: Mutex<Vec<Sent>>,
+    runs: Mutex<Vec<Run>>,
+}
+
+impl Ledger {
+    pub(super) fn new(log: Arc<Log>, witnesses: Arc<Witnesses>, strictness: Strictness) -> Self {
+        Self {
+            log,
+            witnesses,
+            strictness,
+            sent: Mutex::default(),
+            runs: Mutex::default(),
+        }
+    }
+
+    /// Something is sent.
+    pub(super) fn send(&self, key: &'static str, body: &'static str) -> Sent {
+        let mut sent = self.sent.lock().unwrap();
+        let number = sent.len() as u64;
+        sent.push(Sent { number, key, body });
+        self.log
+            .note(|| format!("request {number}: {key} with {body}"));
+        sent[number as usize]
+    }
+
+    /// A handler begins to serve a request; says which run it is.
+    pub(super) fn begin(&self, request: u64) -> usize {
+        let request = self.sent.lock().unwrap()[request as usize];
+        if self.strictness.not_again && self.recorded(request.key).is_some() {
+            let text = format!("{request:?} is served, and its key has a record");
+            self.log.violated("S10", text);
+        }
+        let mut runs = self.runs();
+        runs.push(Run {
+            request,
+            answer: None,
+            is_final: false,
+        });
+        let run = runs.len() - 1;
+        self.log.note(|| format!("run {run} of {request:?} begins"));
+        run
+    }
+
+    /// It is about to answer.
+    pub(super) fn finish(&self, run: usize, answer: Answer, is_final: bool) {
+        self.log
+            .note(|| format!("run {run} ends: {}", answer.status));
+        let run = &mut self.runs()[run];
+        run.answer = Some(answer);
+        run.is_final = is_final;
+    }
+
+    /// The body of the request that is recorded under `key`, if there is one.
+    pub(super) fn recorded(&self, key: &str) -> Option<&'static str> {
+        let runs = self.runs();
+        let mut runs = runs.iter().filter(|run| run.request.key == key);
+        runs.find(|run| self.is_recorded(run))
+            .map(|run| run.request.body)
+    }
+
+    /// What a sender got.
+    pub(super) fn answered(&self, sent: Sent, answer: &Answer) {
+        self.log.note(|| {
+            let Answer {
+                status, headers, ..
+            } = answer;
+            let replayed = headers.contains_key(REPLAYED);
+            let kind = answer.rejection.map(RejectionKind::as_str);
+            format!("{sent:?} is answered {status} {kind:?}, replayed: {replayed}")
+        });
+        match (answer.rejection, answer.original()) {
+            (Some(kind), _) => self.refused(sent, kind),
+            (None, Some(original)) => self.replayed(sent, &original),
+            (None, None) => self.served(sent, answer),
+        }
+    }
+
+    fn refused(&self, sent: Sent, kind: RejectionKind) {
+        self.log.count(match kind {
+            RejectionKind::KeyReused => "reused",
+            RejectionKind::InProgress => "in progress",
+            RejectionKind::Lost => "lost",
+            RejectionKind::Unavailable => "unavailable",
+            kind => {
+                let text = format!("{sent:?} is refused as {kind:?}");
+                return self.log.violated("S10", text);
+            }
+        });
+        let recorded = self.recorded(sent.key);
+        if kind == RejectionKind::KeyReused && recorded.is_none_or(|body| body == sent.body) {
+            let text = format!("{sent:?} is said to be another than {recorded:?}");
+            self.log.violated("S10", text);
+        }
+    }
+
+    fn replayed(&self, sent: Sent, original: &Answer) {
+        self.log.count("replayed");
+        let runs = self.runs();
+        let is_that = |run: &&Run| {
+            let Sent { key, body, .. } = run.request;
+            let same = run
+                .answer
+                .as_ref()
+                .is_some_and(|first| first.is_as(original));
+            key == sent.key && body == sent.body && same && self.is_recorded(run)
+        };
+        if !runs.iter().any(|run| is_that(&run)) {
+            let text = format!("{sent:?} is answered as nobody was: {original:?}");
+            self.log.violated("S10", text);
+        }
+    }
+
+    fn served(&self, sent: Sent, answer: &Answer) {
+        self.log.count("served");
+        let runs = self.runs();
+        let mut own = runs.iter().filter(|run| run.request.number == sent.number);
+        let is_that = |run: &&Run| run.answer.as_ref().is_some_and(|own| own.is_as(answer));
+        let Some(run) = own.find(is_that) else {
+            let text = format!("{sent:?} is answered by another's run: {answer:?}");
+            return self.log.violated("S10", text);
+        };
+        if self.strictness.recorded && run.is_final && !self.is_recorded(run) {
+            let text = format!("{run:?} is confirmed, and not recorded");
+            self.log.violated("S9", text);
+        }
+    }
+
+    /// At the end, no key has had two records, and only what is final has one.
+    pub(super) fn close(&self) {
+        let runs = self.runs();
+        let is_vain = |run: &&Run| run.is_final && !self.is_recorded(run);
+        for _ in runs.iter().filter(is_vain) {
+            self.log.count("in vain");
+        }
+        let recorded: Vec<_> = runs.iter().filter(|run| self.is_recorded(run)).collect();
+        for (n, run) in recorded.iter().enumerate() {
+            if !run.is_final {
+                let text = format!("{run:?} is recorded, and not final");
+                self.log.violated("S10", text);
+            }
+            let mut others = recorded[..n].iter();
+            if let Some(other) = others.find(|other| other.request.key == run.request.key) {
+                let text = format!("{other:?} and {run:?} are recorded under one key");
+                self.log.violated("S10", text);
+            }
+        }
+    }
+
+    /// A record ends with the body of its answer.
+    fn is_recorded(&self, run: &Run) -> bool {
+        let Some(Answer { body, .. }) = &run.answer else {
+            return false;
+        };
+        let book = self.witnesses.only().book();
+        book.records().any(|record| record.ends_with(body))
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
+        self.runs.lock().unwrap()
+    }
+}

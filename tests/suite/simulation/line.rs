@@ -1,0 +1,161 @@
+//! The fair queue, as the contract wants it, and who gives up a place there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_distributed_lock::store::{Attempt, WAITER_LIVENESS};
+use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
+
+use super::log::Log;
+
+tokio::task_local! {
+    /// Who runs in this task. Nobody does what is left behind in the background.
+    pub(super) static CALLER: usize;
+}
+
+/// Everybody who waits in `Fair` mode, in the order in which their first questions arrived.
+pub(super) struct Line {
+    log: Arc<Log>,
+    keys: Mutex<BTreeMap<LockKey, Vec<Place>>>,
+}
+
+struct Place {
+    id: HoldId,
+    /// The last time.
+    asked: Instant,
+    /// Who waits here, as long as none of its requests has gone unanswered; nobody, if it was cancelled or has died.
+    caller: Option<usize>,
+}
+
+impl Place {
+    fn is_live(&self) -> bool {
+        self.asked.elapsed() < WAITER_LIVENESS
+    }
+
+    fn is_of(&self, caller: Option<usize>) -> bool {
+        caller.is_some() && self.caller == caller
+    }
+
+    fn name(&self) -> String {
+        match self.caller {
+            Some(caller) => format!("caller {caller}"),
+            None => "somebody who has gone".into(),
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn new(log: Arc<Log>) -> Self {
+        Self {
+            log,
+            keys: Mutex::default(),
+        }
+    }
+
+    /// The store refused; `free`: nobody holds the key.
+    pub(super) fn refused(&self, attempt: &Attempt, free: bool) {
+        self.with(&attempt.hold, |line, caller| {
+            let id = attempt.hold.id;
+            let here = line.iter().position(|place| place.id == id);
+            let ahead = &line[..here.unwrap_or(line.len())];
+            if free && !ahead.iter().any(Place::is_live) {
+                let text = format!("{} was free, and refused", attempt.hold.key);
+                self.log.violated("L5", text);
+            }
+            if attempt.patience.is_none() {
+                return;
+            }
+            let mut place = match here {
+                None => self.enter(line, id, caller),
+                Some(here) if line[here].is_live() => {
+                    line[here].asked = Instant::now();
+                    return;
+                }
+                Some(here) => line.remove(here),
+            };
+            if place.caller.is_some() && !place.is_live() {
+                let text = format!("{} let its place lapse", place.name());
+                self.log.violated("L3", text);
+            }
+            place.asked = Instant::now();
+            line.push(place);
+        });
+    }
+
+    /// A place under a new name.
+    fn enter(&self, line: &[Place], id: HoldId, caller: Option<usize>) -> Place {
+        self.gives_up(line, id, caller);
+        Place {
+            id,
+            asked: Instant::now(),
+            caller,
+        }
+    }
+
+    /// The store granted, and not for the second time.
+    pub(super) fn granted(&self, hold: &Hold) {
+        self.with(hold, |line, caller| {
+            let here = line.iter().position(|place| place.id == hold.id);
+            for first in &line[..here.unwrap_or(line.len())] {
+                if first.is_live() || first.caller.is_some() && !first.is_of(caller) {
+                    let text = format!("{} was granted past {}", hold.key, first.name());
+                    self.log.violated("L3", text);
+                }
+            }
+            self.gives_up(line, hold.id, caller);
+            line.retain(|place| place.id != hold.id);
+        });
+    }
+
+    /// The store forgets whoever waits under this name.
+    pub(super) fn withdrawn(&self, hold: &Hold) {
+        self.with(hold, |line, _| {
+            let mut places = line.iter();
+            let place = places.find(|place| place.id == hold.id);
+            if let Some(place) = place.filter(|place| place.caller.is_some()) {
+                let text = format!("{} still waits, and was withdrawn", place.name());
+                self.log.violated("L3", text);
+            }
+            line.retain(|place| place.id != hold.id);
+        });
+    }
+
+    /// One of the present caller's requests was not answered: it may lose its place.
+    pub(super) fn failed(&self) {
+        if let Ok(caller) = CALLER.try_get() {
+            self.left(caller);
+        }
+    }
+
+    /// The caller waits no longer: it was granted, refused, cancelled, or it has died.
+    pub(super) fn left(&self, caller: usize) {
+        let mut keys = self.keys.lock().unwrap();
+        for place in keys.values_mut().flatten() {
+            if place.caller == Some(caller) {
+                place.caller = None;
+            }
+        }
+    }
+
+    /// Whoever asks under a new name without need goes to the end of the line.
+    fn gives_up(&self, line: &[Place], id: HoldId, caller: Option<usize>) {
+        let mut others = line.iter().filter(|place| place.id != id);
+        if let Some(place) = others.find(|place| place.is_of(caller)) {
+            let text = format!("{} gave up its place for nothing", place.name());
+            self.log.violated("L3", text);
+        }
+    }
+
+    fn with(&self, hold: &Hold, look: impl FnOnce(&mut Vec<Place>, Option<usize>)) {
+        if hold.mode == LockMode::Fair {
+            let mut keys = self.keys.lock().unwrap();
+            let line = keys.entry(hold.key.clone()).or_default();
+            look(line, CALLER.try_get().ok());
+        }
+    }
+}
+
+/// How long the dead may delay those behind them.
+pub(super) const DEATH: Duration = WAITER_LIVENESS;

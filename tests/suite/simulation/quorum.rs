@@ -1,0 +1,134 @@
+//! A quorum of stores, each with faults of its own.
+
+use tokio::time::sleep;
+use tower_distributed_lock::testing::Fault;
+use tower_distributed_lock::{LockClient, QuorumStore};
+
+use super::flaw::Flaw;
+use super::history::History;
+use super::plan::{Menu, millis};
+use super::seeds::{self, Summary};
+use super::told::Told;
+use super::weather::Weather;
+use super::world::{Genesis, Store, World};
+
+/// How many histories a test tries.
+const SCHEDULES: u64 = 100;
+
+const PROCESSES: usize = 2;
+const STORES: usize = 5;
+
+fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
+    History::of(seed, async {
+        let mut world = World::new(Genesis {
+            seed,
+            weather,
+            flaw,
+            traced,
+            stores: STORES,
+            // Votes may be split for a while.
+            bound: None,
+        });
+        let clients = [(); PROCESSES].map(|()| {
+            let quorum = quorum(&world.stores, flaw);
+            LockClient::new(world.told(quorum, flaw))
+        });
+        let outage = tokio::spawn(minority_is_away(world.stores.clone(), world.random.fork()));
+        let crowds = clients
+            .each_ref()
+            .map(|locks| world.crowd(locks, Menu::Quorum));
+        for crowd in crowds {
+            crowd.join_all().await;
+        }
+        outage.abort();
+        world.end(&clients, Menu::Quorum).await
+    })
+}
+
+/// One process's ways to all stores.
+fn quorum(stores: &[Store], flaw: Flaw) -> QuorumStore<Told<Store>> {
+    let count = match flaw {
+        Flaw::CountsTooFew => STORES - 2,
+        _ => STORES,
+    };
+    let ends = stores[..count].iter();
+    let quorum = QuorumStore::new(ends.map(|store| Told::new(store.clone(), flaw)));
+    quorum.expect("an odd number").store_timeout(millis(150))
+}
+
+/// Now and then, as many stores as may be cannot be reached.
+async fn minority_is_away(stores: Vec<Store>, mut random: fastrand::Rng) {
+    loop {
+        sleep(millis(random.u64(..2_000))).await;
+        let away = random.usize(..=STORES / 2);
+        let away = random.choose_multiple(&stores, away);
+        away.iter().for_each(|store| store.disconnect());
+        sleep(millis(random.u64(..2_000))).await;
+        away.iter().for_each(|store| store.reconnect());
+    }
+}
+
+fn schedules(test: &str, weather: Weather) -> Summary {
+    let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
+        run(seed, weather, Flaw::None, traced)
+    });
+    assert!(!seen.is_long || seen.counts.of("confirmed") > 0);
+    assert!(!seen.is_long || seen.tally.unreachable() > 0);
+    seen
+}
+
+#[test]
+fn a_minority_that_is_away_breaks_no_promise() {
+    schedules(
+        "quorum::a_minority_that_is_away_breaks_no_promise",
+        Weather::Calm,
+    );
+}
+
+#[test]
+fn bad_networks_to_every_store_let_nobody_overlap() {
+    let seen = schedules(
+        "quorum::bad_networks_to_every_store_let_nobody_overlap",
+        Weather::Flaky,
+    );
+    assert!(!seen.is_long || seen.tally.of(Fault::Late) > 0);
+}
+
+#[test]
+fn stores_that_forget_let_no_two_confirmed_overlap() {
+    let seen = schedules(
+        "quorum::stores_that_forget_let_no_two_confirmed_overlap",
+        Weather::Hostile,
+    );
+    if seen.is_long {
+        for fault in Fault::ALL {
+            assert!(seen.tally.of(fault) > 0, "{fault:?} never struck");
+        }
+        assert!(
+            seen.counts.of("overlaps") > 0,
+            "without any overlap, nothing was proved"
+        );
+    }
+}
+
+#[test]
+fn one_seed_is_one_history() {
+    for weather in [Weather::Calm, Weather::Hostile] {
+        seeds::replay(weather, |seed| run(seed, weather, Flaw::None, true));
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    let (calm, hostile) = (Weather::Calm, Weather::Hostile);
+    for (flaw, promise, weather) in [
+        (Flaw::CountsTooFew, "S9", calm),
+        (Flaw::CountsTooFew, "S1", calm),
+        (Flaw::TakesSilenceForYes, "S9", hostile),
+        (Flaw::Vouches, "S9", hostile),
+        (Flaw::Vouches, "S5", hostile),
+        (Flaw::KeepsListeners, "L8", calm),
+    ] {
+        seeds::find(flaw, promise, |seed| run(seed, weather, flaw, false));
+    }
+}

@@ -1,0 +1,167 @@
+//! What a process is told, compared with what the stores did.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_distributed_lock::store::{
+    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+};
+use tower_distributed_lock::{Hold, HoldId, LockMode, StoreError, StoreErrorKind};
+
+use super::flaw::Flaw;
+use super::log::Log;
+use super::waits::Waits;
+use super::witnesses::Witnesses;
+
+/// A process's end of its connection to a store. It may die, and its answers may be spoiled by a [`Flaw`].
+#[derive(Clone)]
+pub(super) struct Told<S> {
+    inner: S,
+    flaw: Flaw,
+    judge: Option<Arc<Judge>>,
+    dead: Arc<AtomicBool>,
+    asked: Arc<Mutex<HashMap<HoldId, u64>>>,
+}
+
+/// What the answers are compared with.
+pub(super) struct Judge {
+    pub(super) log: Arc<Log>,
+    pub(super) waits: Arc<Waits>,
+    pub(super) witnesses: Arc<Witnesses>,
+    /// Whether what was granted is still there when the process hears of it.
+    pub(super) keeps_data: bool,
+}
+
+impl<S> Told<S> {
+    pub(super) fn new(inner: S, flaw: Flaw) -> Self {
+        Self {
+            inner,
+            flaw,
+            judge: None,
+            dead: Arc::default(),
+            asked: Arc::default(),
+        }
+    }
+
+    pub(super) fn judged_by(mut self, judge: &Arc<Judge>) -> Self {
+        self.judge = Some(judge.clone());
+        self
+    }
+
+    /// The process is killed: it hears nothing more, and sends nothing more. What is on its way arrives.
+    pub(super) fn die(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
+    async fn unless_dead<T>(&self, call: impl Future<Output = T>) -> T {
+        if !self.dead.load(Ordering::Relaxed) {
+            let answer = call.await;
+            if !self.dead.load(Ordering::Relaxed) {
+                return answer;
+            }
+        }
+        pending().await
+    }
+
+    /// Whether the question is not asked at all.
+    fn is_swallowed(&self, attempt: &Attempt) -> bool {
+        if self.flaw != Flaw::Silent || attempt.patience.is_none() {
+            return false;
+        }
+        let mut asked = self.asked.lock().unwrap();
+        let times = asked.entry(attempt.hold.id).or_default();
+        *times += 1;
+        *times > 2 && !times.is_multiple_of(8)
+    }
+}
+
+impl Judge {
+    fn heard(&self, attempt: &Attempt, answer: &Result<Outcome, StoreError>) {
+        match answer {
+            Ok(Outcome::Granted { .. }) => self.granted(&attempt.hold),
+            Err(error) if error.kind() == StoreErrorKind::Unanswered => self.waits.failed(),
+            _ => {}
+        }
+    }
+
+    fn granted(&self, hold: &Hold) {
+        if !self.witnesses.have_granted(hold) {
+            let text = format!("{} is said to be granted, and is not", hold.id);
+            self.log.violated("S9", text);
+        }
+        if self.keeps_data && !self.witnesses.carry(hold) {
+            let text = format!("{} is said to be granted, and has gone", hold.id);
+            self.log.violated("S1", text);
+        }
+    }
+}
+
+impl<S: LockStore> LockStore for Told<S> {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        if self.is_swallowed(attempt) {
+            let retry_after = Duration::from_secs(1);
+            return Ok(Outcome::Refused { retry_after });
+        }
+        let answer = self.unless_dead(self.inner.acquire(attempt)).await;
+        if let Some(judge) = &self.judge {
+            judge.heard(attempt, &answer);
+        }
+        match answer {
+            Err(error)
+                if self.flaw == Flaw::TakesSilenceForYes
+                    && error.kind() == StoreErrorKind::Unanswered =>
+            {
+                Ok(Outcome::Granted { token: None })
+            }
+            answer => answer,
+        }
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        let answer = self.unless_dead(self.inner.acquire_all(attempts)).await;
+        if let (Some(judge), Ok(AllOutcome::Granted(_))) = (&self.judge, &answer) {
+            attempts.iter().for_each(|one| judge.granted(&one.hold));
+        }
+        answer
+    }
+
+    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+        let answer = self.unless_dead(self.inner.acquire_any(attempts)).await;
+        if let (Some(judge), Ok(AnyOutcome::Granted { index, .. })) = (&self.judge, &answer) {
+            judge.granted(&attempts[*index].hold);
+        }
+        answer
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+        self.unless_dead(self.inner.renew(renewals)).await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+        self.unless_dead(self.inner.check(holds)).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        let mut released = self.unless_dead(self.inner.release(hold)).await?;
+        if self.flaw == Flaw::Vouches {
+            released.standing = Standing::Held;
+        }
+        Ok(released)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.unless_dead(self.inner.withdraw(attempt, unanswered))
+            .await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.unless_dead(self.inner.subscribe(attempt)).await
+    }
+
+    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
+        self.inner.supports(mode, fenced)
+    }
+}

@@ -1,0 +1,79 @@
+//! The books of one store, or of several that make a quorum.
+
+use tokio::time::Instant;
+use tower_distributed_lock::{Hold, Inspect, LockKey, LockStore, MemoryStore};
+
+use super::book::{Guarded, Span, Stamp};
+use super::flawed::Flawed;
+use super::witness::Witness;
+
+/// What a hold needs is that so many of the stores carry it.
+pub(super) struct Witnesses<S = Flawed<MemoryStore>> {
+    of: Vec<Witness<S>>,
+    needed: usize,
+}
+
+impl<S: LockStore + Inspect> Witnesses<S> {
+    /// More than half of them are needed.
+    pub(super) fn new(of: Vec<Witness<S>>) -> Self {
+        let needed = of.len() / 2 + 1;
+        Self { of, needed }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Witness<S>> {
+        self.of.iter()
+    }
+
+    /// The one witness of one store.
+    pub(super) fn only(&self) -> &Witness<S> {
+        let [only] = &*self.of else {
+            panic!("there are several stores");
+        };
+        only
+    }
+
+    /// Whether enough of them ever granted the hold.
+    pub(super) fn have_granted(&self, hold: &Hold) -> bool {
+        self.enough(|witness| witness.book().has_granted(hold))
+    }
+
+    /// Whether enough of them carry the hold just now.
+    pub(super) fn carry(&self, hold: &Hold) -> bool {
+        self.enough(|witness| witness.book().carries(hold))
+    }
+
+    /// Whether grants to a client promised as much as its guard believes.
+    pub(super) fn promised(&self, at: Guarded<'_>, deadline: Instant) -> bool {
+        self.enough(|witness| witness.book().promised(at, deadline))
+    }
+
+    /// Whether enough of them carried one hold of a client at every moment between two.
+    pub(super) fn carried(&self, at: Guarded<'_>, from: Stamp, to: Stamp) -> bool {
+        let mut spans: Vec<Span> = Vec::new();
+        for witness in &self.of {
+            spans.extend(witness.book().spans(at));
+        }
+        spans.iter().any(|Span { id, .. }| {
+            let spans = || spans.iter().filter(|span| span.id == *id);
+            let ends = spans().map(|span| span.to);
+            let ends = ends.filter(|end| from < *end && *end < to);
+            // There is one carrier less after an end, and nowhere else.
+            ends.chain([from, to]).all(|moment| {
+                let carriers = spans().filter(|span| span.from <= moment && moment < span.to);
+                carriers.count() >= self.needed
+            })
+        })
+    }
+
+    /// Every key that was ever held, once for each store.
+    pub(super) fn keys(&self) -> Vec<(&Witness<S>, LockKey)> {
+        let keys = |witness| Witness::book(witness).keys().into_iter();
+        let all = self.of.iter();
+        all.flat_map(|witness| keys(witness).map(move |key| (witness, key)))
+            .collect()
+    }
+
+    fn enough(&self, says: impl Fn(&Witness<S>) -> bool) -> bool {
+        self.of.iter().filter(|witness| says(witness)).count() >= self.needed
+    }
+}
