@@ -17,6 +17,7 @@ mod flawed;
 mod history;
 mod impatient;
 mod leaving;
+mod life;
 mod line;
 mod log;
 mod plan;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tower_distributed_lock::{Hold, HoldId, Inspection, LockKey, LockMode};
 use uuid::Uuid;
 
-/// When something happened: first the clock, then the log's ticks.
-pub(super) type Stamp = (Instant, u64);
+use super::life::{Life, Span};
+use super::log::short;
 
 /// Every hold that was ever granted, and until when it was promised; and every record.
 #[derive(Default)]
@@ -18,38 +18,6 @@ pub(super) struct Book {
     records: BTreeMap<LockKey, Vec<Bytes>>,
     withdrawn: HashSet<(LockMode, HoldId)>,
     tokens: HashMap<LockKey, u64>,
-}
-
-/// A hold, from its grant to its end.
-struct Life {
-    hold: Hold,
-    granted: Stamp,
-    until: Instant,
-    /// `None`: it lives, or has lapsed.
-    ended: Option<Stamp>,
-}
-
-impl Life {
-    fn is_live(&self, now: Instant) -> bool {
-        self.ended.is_none() && self.until > now
-    }
-
-    fn span(&self) -> Span {
-        Span {
-            id: self.hold.id,
-            from: self.granted,
-            // What lapses does so before anything else of that instant.
-            to: self.ended.unwrap_or((self.until, 0)),
-        }
-    }
-}
-
-/// From when to when a store carried a hold.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub(super) id: HoldId,
-    pub(super) from: Stamp,
-    pub(super) to: Stamp,
 }
 
 impl Book {
@@ -198,11 +166,14 @@ impl Book {
             let (id, mode) = (life.hold.id.to_string(), life.hold.mode);
             let mut holders = seen.holders.iter();
             match holders.find(|holder| holder.id == id && same(holder.mode, mode)) {
-                None => found.push(("S2", format!("{id} was removed from {key} by others"))),
+                None => found.push((
+                    "S2",
+                    format!("{} was removed from {key} by others", short(&id)),
+                )),
                 Some(holder) if now + holder.remaining < life.until => {
                     found.push((
                         "S4",
-                        format!("{id} on {key} ends before it was promised to"),
+                        format!("{} on {key} ends before it was promised to", short(&id)),
                     ));
                 }
                 Some(_) => {}
@@ -213,7 +184,7 @@ impl Book {
                 life.hold.id.to_string() == holder.id && same(life.hold.mode, holder.mode)
             });
             if !known {
-                let id = &holder.id;
+                let id = short(&holder.id);
                 found.push(("S3", format!("{id} holds {key}, and was not granted")));
             }
         }
@@ -223,7 +194,10 @@ impl Book {
                 let excludes = a.mode.is_exclusive() || b.mode.is_exclusive();
                 // A writer may read.
                 if excludes && (a.id != b.id || same(a.mode, b.mode)) {
-                    found.push(("S1", format!("{} and {} both hold {key}", a.id, b.id)));
+                    found.push((
+                        "S1",
+                        format!("{} and {} both hold {key}", short(a.id), short(b.id)),
+                    ));
                 }
             }
         }

@@ -112,3 +112,10 @@ impl Log {
         self.inner.lock().unwrap()
     }
 }
+
+/// A hold's name that is the same in every run of a seed: clients have other ids each time.
+pub(super) fn short(id: impl fmt::Display) -> String {
+    let id = id.to_string();
+    let n = id.rsplit(':').next().unwrap_or_default();
+    format!("#{n}")
+}

@@ -13,7 +13,7 @@ use super::weather::Weather;
 use super::world::{Genesis, Store, World};
 
 /// How many histories a test tries.
-const SCHEDULES: u64 = 100;
+const SCHEDULES: u64 = 80;
 
 const PROCESSES: usize = 2;
 const STORES: usize = 5;

@@ -12,7 +12,7 @@ use tower_distributed_lock::store::{
 use tower_distributed_lock::{Hold, HoldId, LockMode, StoreError, StoreErrorKind};
 
 use super::flaw::Flaw;
-use super::log::Log;
+use super::log::{Log, short};
 use super::waits::Waits;
 use super::witnesses::Witnesses;
 
@@ -89,11 +89,11 @@ impl Judge {
 
     fn granted(&self, hold: &Hold) {
         if !self.witnesses.have_granted(hold) {
-            let text = format!("{} is said to be granted, and is not", hold.id);
+            let text = format!("{} is said to be granted, and is not", short(hold.id));
             self.log.violated("S9", text);
         }
         if self.keeps_data && !self.witnesses.carry(hold) {
-            let text = format!("{} is said to be granted, and has gone", hold.id);
+            let text = format!("{} is said to be granted, and has gone", short(hold.id));
             self.log.violated("S1", text);
         }
     }

@@ -10,7 +10,7 @@ use tower_distributed_lock::store::{
 use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
 
 use super::book::Book;
-use super::log::Log;
+use super::log::{Log, short};
 use super::waits::Waits;
 
 /// Stands between the faults and the store.
@@ -44,13 +44,13 @@ impl<S: LockStore + Inspect> Witness<S> {
         let hold = &attempt.hold;
         let tick = self.log.tick();
         self.log
-            .note(|| format!("granted {} {:?} {}", hold.key, hold.mode, n(hold)));
+            .note(|| format!("granted {} {:?} {}", hold.key, hold.mode, short(hold.id)));
         let mut book = self.book();
         if !book.carries(hold) {
             self.waits.granted(&mut book, hold);
         }
         if book.was_withdrawn(hold) {
-            let text = format!("{} was granted after it was withdrawn", hold.id);
+            let text = format!("{} was granted after it was withdrawn", short(hold.id));
             self.log.violated("L7", text);
         }
         book.grant(hold, attempt.lease, tick);
@@ -73,14 +73,15 @@ impl<S: LockStore + Inspect> Witness<S> {
                 "{what} {} {:?} {}: {standing:?}",
                 hold.key,
                 hold.mode,
-                n(hold)
+                short(hold.id)
             )
         });
         let tick = self.log.tick();
         let mut book = self.book();
         let carried = book.carries(hold);
         if carried != (standing == Standing::Held) {
-            let text = format!("{} is said to be {standing:?} ({what})", hold.id);
+            let id = short(hold.id);
+            let text = format!("{id} is said to be {standing:?} ({what})");
             self.log.violated("S9", text);
         }
         if ends {
@@ -115,13 +116,6 @@ impl<S: LockStore + Inspect> Witness<S> {
     }
 }
 
-/// A name that is the same in every run of a seed.
-fn n(hold: &Hold) -> String {
-    let id = hold.id.to_string();
-    let n = id.rsplit(':').next().unwrap_or_default();
-    format!("#{n}")
-}
-
 impl<S: LockStore + Inspect> LockStore for Witness<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = self.inner.acquire(attempt).await;
@@ -130,7 +124,12 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
             refused => {
                 self.log.note(|| {
                     let hold = &attempt.hold;
-                    format!("{refused:?} {} {:?} {}", hold.key, hold.mode, n(hold))
+                    format!(
+                        "{refused:?} {} {:?} {}",
+                        hold.key,
+                        hold.mode,
+                        short(hold.id)
+                    )
                 });
                 if refused.is_ok() {
                     self.waits.refused(&mut self.book(), attempt);
@@ -223,7 +222,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         self.inner.withdraw(attempt, unanswered).await?;
         let hold = &attempt.hold;
         self.log
-            .note(|| format!("withdrawn {} {:?} {}", hold.key, hold.mode, n(hold)));
+            .note(|| format!("withdrawn {} {:?} {}", hold.key, hold.mode, short(hold.id)));
         let tick = self.log.tick();
         {
             let mut book = self.book();

@@ -3,8 +3,9 @@
 use tokio::time::Instant;
 use tower_distributed_lock::{Hold, Inspect, LockKey, LockStore, MemoryStore};
 
-use super::book::{Guarded, Span, Stamp};
+use super::book::Guarded;
 use super::flawed::Flawed;
+use super::life::{Span, Stamp};
 use super::witness::Witness;
 
 /// What a hold needs is that so many of the stores carry it.
