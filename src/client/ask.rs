@@ -1,5 +1,6 @@
 //! Asking the store: the one wait loop, and the attempt that cleans up after itself.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -356,7 +357,8 @@ pub(super) async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswe
             StoreErrorKind::Refused | StoreErrorKind::Conflict
         ) || Instant::now() >= over
         {
-            tracing::warn!(%error, "could not take an attempt back; its lease will");
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not take an attempt back; its lease will");
             return;
         }
         tokio::time::sleep(backoff).await;

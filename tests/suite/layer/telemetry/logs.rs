@@ -4,12 +4,14 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_distributed_lock::{LockClient, MemoryStore};
+use tower_distributed_lock::{Lease, LockClient, MemoryStore, OnUnavailable};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
 use super::super::locking;
 use super::everything;
+
+const THREE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -154,5 +156,22 @@ async fn an_outage_is_logged_when_it_begins_seldom_while_it_lasts_and_when_it_is
     assert_eq!(log.text().lines().count(), 2 + reminders, "{}", log.text());
     for guard in guards {
         guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_logged_with_what_it_said() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, locks, layer) = locking();
+    let _held = locks.lock("k").lease(Lease::Renewed(THREE)).await.unwrap();
+    store.unplug(true);
+    let app = |layer| super::super::orders().layer(layer);
+    super::put(&app(layer.clone()), super::SECRET).await;
+    let unlocked = layer.on_unavailable(OnUnavailable::Proceed);
+    super::put(&app(unlocked), super::SECRET).await;
+    tokio::time::sleep(THREE / 2).await;
+    for what in ["not served", "without its lock", "could not renew"] {
+        let line = log.line(what);
+        assert!(line.contains("unplugged"), "{line}");
     }
 }
