@@ -204,7 +204,7 @@ impl<K, I> DistributedLockLayer<K, I> {
     }
 
     /// How many requests of this process may wait for the same key at a time (default 1024); one more is answered 503 at
-    /// once.
+    /// once. The one that asks the store for all of them does not count.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.policy.max_waiters = max_waiters;
         self

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use axum::{Json, Router};
+use futures_util::future::join_all;
 use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -128,6 +129,20 @@ async fn one_waiter_too_many_is_503_at_once() {
     let (status, problem) = problem(c).await;
     assert_eq!(status, 503);
     assert_eq!(problem["type"], "lock-overloaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_may_wait_the_second_is_503_at_once_and_the_first_is_not() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
+        let (_store, _locks, layer) = locking();
+        let app = slow_orders().layer(layer.mode(mode).max_waiters(0));
+        // The first has the lock, the second asks the store for it, and behind that one nobody waits.
+        let requests = [(); 4].map(|()| put(&app, "/orders/1"));
+        let answers = join_all(requests).await.into_iter();
+        let statuses: Vec<_> = answers.map(|answer| answer.status().as_u16()).collect();
+        assert!(statuses.starts_with(&[200]), "{mode:?}: {statuses:?}");
+        assert!(statuses.ends_with(&[503, 503]), "{mode:?}: {statuses:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,13 @@ impl Log {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
+    /// The last line on the loss of a lock.
+    fn last(&self) -> String {
+        let text = self.text();
+        let mut lines = text.lines().filter(|line| line.contains("was lost"));
+        lines.next_back().unwrap_or_default().to_owned()
+    }
+
     /// The one line that contains `what`.
     fn line(&self, what: &str) -> String {
         let text = self.text();
@@ -174,4 +181,29 @@ async fn a_store_that_fails_is_logged_with_what_it_said() {
         let line = log.line(what);
         assert!(line.contains("unplugged"), "{line}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_logged_with_what_ended_it() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, locks, _layer) = locking();
+    let ask = |key: &str| locks.lock(key).lease(Lease::Renewed(THREE));
+    for seconds in [1, 8] {
+        let longest = Duration::from_secs(seconds);
+        ask("hangs").max_hold(longest).await.unwrap().lost().await;
+        let why = "its longest hold was over";
+        assert!(log.last().contains(why), "{}", log.text());
+    }
+    let fixed = locks.lock("fixed").lease(Lease::Fixed(THREE));
+    fixed.await.unwrap().lost().await;
+    assert!(
+        log.last().contains("its lease was over\""),
+        "{}",
+        log.text()
+    );
+    let alone = ask("alone").max_hold(10 * THREE).await.unwrap();
+    store.unplug(true);
+    alone.lost().await;
+    let why = "its lease was over before it was renewed";
+    assert!(log.last().contains(why), "{}", log.text());
 }
