@@ -21,7 +21,7 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockClient {
-    /// Asks the store until it grants or the wait is over.
+    /// Asks the store until it grants or the wait is over. `refused`: what is known of the present holder's time.
     ///
     /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or the
     /// store's hint, or one poll.
@@ -31,9 +31,9 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
         turn: Turn,
+        mut refused: Option<Duration>,
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
-        let mut refused = None;
         let mut failures = Failures::default();
         loop {
             if !self.let_others_go_first(&mut pending, wait).await {

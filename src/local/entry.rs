@@ -298,6 +298,7 @@ impl Entry {
             mode => {
                 let lane = self.lane(mode);
                 lane.voice = Voice::Holding;
+                lane.held_until = None;
                 match lane.queue.is_empty() {
                     true => deliveries.extend(ear.map(Delivery::Silence)),
                     false => lane.ear = ear,

@@ -7,11 +7,14 @@ use axum::response::IntoResponse;
 use axum::routing::any;
 use axum::{Json, Router};
 use futures_util::future::join_all;
+use http::request::Parts;
 use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::json;
 use tower::{Layer, ServiceExt};
-use tower_distributed_lock::{Lease, LockMode, OnLost, Rejection, RejectionKind, key};
+use tower_distributed_lock::{
+    Lease, LockClient, LockKey, LockMode, OnLost, Rejection, RejectionKind, key,
+};
 
 use super::{locking, orders, problem, put, request, settle, slow_orders, text};
 
@@ -74,7 +77,7 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
         } else {
             LockMode::Write
         };
-        let others = tower_distributed_lock::LockClient::new(store.clone());
+        let others = LockClient::new(store.clone());
         let lease = Lease::Fixed(Duration::from_secs(8));
         let elsewhere = others
             .lock(key::derived(name, mode.family()))
@@ -92,6 +95,42 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
         let told = &asking.headers()["retry-after"];
         assert!(told == "3" || told == "4", "{mode:?} {told:?}");
         assert_eq!(locks.keys_in_use(), 0);
+        elsewhere.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_turn_comes_too_late_to_be_answered_is_423_too() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
+        let (store, _locks, layer) = locking();
+        let layer = layer.key(|_: &Parts| LockKey::new("k")).mode(mode);
+        let app = orders().layer(layer.wait(Duration::from_secs(1)));
+        let others = LockClient::new(store.clone());
+        let rival = match mode {
+            LockMode::Read => LockMode::Write,
+            mode => mode,
+        };
+        let elsewhere = others.lock("k").mode(rival).await.unwrap();
+
+        // The waits of both are over at nearly the same time, and the second asks when the first has given up.
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            put(&app, "/orders/1").await
+        };
+        let slow = async {
+            tokio::time::sleep(Duration::from_millis(995)).await;
+            store.silence(true);
+        };
+        let (first, second, ()) = tokio::join!(put(&app, "/orders/1"), second, slow);
+        for answer in [first, second] {
+            assert_eq!(answer.headers()["retry-after"], "10", "{mode:?}");
+            let (status, problem) = problem(answer).await;
+            assert_eq!(
+                (status, &problem["type"]),
+                (StatusCode::LOCKED, &"lock-contended".into())
+            );
+        }
+        store.silence(false);
         elsewhere.release().await.unwrap();
     }
 }
