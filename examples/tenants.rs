@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(locks)
         .mode(LockMode::Fair)
         .key(reports);
-    let build = post(build).route_layer(lock.key(reports));
+    let build = post(build).route_layer(lock);
     let app = Router::new().route("/reports", build);
     let app = app.layer(from_fn(authenticate));
     Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)

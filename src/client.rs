@@ -26,6 +26,9 @@ mod request;
 use request::FOR_EVER;
 pub use request::{LockRequest, Target};
 
+/// What the store may take for an answer: less of a wait than this is no chance.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
 /// A client works in the background: one task renews what is held, another finishes what dropped guards and cancelled
@@ -201,19 +204,29 @@ impl LockClient {
 
     /// Takes one key: queues in the process, then asks the store.
     async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
-        let admission = match self.inner.local.enter(key, terms)? {
-            Entrance::Admitted(admission) => admission,
+        let (admission, heard) = match self.inner.local.enter(key, terms)? {
+            Entrance::Admitted(admission) => (admission, None),
             Entrance::Queued(queued) => {
-                timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
+                let admission = timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
                     let retry_after = self.inner.local.remaining(key, terms.mode);
                     Err(LockError::Busy { retry_after })
-                })?
+                })?;
+                (admission, self.heard(key, terms, wait))
             }
         };
         match admission {
             Admission::Share(share) => Ok(share),
-            Admission::Turn(turn) => self.ask(key, terms, wait, turn).await,
+            Admission::Turn(turn) => self.ask(key, terms, wait, turn, heard).await,
         }
+    }
+
+    /// For how long somebody else holds the lock, as a caller knows who waited in line until now. `None`: if the store does not
+    /// answer it from here on, that is the store's fault.
+    fn heard(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Option<Duration> {
+        let heard = self.inner.local.remaining(key, terms.mode);
+        // It has waited for others nearly all the time.
+        let late = wait.until < Instant::now() + LAST_MOMENT;
+        heard.or(late.then_some(Duration::ZERO))
     }
 
     /// Whether finished work can leave something behind.

@@ -125,7 +125,7 @@ impl LockGuard {
     /// Releases the lock, and confirms that it was held until now.
     ///
     /// `Ok` is a statement about the past: from the grant until this release, the store carried this hold without a gap,
-    /// so no work of another confirmed holder overlapped (GUARANTEES S5). One round trip; none more if the hold lives on
+    /// so no work of another confirmed holder overlapped. One round trip; none more if the hold lives on
     /// because others share it.
     ///
     /// # Errors

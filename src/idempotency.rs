@@ -14,8 +14,8 @@
 //! let locks = LockClient::new(MemoryStore::new());
 //! let webhooks = IdempotencyLayer::new(locks.clone()).key(key::standard_webhooks()).required();
 //! let app: Router = Router::new()
-//!     .route("/payments", post(pay).layer(IdempotencyLayer::new(locks))) // `Idempotency-Key`
-//!     .route("/webhooks/orders", post(ordered).layer(webhooks));
+//!     .route("/payments", post(pay).route_layer(IdempotencyLayer::new(locks))) // `Idempotency-Key`
+//!     .route("/webhooks/orders", post(ordered).route_layer(webhooks));
 //! # }
 //! ```
 //!
@@ -31,7 +31,7 @@
 //! 5. Otherwise the service inside runs, and its response is recorded and the lock released **in one step**, which fails
 //!    if the lock was lost meanwhile. Then the response goes out.
 //!
-//! At most one execution per key is confirmed (GUARANTEES S10). What is *not* promised is that the handler never begins
+//! At most one execution per key is confirmed. What is *not* promised is that the handler never begins
 //! twice: a process that dies in the middle has left no record, and the repeat runs as soon as its lease is over. The lease
 //! is short and renewed; the [`retention`](IdempotencyLayer::retention) of a record is long.
 //!
@@ -60,6 +60,21 @@
 //! Inside authentication and signature checks: a record answers whoever knows the key. Outside of
 //! [`DistributedLockLayer`](crate::DistributedLockLayer), whose 423 is then not recorded. A store that keeps no records is
 //! refused when the layer is built.
+//!
+//! On an axum route, the layer that is added last is the outermost:
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! # use axum::{Router, routing::post};
+//! # use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, LockClient, MemoryStore, key};
+//! # async fn pay() {}
+//! # let locks = LockClient::new(MemoryStore::new());
+//! let lock = DistributedLockLayer::new(locks.clone()).key(key::param("order", "id"));
+//! let once = IdempotencyLayer::new(locks);
+//! let app: Router =
+//!     Router::new().route("/orders/{id}/payments", post(pay).route_layer(lock).route_layer(once));
+//! # }
+//! ```
 
 use std::fmt;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ impl LockKey {
     /// Takes `name` as it is.
     ///
     /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
-    /// brace or one well-formed `{hash tag}` (PROTOCOL 1.0).
+    /// brace or one well-formed `{hash tag}`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let name = name.into();

@@ -45,8 +45,11 @@
 //!
 //! Outer to inner: request id, trace, catch-panic, CORS, timeout, authentication and signature checks, rate and body
 //! limits, **lock**, handler. Locking before authentication lets strangers hold locks. Keep `wait` below the timeout, or
-//! the timeout answers first. On an axum `Router`, the layer also runs for requests whose method no route takes (405);
-//! `MethodRouter::route_layer` and `Handler::layer` are only reached by those that a handler takes.
+//! the timeout answers first.
+//!
+//! On an axum `Router`, `layer` also locks requests that no route matches (404), `route_layer` does not, and both lock those
+//! whose method no route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that a
+//! handler takes.
 
 use std::fmt;
 use std::time::Duration;
@@ -201,7 +204,7 @@ impl<K, I> DistributedLockLayer<K, I> {
     }
 
     /// How many requests of this process may wait for the same key at a time (default 1024); one more is answered 503 at
-    /// once.
+    /// once. The one that asks the store for all of them does not count.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.policy.max_waiters = max_waiters;
         self

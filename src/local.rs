@@ -71,8 +71,8 @@ pub(crate) struct Terms {
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) fenced: bool,
-    /// How many may wait in this process for the same key and side; 0: this caller does not wait.
-    pub(crate) max_waiters: usize,
+    /// How many may wait in this process for the same key and side; `None`: this caller does not wait.
+    pub(crate) max_waiters: Option<usize>,
     /// Where its measurements belong.
     pub(crate) route: Route,
 }
@@ -89,7 +89,7 @@ impl Terms {
     /// The same of a caller that does not wait.
     pub(crate) fn impatient(self) -> Self {
         Self {
-            max_waiters: 0,
+            max_waiters: None,
             ..self
         }
     }
@@ -97,11 +97,11 @@ impl Terms {
     /// Whether such a caller may wait behind so many others. `remaining`: of the present hold's lease.
     fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
         match self.max_waiters {
-            0 => Err(LockError::Busy {
+            None => Err(LockError::Busy {
                 retry_after: remaining,
             }),
-            most if others >= most => Err(LockError::Overloaded),
-            _ => Ok(()),
+            Some(most) if others >= most => Err(LockError::Overloaded),
+            Some(_) => Ok(()),
         }
     }
 }

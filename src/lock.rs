@@ -11,7 +11,7 @@ use crate::key::LockKey;
 /// The rule about which holds on one key may coexist.
 ///
 /// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock. An
-/// exclusive lock and a read-write lock are different things in the store: never use both on one key (PROTOCOL 1.10).
+/// exclusive lock and a read-write lock are different things in the store: never use both on one key.
 /// The names are Redisson's; every mode re-enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {

@@ -12,17 +12,21 @@ use tower_distributed_lock::{DistributedLockLayer, LockHandle};
 use crate::hold::Hold;
 use crate::store::{Failure, Store};
 
+/// The longest document (bytes).
+const LIMIT: usize = 1024 * 1024;
+
 #[derive(Serialize, Deserialize)]
 struct Document {
     version: u64,
     content: String,
 }
 
-/// The layer's defaults do: its key is the route with the id, GET reads, PUT and DELETE write.
+/// The layer's defaults do: its key is the route with the id, GET reads, PUT and DELETE write. Nobody holds a lock while
+/// their upload is on its way.
 pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
     Router::new()
         .route("/documents/{id}", get(show).put(replace).delete(remove))
-        .layer(lock)
+        .layer(lock.buffer_body(LIMIT))
 }
 
 async fn show(

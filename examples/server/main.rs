@@ -21,19 +21,17 @@
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
 //! | `REDIS_URL` | unset: memory | where locks and everything else live, so that several servers share them |
-//! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies |
-//! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock |
+//! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies: 10 ms to a day |
+//! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock: a day at most |
 //! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with: `whsec_<base64>`, or any text |
 
-use std::env;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
@@ -43,11 +41,12 @@ mod accounts;
 mod documents;
 mod hold;
 mod metrics;
+mod settings;
 mod signature;
 mod store;
 mod webhooks;
 
-use signature::Secret;
+use settings::Settings;
 use store::Store;
 
 /// How long requests that are under way may take after the server was told to stop.
@@ -61,13 +60,11 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
 
-    let lease = Lease::Renewed(Duration::from_millis(setting("LOCK_LEASE_MS", 30_000)?));
-    let wait = Duration::from_millis(setting("LOCK_WAIT_MS", 10_000)?);
-    let secret = env::var("WEBHOOK_SECRET").ok();
-    let secret = secret.as_deref().map(Secret::parse).transpose();
+    let settings = Settings::from_env()?;
     let metrics = metrics::routes()?;
-    let (locks, store, place) = connect().await?;
+    let (locks, store, place) = connect(settings.redis).await?;
 
+    let (lease, wait) = (Lease::Renewed(settings.lease), settings.wait);
     let lock = DistributedLockLayer::new(locks.clone())
         .lease(lease)
         .wait(wait);
@@ -75,16 +72,19 @@ async fn main() -> anyhow::Result<()> {
     let app = Router::new()
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))
-        .merge(webhooks::routes(
-            lock,
-            once,
-            secret.context("WEBHOOK_SECRET")?,
-        ))
+        .merge(webhooks::routes(lock, once, settings.secret))
         .merge(metrics)
         .route("/healthz", get(|| async { "ok" }))
         .with_state(store);
 
-    let listener = TcpListener::bind(setting("LISTEN", "127.0.0.1:3000".to_owned())?).await?;
+    let listener = TcpListener::bind(&settings.listen)
+        .await
+        .with_context(|| format!("LISTEN={}", settings.listen))?;
+    // Before it is printed: whoever reads the address may stop the server at once.
+    let signals = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ];
     println!(
         "listening on http://{}, locks in {place}",
         listener.local_addr()?
@@ -93,15 +93,15 @@ async fn main() -> anyhow::Result<()> {
         Ok(audit) => println!("{audit}"),
         Err(error) => tracing::warn!(%error, "the store cannot be audited"),
     }
-    serve(listener, app).await?;
+    serve(listener, app, signals).await?;
     locks.shutdown(Duration::from_secs(5)).await?;
     println!("stopped, every lock released");
     Ok(())
 }
 
 /// Where locks and everything else live.
-async fn connect() -> anyhow::Result<(LockClient, Store, &'static str)> {
-    let Ok(url) = env::var("REDIS_URL") else {
+async fn connect(url: Option<String>) -> anyhow::Result<(LockClient, Store, &'static str)> {
+    let Some(url) = url else {
         let locks = LockClient::new(MemoryStore::new());
         return Ok((locks, Store::in_memory(), "memory"));
     };
@@ -112,13 +112,13 @@ async fn connect() -> anyhow::Result<(LockClient, Store, &'static str)> {
 }
 
 /// Serves until a signal comes, then finishes what is under way.
-async fn serve(listener: TcpListener, app: Router) -> anyhow::Result<()> {
+async fn serve(listener: TcpListener, app: Router, signals: [Signal; 2]) -> anyhow::Result<()> {
     let (stop, stopped) = tokio::sync::watch::channel(());
-    let mut terminate = signal(SignalKind::terminate())?;
+    let [mut terminate, mut interrupt] = signals;
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+            _ = interrupt.recv() => {}
         }
         tracing::info!("stopping");
         drop(stop);
@@ -133,14 +133,4 @@ async fn serve(listener: TcpListener, app: Router) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn setting<T>(name: &str, default: T) -> anyhow::Result<T>
-where
-    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
-{
-    match env::var(name) {
-        Ok(value) => value.parse().with_context(|| format!("{name}={value}")),
-        Err(_) => Ok(default),
-    }
 }

@@ -1,9 +1,10 @@
 //! The signatures of Standard Webhooks (https://www.standardwebhooks.com): `v1,` and the HMAC-SHA256 of
 //! `<id>.<timestamp>.<body>` in base64, one or several of them, in a header.
 
+use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -12,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::LengthLimitError;
 use serde_json::json;
 use sha2::Sha256;
 
@@ -27,12 +29,12 @@ pub(crate) struct Secret(Vec<u8>);
 impl Secret {
     /// `whsec_` and base64, as providers show it, or any text as it is.
     pub(crate) fn parse(secret: &str) -> anyhow::Result<Self> {
-        match secret.strip_prefix("whsec_") {
-            Some(encoded) => Ok(Self(
-                BASE64_STANDARD.decode(encoded).context("after whsec_")?,
-            )),
-            None => Ok(Self(secret.as_bytes().to_vec())),
-        }
+        let secret = match secret.strip_prefix("whsec_") {
+            Some(encoded) => BASE64_STANDARD.decode(encoded).context("after whsec_")?,
+            None => secret.as_bytes().to_vec(),
+        };
+        ensure!(!secret.is_empty(), "it is empty: anybody could sign");
+        Ok(Self(secret))
     }
 
     /// Whether one of the signatures is ours. Takes the same time whatever they are.
@@ -61,8 +63,16 @@ pub(crate) async fn check(
         );
     };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, LIMIT).await else {
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the webhook is too long");
+    let body = match to_bytes(body, LIMIT).await {
+        Ok(body) => body,
+        Err(error)
+            if error
+                .source()
+                .is_some_and(|cause| cause.is::<LengthLimitError>()) =>
+        {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the webhook is too long");
+        }
+        Err(_) => return refuse(StatusCode::BAD_REQUEST, "the webhook broke off"),
     };
     match verify(&secret, &parts.headers, &body) {
         Ok(()) => next.run(Request::from_parts(parts, Body::from(body))).await,

@@ -4,12 +4,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use deadpool_redis::redis::AsyncCommands;
 use deadpool_redis::{Config, Pool, Runtime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 #[derive(Clone)]
 pub(crate) enum Store {
@@ -68,7 +71,7 @@ fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The store could not be reached.
+/// The store could not be reached, or holds something else than was written there.
 pub(crate) struct Failure(anyhow::Error);
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -79,7 +82,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        tracing::error!(error = %self.0, "the store cannot be reached");
-        StatusCode::SERVICE_UNAVAILABLE.into_response()
+        tracing::error!(error = %self.0, "the store did not serve");
+        let error = json!({ "error": "the store cannot be reached" });
+        let later = [(RETRY_AFTER, "1")];
+        (StatusCode::SERVICE_UNAVAILABLE, later, Json(error)).into_response()
     }
 }

@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
-use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, key};
+use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, OnCancel, key};
 
 use crate::hold::Hold;
 use crate::signature::{self, Secret};
@@ -33,7 +33,11 @@ pub(crate) fn routes(
     let lock = lock
         .buffer_body(LIMIT)
         .key(key::json_field("order", "/order"));
-    let once = once.key(key::standard_webhooks()).required();
+    // A sender that hangs up between the write and its record would find the webhook processed once more.
+    let once = once
+        .key(key::standard_webhooks())
+        .required()
+        .on_cancel(OnCancel::RunToCompletion);
     let signed = from_fn_with_state(secret, signature::check);
     let ordered = post(ordered)
         .route_layer(lock)

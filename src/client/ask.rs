@@ -1,5 +1,6 @@
 //! Asking the store: the one wait loop, and the attempt that cleans up after itself.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockClient {
-    /// Asks the store until it grants or the wait is over.
+    /// Asks the store until it grants or the wait is over. `refused`: what is known of the present holder's time.
     ///
     /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or the
     /// store's hint, or one poll. Who expects a refusal subscribes first, and need not ask twice.
@@ -30,9 +31,9 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
         turn: Turn,
+        mut refused: Option<Duration>,
     ) -> Result<Share, LockError> {
         let mut pending = Pending::new(self, key, terms, wait, turn);
-        let mut refused = None;
         let mut failures = Failures::default();
         if !wait.patience.is_zero() && pending.expects_refusal() {
             self.listen(&mut pending, wait).await;
@@ -364,7 +365,8 @@ pub(super) async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswe
             StoreErrorKind::Refused | StoreErrorKind::Conflict
         ) || Instant::now() >= over
         {
-            tracing::warn!(%error, "could not take an attempt back; its lease will");
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not take an attempt back; its lease will");
             return;
         }
         tokio::time::sleep(backoff).await;

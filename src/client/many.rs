@@ -170,7 +170,7 @@ impl LockClient {
                 Some(Admission::Share(share)) => return Ok(Ok(share)),
                 // The owner writes there: it is let in to read without further ado.
                 Some(Admission::Turn(turn)) if turn.nested().is_some() => {
-                    return self.ask(key, terms, wait, turn).await.map(Ok);
+                    return self.ask(key, terms, wait, turn, refused).await.map(Ok);
                 }
                 Some(Admission::Turn(turn)) => turns.push((key, turn)),
                 None => {}

@@ -93,7 +93,7 @@ impl LockRequest {
                 lease: Lease::default(),
                 max_hold: None,
                 fenced: false,
-                max_waiters: 1024,
+                max_waiters: Some(1024),
                 route: Route::default(),
             },
             wait: Duration::from_secs(30),
@@ -137,7 +137,7 @@ impl LockRequest {
     /// How many callers of this process may wait for the same key at a time (default 1024); one more fails with
     /// [`LockError::Overloaded`].
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.terms.max_waiters = max_waiters;
+        self.terms.max_waiters = Some(max_waiters);
         self
     }
 

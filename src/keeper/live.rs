@@ -154,6 +154,17 @@ impl LiveHold {
         }
     }
 
+    /// What has ended a hold whose deadline passed.
+    pub(super) fn why_over(&self) -> &'static str {
+        let state = self.state();
+        let unlimited = state.confirmed + self.lease.duration();
+        match self.lease {
+            _ if state.limit.is_some_and(|limit| limit < unlimited) => "its longest hold was over",
+            Lease::Fixed(_) => "its lease was over",
+            Lease::Renewed(_) => "its lease was over before it was renewed",
+        }
+    }
+
     /// Those who share the hold have changed.
     pub(crate) fn set_limit(&self, limit: Option<Instant>) {
         self.state().limit = limit;

@@ -1,6 +1,7 @@
 //! The time during which renewals fail.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ impl Outage {
 impl News {
     /// Logs it. `error` is the latest failure.
     pub(super) fn say(self, error: Option<&StoreError>) {
-        let error = error.map(tracing::field::display);
+        let error = error.map(|error| error as &dyn Error);
         match self {
             Self::Began { holds } => tracing::warn!(error, holds, "could not renew"),
             Self::Lasts { holds, outage } => {

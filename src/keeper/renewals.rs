@@ -165,7 +165,7 @@ impl Renewals {
             running.push(Box::pin(self.clone().renew(batch)));
         }
         for live in &lost {
-            self.lose(live, "its lease was over before it was renewed");
+            self.lose(live, live.why_over());
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {

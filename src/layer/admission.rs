@@ -1,5 +1,7 @@
 //! From the head of a request to its grant.
 
+use std::error::Error;
+
 use http::request::Parts;
 
 use super::DistributedLockLayer;
@@ -80,7 +82,8 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
             Err(LockError::Unavailable(error))
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
-                tracing::warn!(%error, "a request goes on without its lock");
+                let error = &error as &dyn Error;
+                tracing::warn!(error, "a request goes on without its lock");
                 Ok(None)
             }
             Err(error) => Err(error.into()),

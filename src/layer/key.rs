@@ -140,7 +140,7 @@ pub(crate) fn compose<'a>(
         .sum::<usize>()
         > MAX_INPUT
     {
-        return Err(KeyError::invalid("it is too long"));
+        return Err(KeyError::invalid("the key is too long"));
     }
     Ok(Keys::derived(LockKey::from_parts(resource, components)))
 }

@@ -1,10 +1,12 @@
 //! Answers to requests that are not served.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Method, Response};
+use http::{HeaderValue, Method, Response};
 use http_body::Body;
 
 use super::body::{BoxError, LocalBody, ResponseBody};
@@ -57,7 +59,7 @@ impl Responder {
             _ => rejection.to_response().map(LocalBody::new),
         };
         if witness.method == Method::HEAD {
-            *response.body_mut() = LocalBody::new(String::new());
+            leave_out_body(&mut response);
         }
         response.extensions_mut().insert(rejection);
         response
@@ -72,12 +74,27 @@ pub(crate) struct Witness {
     parts: Option<Box<Parts>>,
 }
 
+/// Keeps the length of the body that is left out: a server would count none, and say 0 (RFC 9110, 8.6 forbids that).
+fn leave_out_body(response: &mut Response<LocalBody>) {
+    let body = std::mem::replace(response.body_mut(), LocalBody::new(String::new()));
+    if let Some(length) = body.size_hint().exact() {
+        let length = HeaderValue::from(length);
+        response
+            .headers_mut()
+            .entry(CONTENT_LENGTH)
+            .or_insert(length);
+    }
+}
+
+/// Logs it with its causes: that a store refused is no news without what it said.
 fn log(rejection: &Rejection) {
-    match rejection.kind() {
-        RejectionKind::Misconfigured => tracing::error!(%rejection, "a request was not served"),
+    let kind = rejection.kind();
+    let rejection = rejection as &dyn Error;
+    match kind {
+        RejectionKind::Misconfigured => tracing::error!(rejection, "a request was not served"),
         RejectionKind::Unavailable | RejectionKind::Lost => {
-            tracing::warn!(%rejection, "a request was not served");
+            tracing::warn!(rejection, "a request was not served");
         }
-        _ => tracing::debug!(%rejection, "a request was not served"),
+        _ => tracing::debug!(rejection, "a request was not served"),
     }
 }

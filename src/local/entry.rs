@@ -149,8 +149,9 @@ impl Entry {
         }
         if nested.is_none() {
             if terms.mode == LockMode::Fair {
-                // A caller that does not wait asks once; it is never one waiter too many.
-                if terms.max_waiters > 0 {
+                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks: nobody
+                // knows yet whether it will wait.
+                if terms.max_waiters.is_some() && self.fair > 0 {
                     terms.wait_behind(self.fair, None)?;
                 }
                 self.fair += 1;
@@ -298,6 +299,8 @@ impl Entry {
             mode => {
                 let lane = self.lane(mode);
                 lane.voice = Voice::Holding;
+                // What it has heard of another holder is of the past.
+                lane.hears(None);
                 deliveries.extend(lane.keep_ear(ear).map(Delivery::Silence));
             }
         }

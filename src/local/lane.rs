@@ -117,7 +117,9 @@ impl Lane {
     }
 
     pub(super) fn hears(&mut self, held_until: Option<Instant>) {
-        self.waiting().held_until = held_until;
+        if held_until.is_some() || self.waiting.is_some() {
+            self.waiting().held_until = held_until;
+        }
     }
 
     /// The front holds, and does not listen meanwhile. It comes back if nobody is there to go on listening.

@@ -2,6 +2,7 @@
 
 mod documents;
 mod faults;
+mod settings;
 mod signatures;
 mod transfers;
 mod webhooks;

@@ -11,7 +11,8 @@ use super::{KeyError, KeyExtractor, Keys};
 /// are one. Elsewhere (around a whole router, in a fallback, without axum): what [`path`](super::path()) says.
 ///
 /// **Wrong where two spellings of a parameter are one thing to the handler** (`1` and `01`), and **where several routes lead
-/// to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys.
+/// to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key: each
+/// `POST /orders` waits for the one before.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct DefaultKey;

@@ -280,6 +280,7 @@ const MATRIX: &[(&str, &[&str])] = &[
         &[
             "faults::foreign::something_that_is_no_lock_is_a_conflict_at_once_and_stays",
             "faults::foreign::a_lock_overwritten_while_it_is_waited_for_ends_the_wait",
+            "faults::foreign::a_lock_that_lost_its_end_is_given_one_by_its_renewal",
         ],
     ),
     (

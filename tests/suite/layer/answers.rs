@@ -6,11 +6,15 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use axum::{Json, Router};
+use futures_util::future::join_all;
+use http::request::Parts;
 use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::json;
 use tower::{Layer, ServiceExt};
-use tower_distributed_lock::{Lease, LockMode, OnLost, Rejection, RejectionKind, key};
+use tower_distributed_lock::{
+    Lease, LockClient, LockKey, LockMode, OnLost, Rejection, RejectionKind, key,
+};
 
 use super::{locking, orders, problem, put, request, settle, slow_orders, text};
 
@@ -73,7 +77,7 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
         } else {
             LockMode::Write
         };
-        let others = tower_distributed_lock::LockClient::new(store.clone());
+        let others = LockClient::new(store.clone());
         let lease = Lease::Fixed(Duration::from_secs(8));
         let elsewhere = others
             .lock(key::derived(name, mode.family()))
@@ -91,6 +95,42 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
         let told = &asking.headers()["retry-after"];
         assert!(told == "3" || told == "4", "{mode:?} {told:?}");
         assert_eq!(locks.keys_in_use(), 0);
+        elsewhere.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_turn_comes_too_late_to_be_answered_is_423_too() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
+        let (store, _locks, layer) = locking();
+        let layer = layer.key(|_: &Parts| LockKey::new("k")).mode(mode);
+        let app = orders().layer(layer.wait(Duration::from_secs(1)));
+        let others = LockClient::new(store.clone());
+        let rival = match mode {
+            LockMode::Read => LockMode::Write,
+            mode => mode,
+        };
+        let elsewhere = others.lock("k").mode(rival).await.unwrap();
+
+        // The waits of both are over at nearly the same time, and the second asks when the first has given up.
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            put(&app, "/orders/1").await
+        };
+        let slow = async {
+            tokio::time::sleep(Duration::from_millis(995)).await;
+            store.silence(true);
+        };
+        let (first, second, ()) = tokio::join!(put(&app, "/orders/1"), second, slow);
+        for answer in [first, second] {
+            assert_eq!(answer.headers()["retry-after"], "10", "{mode:?}");
+            let (status, problem) = problem(answer).await;
+            assert_eq!(
+                (status, &problem["type"]),
+                (StatusCode::LOCKED, &"lock-contended".into())
+            );
+        }
+        store.silence(false);
         elsewhere.release().await.unwrap();
     }
 }
@@ -128,6 +168,20 @@ async fn one_waiter_too_many_is_503_at_once() {
     let (status, problem) = problem(c).await;
     assert_eq!(status, 503);
     assert_eq!(problem["type"], "lock-overloaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_may_wait_the_second_is_503_at_once_and_the_first_is_not() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
+        let (_store, _locks, layer) = locking();
+        let app = slow_orders().layer(layer.mode(mode).max_waiters(0));
+        // The first has the lock, the second asks the store for it, and behind that one nobody waits.
+        let requests = [(); 4].map(|()| put(&app, "/orders/1"));
+        let answers = join_all(requests).await.into_iter();
+        let statuses: Vec<_> = answers.map(|answer| answer.status().as_u16()).collect();
+        assert!(statuses.starts_with(&[200]), "{mode:?}: {statuses:?}");
+        assert!(statuses.ends_with(&[503, 503]), "{mode:?}: {statuses:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,11 +231,17 @@ async fn an_answer_to_head_has_no_body() {
     for layer in [layer, custom] {
         // An axum router would cut the body off by itself.
         let service = layer.layer(orders());
-        let response = service.oneshot(request("HEAD", "/orders/1")).await.unwrap();
+        let [head, get] = ["HEAD", "GET"].map(|method| request(method, "/orders/1"));
+        let response = service.clone().oneshot(head).await.unwrap();
         assert!(response.extensions().get::<Rejection>().is_some());
         assert!(response.body().is_end_stream());
+        let said = response.headers().get("content-length").cloned();
         let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.to_bytes(), "");
+        // It says how long the body would have been: a server would make that 0, which is another answer than to GET.
+        let body = service.oneshot(get).await.unwrap().into_body();
+        let length = body.collect().await.unwrap().to_bytes().len();
+        assert_eq!(said, Some(length.into()));
     }
 }
 

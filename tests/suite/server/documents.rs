@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use reqwest::{Client, StatusCode};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::{NO_TIME, answer, get, locks_in, pair, put};
 use crate::support::{DemoServer, RedisServer, eventually};
@@ -156,4 +158,20 @@ async fn prometheus_sees_routes_and_modes_and_no_documents() {
         assert!(shown.contains(series), "{series} in {shown}");
     }
     assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_upload_that_does_not_end_keeps_nobody_out() {
+    let redis = RedisServer::start().await;
+    let settings = [("LOCK_WAIT_MS", "0")];
+    let [a, b] = pair(&redis, &settings).await;
+    let address = a.url().trim_start_matches("http://");
+    let mut endless = TcpStream::connect(address).await.expect("a connection");
+    let half = b"PUT /documents/1 HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
+    endless.write_all(half).await.expect("sent");
+    // Long enough for the server to have read it, or the test proves little; it cannot fail for being too short.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let other = put(b.url(), "1", NO_TIME, "whole").await;
+    assert_eq!(other.status, StatusCode::OK, "{other:?}");
+    drop(endless);
 }

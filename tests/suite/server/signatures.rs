@@ -3,6 +3,8 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::{Client, StatusCode};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::answer;
 use super::webhooks::{SECRET, now, sign, webhook};
@@ -77,4 +79,29 @@ async fn a_server_without_a_secret_takes_no_webhooks() {
     let refused = answer(webhook(server.url(), "msg_1", "7", 0)).await;
     assert_eq!(refused.status, StatusCode::NOT_IMPLEMENTED);
     assert_eq!(refused.body["error"], "this server has no WEBHOOK_SECRET");
+}
+
+#[tokio::test]
+async fn a_webhook_that_breaks_off_is_not_called_too_long() {
+    let server = DemoServer::start(&[("WEBHOOK_SECRET", SECRET)]).await;
+    // The first is longer than what is read by one byte, so that nothing stays unread.
+    let long = ["content-length: 65537\r\n\r\n", &"x".repeat(65537)].concat();
+    let broken = "transfer-encoding: chunked\r\n\r\n6\r\nbroken\r\nno length\r\n";
+    for (rest, status) in [(&*long, "413"), (broken, "400")] {
+        let answer = exchange(&server, rest).await;
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&expected), "{answer}");
+    }
+}
+
+/// Sends a webhook that ends so, and reads until the server closes.
+async fn exchange(server: &DemoServer, rest: &str) -> String {
+    let address = server.url().trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).await.expect("a connection");
+    let head = "POST /webhooks/orders HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+    let sent = [head, rest].concat();
+    socket.write_all(sent.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.expect("an answer");
+    answer
 }

@@ -116,6 +116,22 @@ async fn a_sender_that_hangs_up_and_comes_back_is_served_once() {
 }
 
 #[tokio::test]
+async fn a_sender_that_hangs_up_in_the_middle_cuts_nothing_in_half() {
+    let redis = RedisServer::start().await;
+    let url = redis.url();
+    let server = DemoServer::start(&[("REDIS_URL", &url), ("WEBHOOK_SECRET", SECRET)]).await;
+    let sending = tokio::spawn(webhook(server.url(), "msg_1", "7", 1500).send());
+    eventually("the handler runs", SOON, async || {
+        locks_in(&redis).await.len() >= 2
+    })
+    .await;
+    sending.abort();
+    let retry = deliver(server.url(), "msg_1", "7", 0).await;
+    assert!(retry.replayed, "{retry:?}");
+    assert_eq!(retry.body["processed"], 1);
+}
+
+#[tokio::test]
 async fn the_record_outlives_the_servers_and_a_restart_of_redis() {
     let mut redis = RedisServer::builder()
         .config("appendonly", "yes")

@@ -4,12 +4,14 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_distributed_lock::{LockClient, MemoryStore};
+use tower_distributed_lock::{Lease, LockClient, MemoryStore, OnUnavailable};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
 use super::super::locking;
 use super::everything;
+
+const THREE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -29,6 +31,13 @@ impl Log {
 
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The last line on the loss of a lock.
+    fn last(&self) -> String {
+        let text = self.text();
+        let mut lines = text.lines().filter(|line| line.contains("was lost"));
+        lines.next_back().unwrap_or_default().to_owned()
     }
 
     /// The one line that contains `what`.
@@ -155,4 +164,46 @@ async fn an_outage_is_logged_when_it_begins_seldom_while_it_lasts_and_when_it_is
     for guard in guards {
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_logged_with_what_it_said() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, locks, layer) = locking();
+    let _held = locks.lock("k").lease(Lease::Renewed(THREE)).await.unwrap();
+    store.unplug(true);
+    let app = |layer| super::super::orders().layer(layer);
+    super::put(&app(layer.clone()), super::SECRET).await;
+    let unlocked = layer.on_unavailable(OnUnavailable::Proceed);
+    super::put(&app(unlocked), super::SECRET).await;
+    tokio::time::sleep(THREE / 2).await;
+    for what in ["not served", "without its lock", "could not renew"] {
+        let line = log.line(what);
+        assert!(line.contains("unplugged"), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_logged_with_what_ended_it() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, locks, _layer) = locking();
+    let ask = |key: &str| locks.lock(key).lease(Lease::Renewed(THREE));
+    for seconds in [1, 8] {
+        let longest = Duration::from_secs(seconds);
+        ask("hangs").max_hold(longest).await.unwrap().lost().await;
+        let why = "its longest hold was over";
+        assert!(log.last().contains(why), "{}", log.text());
+    }
+    let fixed = locks.lock("fixed").lease(Lease::Fixed(THREE));
+    fixed.await.unwrap().lost().await;
+    assert!(
+        log.last().contains("its lease was over\""),
+        "{}",
+        log.text()
+    );
+    let alone = ask("alone").max_hold(10 * THREE).await.unwrap();
+    store.unplug(true);
+    alone.lost().await;
+    let why = "its lease was over before it was renewed";
+    assert!(log.last().contains(why), "{}", log.text());
 }

@@ -1,0 +1,64 @@
+//! What the environment says. Whatever it says wrongly ends the server with the name of the variable.
+
+use std::env::{self, VarError};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::signature::Secret;
+
+/// A day (ms): as long as records of webhooks are kept, which no lease may outlive.
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+pub(crate) struct Settings {
+    pub(crate) listen: String,
+    pub(crate) redis: Option<String>,
+    pub(crate) lease: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) secret: Option<Secret>,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> anyhow::Result<Self> {
+        let secret = variable("WEBHOOK_SECRET")?;
+        let secret = secret.as_deref().map(Secret::parse).transpose();
+        Ok(Self {
+            listen: variable("LISTEN")?.unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
+            redis: variable("REDIS_URL")?,
+            lease: milliseconds("LOCK_LEASE_MS", 30_000, 10..=DAY)?,
+            wait: milliseconds("LOCK_WAIT_MS", 10_000, 0..=DAY)?,
+            secret: secret.context("WEBHOOK_SECRET")?,
+        })
+    }
+}
+
+fn milliseconds(
+    name: &str,
+    default: u64,
+    allowed: RangeInclusive<u64>,
+) -> anyhow::Result<Duration> {
+    let Some(value) = variable(name)? else {
+        return Ok(Duration::from_millis(default));
+    };
+    match value.parse() {
+        Ok(milliseconds) if allowed.contains(&milliseconds) => {
+            Ok(Duration::from_millis(milliseconds))
+        }
+        _ => bail!(
+            "{name}={value}: choose from {} to {} ms",
+            allowed.start(),
+            allowed.end()
+        ),
+    }
+}
+
+/// `None`: it is not set. What cannot be read is not taken for that: the server would run without Redis, or without a secret.
+fn variable(name: &str) -> anyhow::Result<Option<String>> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(VarError::NotPresent) => Ok(None),
+        // The value is not shown: it may be a secret.
+        Err(VarError::NotUnicode(_)) => bail!("{name} is not valid UTF-8"),
+    }
+}
