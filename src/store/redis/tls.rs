@@ -5,13 +5,17 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError,
+    TlsCertificates,
+};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError};
 
 use super::RedisStoreBuilder;
+use super::options::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 
 impl RedisStoreBuilder {
@@ -69,13 +73,22 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// The address, with these settings in it.
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
-        if self.is_set() && !is_encrypted(&address) {
-            return Err(refused("certificates need a `rediss://` address"));
-        }
+        self.suit([&address])?;
         self.secure_where_it_applies(address)
     }
 
-    /// The same, for one of several addresses.
+    /// Refuses certificates that nobody would see.
+    pub(super) fn suit<'a>(
+        &self,
+        addresses: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<(), StoreError> {
+        match self.is_set() && !addresses.into_iter().any(is_encrypted) {
+            true => Err(refused("certificates need a `rediss://` address")),
+            false => Ok(()),
+        }
+    }
+
+    /// The same as [`secure`](Self::secure), for one of several addresses that [suit](Self::suit) together.
     pub(super) fn secure_where_it_applies(
         &self,
         address: ConnectionInfo,
@@ -187,10 +200,51 @@ pub(super) fn distrust(error: &RedisError) -> Option<StoreError> {
         _ => return None,
     };
     let error = Distrust {
+        server: None,
         advice,
         error: error.clone(),
     };
     Some(StoreError::new(StoreErrorKind::Refused, error))
+}
+
+/// Says which server, among several, it is that is not trusted or does not trust us. Other errors stay as they are.
+pub(super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    let Some(distrust @ Distrust { server: None, .. }) = source else {
+        return error;
+    };
+    let error = Distrust {
+        server: Some(server.to_string()),
+        ..distrust.clone()
+    };
+    StoreError::new(StoreErrorKind::Refused, error)
+}
+
+/// Why a connection has ended before anything was answered on it: it may be that the server does not trust us.
+///
+/// By TLS 1.3 it says so only after our part of the handshake, maybe while nobody reads on the new connection. Another one
+/// is made, to which the greeting of RESP3 belongs: whoever makes it reads what is said.
+pub(super) async fn objection(
+    address: &ConnectionInfo,
+    timeouts: Timeouts,
+    error: StoreError,
+) -> StoreError {
+    if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(address) {
+        return error;
+    }
+    let settings = address.redis_settings().clone();
+    let settings = settings.set_protocol(ProtocolVersion::RESP3);
+    let address = address.clone().set_redis_settings(settings);
+    let again = async {
+        let client = Client::open(address)?;
+        let config = timeouts.config();
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        connecting.await.map(drop)
+    };
+    match again.await {
+        Err(objection) => distrust(&objection).unwrap_or(error),
+        Ok(()) => error,
+    }
 }
 
 /// What rustls says, inside of what redis says.
@@ -203,12 +257,26 @@ fn cause(error: &RedisError) -> Option<&rustls::Error> {
     inner.downcast_ref()
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{advice}")]
+#[derive(Debug, Clone)]
 struct Distrust {
+    server: Option<String>,
     advice: &'static str,
-    #[source]
     error: RedisError,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
+        f.write_str(self.advice)
+    }
+}
+
+impl Error for Distrust {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 fn refused(text: &'static str) -> StoreError {

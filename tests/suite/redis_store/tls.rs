@@ -1,5 +1,8 @@
 //! Encrypted connections: who is trusted, who is not, and that locks work through them as they do without.
 
+mod cluster;
+mod sentinel;
+
 use std::error::Error;
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use tower_distributed_lock::store::Attempt;
 use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
 
 use super::*;
-use crate::support::{Authority, Credentials, ReservedPort, eventually};
+use crate::support::{Authority, Builder, Credentials, ReservedPort, eventually};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

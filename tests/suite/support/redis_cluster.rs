@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Value};
 use tokio::sync::OnceCell;
 
+use super::redis_server::Builder;
 use super::{Dump, Process, RedisServer, eventually};
 
 const MASTERS: usize = 3;
@@ -28,7 +29,12 @@ impl RedisCluster {
 
     /// Starts one, and sets these parameters of each node.
     pub(crate) async fn start_with(parameters: &[(&str, &str)]) -> Self {
-        let node = RedisServer::builder()
+        Self::start_like(RedisServer::builder(), parameters).await
+    }
+
+    /// The same, with every node configured like this.
+    pub(crate) async fn start_like(like: Builder, parameters: &[(&str, &str)]) -> Self {
+        let node = like
             .cluster()
             // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
             .config("cluster-node-timeout", "2000")
@@ -205,6 +211,23 @@ impl RedisCluster {
             .await;
         }
         self.until_whole().await;
+    }
+
+    /// One more node, without slots: it is the last of all. Waits until everybody knows it.
+    pub(crate) async fn join(&mut self, node: Builder) -> usize {
+        self.nodes.push(node.cluster().start().await);
+        self.introduce_all().await;
+        for node in &self.nodes {
+            eventually("the new node is known", LIMIT, async || {
+                let info: String = node.ask(&["CLUSTER", "INFO"]).await;
+                let known = format!("cluster_known_nodes:{}", self.nodes.len());
+                (info.contains(&known) && info.contains("cluster_state:ok"))
+                    .then_some(())
+                    .ok_or(info)
+            })
+            .await;
+        }
+        self.nodes.len() - 1
     }
 
     async fn introduce_all(&self) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::redis_server::Builder;
 use super::{RedisServer, Replicated, eventually};
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -27,15 +28,18 @@ impl RedisSentinels {
     ///
     /// Sentinels lead replicas around the proxies of their links when `failover-timeout` has passed.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let replicated = Replicated::start(2).await;
+        Self::start_like(RedisServer::builder(), settings).await
+    }
+
+    /// The same, with every server and every sentinel configured like this.
+    pub(crate) async fn start_like(like: Builder, settings: &[(&str, &str)]) -> Self {
+        let replicated = Replicated::start_with(2, like.clone()).await;
         let monitor = format!(
             "monitor {} 127.0.0.1 {} 2",
             Self::NAME,
             replicated.master().port()
         );
-        let mut sentinel = RedisServer::builder()
-            .sentinel()
-            .config("sentinel", &monitor);
+        let mut sentinel = like.sentinel().config("sentinel", &monitor);
         let defaults = [
             ("down-after-milliseconds", "1500"),
             ("failover-timeout", "8000"),

@@ -1,0 +1,173 @@
+//! Sentinels and servers without any port but those for TLS, which ask everybody for a certificate.
+
+use tower_distributed_lock::{Lease, LockClient, LockStore, RedisStore, RedisStoreBuilder};
+
+use super::*;
+use crate::support::RedisSentinels;
+
+/// A failover takes seconds, here more than elsewhere.
+const LONG: Duration = Duration::from_secs(90);
+
+/// Longer than anything here takes, so that nothing is free because a lease was over.
+const LEASE: Lease = Lease::Renewed(Duration::from_secs(300));
+
+/// Two authorities that servers trust, of which clients trust the first.
+struct Authorities {
+    ours: Authority,
+    theirs: Authority,
+}
+
+impl Authorities {
+    fn new() -> Self {
+        Self {
+            ours: Authority::new("ours"),
+            theirs: Authority::new("theirs"),
+        }
+    }
+
+    async fn sentinels(&self, settings: &[(&str, &str)]) -> RedisSentinels {
+        let server = RedisServer::builder().tls_alone(self.ours.signs(&NAMES), &self.ours);
+        let server = server.trusting(&self.theirs).mutual(true);
+        RedisSentinels::start_like(server, settings).await
+    }
+
+    fn store(&self, sentinels: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
+        let builder = RedisStore::sentinel(sentinels, RedisSentinels::NAME);
+        let builder = builder.ca_certificate(self.ours.certificate());
+        showing(builder, &self.ours.signs(&[]))
+    }
+
+    /// Certificates that our clients refuse, and what they say.
+    fn refused(&self) -> [(Credentials, &'static str); 3] {
+        [
+            (self.theirs.signs(&NAMES), "`ca_certificate`"),
+            (self.ours.signs(&["redis.example.com"]), "another name"),
+            (self.ours.signed_long_ago(&NAMES), "has expired"),
+        ]
+    }
+}
+
+#[tokio::test]
+async fn locks_and_wake_ups_work_and_a_failover_is_followed() {
+    let authorities = Authorities::new();
+    let mut sentinels = authorities.sentinels(&[]).await;
+    let store = authorities.store(sentinels.urls()).connect().await;
+    let store = store.unwrap();
+    locks_work(&store, "before").await;
+
+    let (a, b) = (
+        LockClient::new(store.clone()),
+        LockClient::new(store.clone()),
+    );
+    let guard = a.lock("held").lease(LEASE).await.unwrap();
+    let waiter = tokio::spawn(async move {
+        let guard = b.lock("held").lease(LEASE).wait(LONG).await?;
+        guard.release().await
+    });
+    for replica in &sentinels.replicated.servers[1..] {
+        eventually("the replica has the lock", LONG, async || {
+            replica.dump().await.contains_key("held")
+        })
+        .await;
+    }
+    sentinels.replicated.servers[0].kill9();
+    let master = sentinels.until_another_than(0).await;
+    eventually("the new master is found", LONG, async || {
+        let probe = attempt("probe", LockMode::Write);
+        store.acquire(&probe).await?;
+        store.release(&probe.hold).await
+    })
+    .await;
+    assert!(!waiter.is_finished() && !guard.is_lost());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap();
+    let port: Vec<String> = sentinels.replicated.servers[master]
+        .ask(&["CONFIG", "GET", "port"])
+        .await;
+    assert_eq!(port, ["port", "0"]);
+    locks_work(&store, "after").await;
+}
+
+#[tokio::test]
+async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
+    let authorities = Authorities::new();
+    let mut sentinels = authorities.sentinels(&[]).await;
+    let urls = sentinels.urls();
+    let early = authorities.store(urls.clone()).connect().await.unwrap();
+    for (place, (credentials, expected)) in authorities.refused().into_iter().enumerate() {
+        // Those who are trusted are enough.
+        let store = authorities.store(urls.clone()).connect().await.unwrap();
+        locks_work(&store, &format!("k{place}")).await;
+        let sentinel = &mut sentinels.sentinels[place];
+        sentinel.restart_showing(credentials).await;
+        let port = sentinel.port().to_string();
+        let text = refusal(authorities.store([urls[place].clone()])).await;
+        assert!(text.contains(expected) && text.contains(&port), "{text}");
+    }
+    refusal(authorities.store(urls.clone())).await;
+    // Who is connected stays so.
+    locks_work(&early, "k").await;
+
+    let good = authorities.ours.signs(&NAMES);
+    sentinels.sentinels[0].restart_showing(good).await;
+    locks_work(&authorities.store(urls).connect().await.unwrap(), "k").await;
+}
+
+#[tokio::test]
+async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its_place() {
+    let authorities = Authorities::new();
+    // It is away for as long as a restart takes.
+    let patient = [("down-after-milliseconds", "60000")];
+    let mut sentinels = authorities.sentinels(&patient).await;
+    let store = authorities.store(sentinels.urls()).connect().await;
+    let store = store.unwrap();
+    locks_work(&store, "before").await;
+    for (credentials, expected) in authorities.refused() {
+        let master = &mut sentinels.replicated.servers[0];
+        master.restart_showing(credentials).await;
+        let held = attempt("k", LockMode::Write);
+        eventually("the certificate is seen", LONG, async || {
+            error(&store, &held).await.kind() == StoreErrorKind::Refused
+        })
+        .await;
+        let text = error(&store, &held).await.source().unwrap().to_string();
+        let port = master.port().to_string();
+        assert!(text.contains(expected) && text.contains(&port), "{text}");
+        assert_eq!(master.dump().await.len(), 0);
+        let text = refusal(authorities.store(sentinels.urls())).await;
+        assert!(text.contains(expected) && text.contains(&port), "{text}");
+    }
+    sentinels.replicated.until_replicas(2).await;
+    sentinels.fail_over().await;
+    eventually("the new master is found", LONG, async || {
+        let probe = attempt("probe", LockMode::Write);
+        store.acquire(&probe).await?;
+        store.release(&probe.hold).await
+    })
+    .await;
+    locks_work(&store, "after").await;
+}
+
+#[tokio::test]
+async fn servers_are_encrypted_as_the_sentinels_are_unless_it_is_said_otherwise() {
+    let authorities = Authorities::new();
+    let sentinels = authorities.sentinels(&[]).await;
+    let builder = || authorities.store(sentinels.urls());
+    let store = builder().servers("rediss://any/0?protocol=resp3");
+    locks_work(&store.connect().await.unwrap(), "k").await;
+    // Without encryption nobody is there who understands it.
+    let plain = builder().servers("redis://any").connect().await;
+    assert_eq!(plain.unwrap_err().kind(), StoreErrorKind::Transient);
+    let text = refusal(
+        RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME)
+            .ca_certificate(authorities.ours.certificate()),
+    )
+    .await;
+    assert!(text.contains("`client_certificate`"), "{text}");
+    // Certificates that nobody would see.
+    let plain = RedisStore::sentinel(["redis://127.0.0.1:1"], "any");
+    let plain = plain.ca_certificate(authorities.ours.certificate());
+    let error = plain.connect_lazy().unwrap_err();
+    let text = error.source().unwrap().to_string();
+    assert!(text.contains("`rediss://`"), "{text}");
+}
