@@ -415,7 +415,7 @@ impl LockStore for RedisStore {
 
     async fn audit(&self) -> Result<Audit, StoreError> {
         match &self.inner.servers {
-            Servers::One(server) => audit::look_at(&server.lanes[0]).await,
+            Servers::One(server) => audit::look_at_one(server, self.inner.acknowledging).await,
             Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
         }
     }

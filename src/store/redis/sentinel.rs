@@ -23,9 +23,11 @@ use crate::error::{StoreError, StoreErrorKind};
 
 mod inquiry;
 mod master;
+mod survey;
 
 use inquiry::Sentinel;
 pub(super) use master::{Departure, Master};
+pub(super) use survey::Survey;
 
 /// How often the sentinels are asked whether the master is still the same one; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
+use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
 
 use super::super::options::Timeouts;
 use super::super::{failure, tls};
@@ -25,6 +25,10 @@ impl Sentinel {
             timeouts,
             connection: Mutex::default(),
         }
+    }
+
+    pub(super) fn address(&self) -> &ConnectionAddr {
+        self.address.addr()
     }
 
     /// Where this sentinel believes the master to be; `None` if it knows none of that name.
@@ -57,7 +61,7 @@ impl Sentinel {
         &self,
         questions: &Pipeline,
     ) -> Result<(MultiplexedConnection, Vec<Value>), StoreError> {
-        let failed = |error| tls::at(self.address.addr(), failure::no_connection(error));
+        let failed = |error| tls::at(self.address(), failure::no_connection(error));
         let connection = self.connect().await.map_err(failed)?;
         match put(connection, questions).await.map_err(failed) {
             Err(error) => Err(tls::objection(&self.address, self.timeouts, error).await),

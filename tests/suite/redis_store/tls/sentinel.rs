@@ -94,6 +94,7 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
     let mut sentinels = authorities.sentinels(&[]).await;
     let urls = sentinels.urls();
     let early = authorities.store(urls.clone()).connect().await.unwrap();
+    locks_work(&early, "early").await;
     for (place, (credentials, expected)) in authorities.refused().into_iter().enumerate() {
         // Those who are trusted are enough.
         let store = authorities.store(urls.clone()).connect().await.unwrap();
@@ -116,23 +117,31 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
 #[tokio::test]
 async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its_place() {
     let authorities = Authorities::new();
-    // It is away for as long as a restart takes.
-    let patient = [("down-after-milliseconds", "60000")];
+    // It is away for as long as a restart takes, and its replicas are left alone.
+    let patient = [
+        ("down-after-milliseconds", "60000"),
+        ("failover-timeout", "180000"),
+    ];
     let mut sentinels = authorities.sentinels(&patient).await;
     let store = authorities.store(sentinels.urls()).connect().await;
     let store = store.unwrap();
     locks_work(&store, "before").await;
-    for (credentials, expected) in authorities.refused() {
+    // The third one is refused by its replicas, too.
+    for (credentials, expected) in authorities.refused().into_iter().take(2) {
         let master = &mut sentinels.replicated.servers[0];
         master.restart_showing(credentials).await;
         let held = attempt("k", LockMode::Write);
+        let port = master.port().to_string();
         eventually("the certificate is seen", LONG, async || {
-            error(&store, &held).await.kind() == StoreErrorKind::Refused
+            let error = error(&store, &held).await;
+            let text = error.source().unwrap().to_string();
+            let told = text.contains(expected) && text.contains(&port);
+            match told && error.kind() == StoreErrorKind::Refused {
+                true => Ok(()),
+                false => Err(error),
+            }
         })
         .await;
-        let text = error(&store, &held).await.source().unwrap().to_string();
-        let port = master.port().to_string();
-        assert!(text.contains(expected) && text.contains(&port), "{text}");
         assert_eq!(master.dump().await.len(), 0);
         let text = refusal(authorities.store(sentinels.urls())).await;
         assert!(text.contains(expected) && text.contains(&port), "{text}");
