@@ -1,12 +1,9 @@
 //! Sentinels and servers without any port but those for TLS, which ask everybody for a certificate.
 
-use tower_distributed_lock::{Lease, LockClient, LockStore, RedisStore, RedisStoreBuilder};
+use tower_distributed_lock::{Lease, LockClient, RedisStore, RedisStoreBuilder};
 
 use super::*;
 use crate::support::RedisSentinels;
-
-/// A failover takes seconds, here more than elsewhere.
-const LONG: Duration = Duration::from_secs(90);
 
 /// Longer than anything here takes, so that nothing is free because a lease was over.
 const LEASE: Lease = Lease::Renewed(Duration::from_secs(300));
@@ -61,23 +58,18 @@ async fn locks_and_wake_ups_work_and_a_failover_is_followed() {
     );
     let guard = a.lock("held").lease(LEASE).await.unwrap();
     let waiter = tokio::spawn(async move {
-        let guard = b.lock("held").lease(LEASE).wait(LONG).await?;
+        let guard = b.lock("held").lease(LEASE).wait(LIMIT).await?;
         guard.release().await
     });
     for replica in &sentinels.replicated.servers[1..] {
-        eventually("the replica has the lock", LONG, async || {
+        eventually("the replica has the lock", LIMIT, async || {
             replica.dump().await.contains_key("held")
         })
         .await;
     }
     sentinels.replicated.servers[0].kill9();
     let master = sentinels.until_another_than(0).await;
-    eventually("the new master is found", LONG, async || {
-        let probe = attempt("probe", LockMode::Write);
-        store.acquire(&probe).await?;
-        store.release(&probe.hold).await
-    })
-    .await;
+    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
     assert!(!waiter.is_finished() && !guard.is_lost());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
@@ -132,7 +124,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
         master.restart_showing(credentials).await;
         let held = attempt("k", LockMode::Write);
         let port = master.port().to_string();
-        eventually("the certificate is seen", LONG, async || {
+        eventually("the certificate is seen", LIMIT, async || {
             let error = error(&store, &held).await;
             let text = error.source().unwrap().to_string();
             let told = text.contains(expected) && text.contains(&port);
@@ -148,12 +140,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
     }
     sentinels.replicated.until_replicas(2).await;
     sentinels.fail_over().await;
-    eventually("the new master is found", LONG, async || {
-        let probe = attempt("probe", LockMode::Write);
-        store.acquire(&probe).await?;
-        store.release(&probe.hold).await
-    })
-    .await;
+    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
     locks_work(&store, "after").await;
 }
 
