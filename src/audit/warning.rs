@@ -138,29 +138,6 @@ impl fmt::Display for Warning {
             Self::Unseen { what, rule } => {
                 write!(f, "{what} cannot be seen: grant the user {rule}")
             }
-            Self::SentinelSilent { .. }
-            | Self::FewSentinels { .. }
-            | Self::UnlistedSentinels { .. }
-            | Self::NoQuorum { .. }
-            | Self::NoReplica
-            | Self::GrantsAlone
-            | Self::GrantsAloneFor { .. }
-            | Self::SlowFailover { .. } => self.fmt_failover(f),
-            Self::SameServer {
-                members: [one, other],
-            } => write!(
-                f,
-                "stores {one} and {other} are one server, and fail together: use independent ones"
-            ),
-            Self::MemberSilent { member } => write!(f, "store {member} does not answer"),
-        }
-    }
-}
-
-impl Warning {
-    /// What weakens a failover.
-    fn fmt_failover(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::SentinelSilent { sentinel, why } => {
                 write!(f, "sentinel {sentinel} is of no use: {why}")
             }
@@ -195,7 +172,13 @@ impl Warning {
                 "a master is replaced after {down_after:?}, in which leases of {lease:?} may run out: set down-after-milliseconds below {:?}",
                 *lease * 2 / 3
             ),
-            _ => Ok(()),
+            Self::SameServer {
+                members: [one, other],
+            } => write!(
+                f,
+                "stores {one} and {other} are one server, and fail together: use independent ones"
+            ),
+            Self::MemberSilent { member } => write!(f, "store {member} does not answer"),
         }
     }
 }

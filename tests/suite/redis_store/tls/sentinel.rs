@@ -1,5 +1,6 @@
 //! Sentinels and servers without any port but those for TLS, which ask everybody for a certificate.
 
+use tower_distributed_lock::audit::Warning;
 use tower_distributed_lock::{Lease, LockClient, RedisStore, RedisStoreBuilder};
 
 use super::*;
@@ -23,7 +24,11 @@ impl Authorities {
     }
 
     async fn sentinels(&self, settings: &[(&str, &str)]) -> RedisSentinels {
-        let server = RedisServer::builder().tls_alone(self.ours.signs(&NAMES), &self.ours);
+        self.sentinels_of(&NAMES, settings).await
+    }
+
+    async fn sentinels_of(&self, names: &[&str], settings: &[(&str, &str)]) -> RedisSentinels {
+        let server = RedisServer::builder().tls_alone(self.ours.signs(names), &self.ours);
         let server = server.trusting(&self.theirs).mutual(true);
         RedisSentinels::start_like(server, settings).await
     }
@@ -96,6 +101,9 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
         let port = sentinel.port().to_string();
         let text = refusal(authorities.store([urls[place].clone()])).await;
         assert!(text.contains(expected) && text.contains(&port), "{text}");
+        let audit = LockClient::new(early.clone()).audit().await.unwrap();
+        let named = |warning: &Warning| matches!(warning, Warning::SentinelSilent { sentinel, why } if sentinel.ends_with(&port) && why.contains(expected) && !why.contains(&port));
+        assert!(audit.warnings.iter().any(named), "{audit}");
     }
     refusal(authorities.store(urls.clone())).await;
     // Who is connected stays so.
@@ -166,4 +174,23 @@ async fn servers_are_encrypted_as_the_sentinels_are_unless_it_is_said_otherwise(
     let error = plain.connect_lazy().unwrap_err();
     let text = error.source().unwrap().to_string();
     assert!(text.contains("`rediss://`"), "{text}");
+}
+
+#[tokio::test]
+async fn certificates_for_host_names_need_sentinels_that_announce_them() {
+    let authorities = Authorities::new();
+    let mut sentinels = authorities.sentinels_of(&["localhost"], &[]).await;
+    let urls = sentinels.sentinels.iter();
+    let urls: Vec<_> = urls.map(|sentinel| sentinel.tls_url("localhost")).collect();
+    let text = refusal(authorities.store(urls.clone())).await;
+    assert!(text.contains("another name"), "{text}");
+    assert!(text.contains("127.0.0.1:"), "{text}");
+
+    sentinels.announce_host_names().await;
+    let store = authorities.store(urls).connect().await.unwrap();
+    locks_work(&store, "before").await;
+    sentinels.replicated.servers[0].kill9();
+    sentinels.until_another_than(0).await;
+    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
+    locks_work(&store, "after").await;
 }
