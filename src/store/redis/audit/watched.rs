@@ -124,7 +124,10 @@ impl std::fmt::Display for Fence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Replicas(replicas, lag) => {
-                write!(f, "need {replicas} replicas heard of within {lag:?}")
+                write!(
+                    f,
+                    "need {replicas} or more replicas heard of within {lag:?}"
+                )
             }
             Self::None => f.write_str("need no replica"),
             Self::Unseen => f.write_str("unknown"),
