@@ -3,17 +3,28 @@
 -- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again)
 -- ARGV     three for each hold: the field, the lease in ms, 'read', 'write' or 'exclusive'
 -- Returns  for each hold 1 renewed, 0 gone
+
+-- Redis 7 compares by itself, which takes one command less than to look first. Where it would set nothing, as on a key
+-- without an end, there is no shorter way.
+local compares = redis.REDIS_VERSION_NUM ~= nil
+local function prolong(key, lease)
+  if compares and redis.call('PEXPIRE', key, lease, 'GT') == 1 then
+    return true
+  end
+  return redis.call('PEXPIRE', key, math.max(tonumber(lease), redis.call('PTTL', key))) == 1
+end
+
 local answers = {}
 for i = 1, #KEYS / 2 do
   local name, timeout = KEYS[2 * i - 1], KEYS[2 * i]
-  local field, lease, kind = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i]
+  local field, lease, kind = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   -- Something else than a hash is an error to this call alone: the other holds are renewed.
   local held = redis.pcall('HEXISTS', name, field) == 1
   if held and kind == 'read' then
-    held = redis.call('PEXPIRE', timeout, math.max(lease, redis.call('PTTL', timeout))) == 1
+    held = prolong(timeout, lease)
   end
   if held then
-    redis.call('PEXPIRE', name, math.max(lease, redis.call('PTTL', name)))
+    prolong(name, lease)
   end
   answers[i] = held and 1 or 0
 end

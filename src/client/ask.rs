@@ -10,7 +10,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::{Keeper, LiveHold};
 use crate::key::LockKey;
 use crate::local::{Share, Terms, Turn};
-use crate::lock::Hold;
+use crate::lock::{Hold, LockMode};
 use crate::store::{Answer, Attempt, DynStore, Fencing, Outcome, Wakeups};
 
 /// The longest sleep between two questions: what a lost wake-up costs at most.
@@ -23,7 +23,7 @@ impl LockClient {
     /// Asks the store until it grants or the wait is over.
     ///
     /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or the
-    /// store's hint, or one poll.
+    /// store's hint, or one poll. Who expects a refusal subscribes first, and need not ask twice.
     pub(super) async fn ask(
         &self,
         key: &LockKey,
@@ -34,6 +34,9 @@ impl LockClient {
         let mut pending = Pending::new(self, key, terms, wait, turn);
         let mut refused = None;
         let mut failures = Failures::default();
+        if !wait.patience.is_zero() && pending.expects_refusal() {
+            self.listen(&mut pending, wait).await;
+        }
         loop {
             if !self.let_others_go_first(&mut pending, wait).await {
                 return Err(LockError::Busy {
@@ -277,6 +280,11 @@ impl Pending {
 
     fn is_nested(&mut self) -> bool {
         self.turn().nested().is_some()
+    }
+
+    /// Whether others of this process are before it in the store's queue. In every other mode, they would ask for it.
+    fn expects_refusal(&mut self) -> bool {
+        self.attempt.hold.mode == LockMode::Fair && self.turn().is_crowded()
     }
 
     fn refused(&mut self, retry_after: Duration) {

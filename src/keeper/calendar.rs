@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::in_batches;
 use super::live::{LiveHold, Phase};
+use super::{BATCH, in_batches};
 use crate::lock::Lease;
 
 /// Where a hold stands in the calendar. The number keeps holds of one instant apart.
@@ -68,12 +68,13 @@ impl Calendar {
         lost: &mut Vec<Arc<LiveHold>>,
     ) -> Vec<Batch> {
         let mut renewals = BTreeMap::<u16, Vec<_>>::new();
+        let mut count = 0;
         while let Some((&place, live)) = self.holds.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and makes larger batches. It begins none: a renewal that failed, and is to
-            // be tried again in a moment, would be tried without a pause.
-            let early = if place.0 < deadline && !renewals.is_empty() {
+            // A renewal a little early is as good, and fills a batch; more than one at a time would keep the store from others.
+            // It begins none: a renewal that failed, and is to be tried again in a moment, would be tried without a pause.
+            let early = if place.0 < deadline && (1..BATCH).contains(&count) {
                 live.lease.duration() / 30
             } else {
                 Duration::ZERO
@@ -94,6 +95,7 @@ impl Calendar {
             {
                 let renewals = renewals.entry(part(&live)).or_default();
                 renewals.push((live, lease));
+                count += 1;
             }
         }
         renewals.into_values().flat_map(in_batches).collect()

@@ -90,6 +90,11 @@ impl Entry {
                 .all(|lane| lane.is_idle())
     }
 
+    /// Whether anybody but a single `Fair` caller holds or asks.
+    pub(super) fn is_crowded(&self) -> bool {
+        !self.active.is_empty() || self.fair > 1
+    }
+
     pub(super) fn enter(&mut self, terms: &Terms, at: At) -> Result<Entered, LockError> {
         let place = match self.place(terms, at)? {
             Place::Joined(joined) => return Ok(Entered::Joined(joined)),

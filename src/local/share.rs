@@ -122,6 +122,11 @@ impl Turn {
         self.asker.nested
     }
 
+    /// Whether others of this process hold the key, or ask for it at the same time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.local.with(&self.key, |entry| entry.is_crowded())
+    }
+
     /// Somebody else holds the lock, for so long yet: those who wait behind this turn may want to know.
     pub(crate) fn refused(&self, retry_after: Duration) {
         let until = Instant::now().checked_add(retry_after);

@@ -111,8 +111,10 @@ impl Load {
             outcome.elapsed = outcome.elapsed.max(ended - began);
             outcome.held += held;
             outcome.longest = outcome.longest.max(longest);
-            outcome.sections += waits.len();
-            outcome.waits.merge(&waits);
+            outcome.sections += waits.len() as u64;
+            for wait in waits {
+                outcome.waits.record(wait);
+            }
         }
         Ok(outcome)
     }
@@ -128,7 +130,8 @@ struct Done {
     ended: Instant,
     held: Duration,
     longest: Duration,
-    waits: Latencies,
+    /// As they were: a histogram takes more memory than a burst takes time to fill, and every task would need its own.
+    waits: Vec<Duration>,
 }
 
 async fn work(
@@ -138,7 +141,8 @@ async fn work(
     until: Until,
     hold: Duration,
 ) -> Result<Done> {
-    let (mut held, mut longest, mut waits) = (Duration::ZERO, Duration::ZERO, Latencies::new());
+    let (mut held, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let mut waits = Vec::with_capacity(16);
     gate.acquire().await?.forget();
     let began = Instant::now();
     let mut round = 0;
@@ -156,7 +160,7 @@ async fn work(
             });
         }
         let section = locks.section(&key, hold).await?;
-        waits.record(section.entered - section.asked);
+        waits.push(section.entered - section.asked);
         let stayed = section.left - section.entered;
         held += stayed;
         longest = longest.max(stayed);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tower_distributed_lock::{LockClient, LockError, MemoryStore};
+use tokio::time::Instant;
+use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore};
 
-use crate::support::{Console, Peer, RedisServer};
+use crate::support::{Console, Peer, RedisServer, eventually};
 
 /// Counts, in every process of this binary; only those of a peer, which does nothing else, mean something.
 #[global_allocator]
@@ -65,6 +66,45 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     let in_memory = counted(&mut peer).await;
     assert!(on_redis <= 20.0 + INSTRUMENTS, "{on_redis}");
     assert!(in_memory <= 10.0 + INSTRUMENTS, "{in_memory}");
+}
+
+/// Its question, the one when it is its turn, and its release: none of a crowd asks again only because it listens by now.
+#[tokio::test]
+async fn a_fair_section_in_a_crowd_takes_three_scripts() {
+    const CROWD: usize = 16;
+    let server = RedisServer::start().await;
+    let locks = super::client(server.url()).await;
+    super::know_scripts(&locks, LockMode::Fair).await;
+    let fair = || locks.lock("crowd").mode(LockMode::Fair).wait(super::SOON);
+    let monitor = server.monitor().await;
+    let began = Instant::now();
+    let holder = fair().await.expect("free");
+    let crowd = (0..CROWD).map(|_| {
+        let asked = fair();
+        tokio::spawn(async move {
+            let guard = asked.await.expect("it is passed on");
+            guard.release().await.expect("held");
+        })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    eventually("all are in the queue", super::SOON, async || {
+        let queued: usize = server.ask(&["LLEN", "redisson_lock_queue:{crowd}"]).await;
+        queued == CROWD
+    })
+    .await;
+    holder.release().await.expect("held");
+    for waiter in crowd {
+        waiter.await.expect("it does not panic");
+    }
+    // Those who wait for long ask from time to time.
+    let polls = CROWD * (began.elapsed().as_millis() / 750) as usize;
+    let lines = monitor.lines().await;
+    let scripts = lines.iter().filter(|line| line.contains("\"EVALSHA\""));
+    let scripts = scripts.count();
+    assert!(
+        scripts <= 2 + 3 * CROWD + polls,
+        "{scripts} with {polls} polls"
+    );
 }
 
 async fn counted(peer: &mut Peer) -> f64 {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tower_distributed_lock::{LockClient, LockError, LockMode};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode};
 
 use super::{MODES, PATIENT, client, command, granted, nothing_is_left, outcome, rival, waits};
 use super::{take_and_release, works_again};
-use crate::support::RedisServer;
+use crate::support::{RedisServer, eventually};
 
 /// How to write something under the key `n` that is no lock in such a mode.
 fn no_lock(mode: LockMode) -> [Vec<&'static str>; 3] {
@@ -124,4 +124,24 @@ async fn passes_on([holder, other]: &[LockClient; 2], name: &str, mode: LockMode
     tokio::time::sleep(Duration::from_millis(20)).await;
     guard.release().await.expect("held");
     granted(waiting).await.release().await.expect("held");
+}
+
+/// S4. Somebody takes the end from a lock that is held: its next renewal gives it one again, so that it does not outlive its
+/// holder.
+#[tokio::test]
+async fn a_lock_that_lost_its_end_is_given_one_by_its_renewal() {
+    let server = RedisServer::start().await;
+    let locks = client(server.url()).await;
+    for mode in MODES {
+        let lease = Lease::Renewed(Duration::from_millis(600));
+        let guard = locks.lock("n").mode(mode).lease(lease).await.expect("free");
+        command(&server, &["PERSIST", "n"]).await;
+        eventually("it has an end again", PATIENT, async || {
+            let left: i64 = server.ask(&["PTTL", "n"]).await;
+            (1..=600).contains(&left)
+        })
+        .await;
+        guard.release().await.expect("it was held all the time");
+    }
+    works_again(&server, &[&locks]).await;
 }
