@@ -141,3 +141,55 @@ fn first_look(live: &LiveHold) -> Instant {
         Lease::Fixed(_) => live.deadline(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::lock::{Hold, HoldId, LockMode};
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    /// So many holds, and the calendar that they are in.
+    fn calendar(holds: u64) -> (Calendar, Vec<Arc<LiveHold>>) {
+        let (now, mut calendar) = (Instant::now(), Calendar::default());
+        let hold = |number| Hold {
+            key: format!("account:{number}").into(),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), number),
+        };
+        let live = |number| LiveHold::new(hold(number), Lease::Renewed(LEASE), None, now, LEASE);
+        let all: Vec<_> = (0..holds).map(|number| Arc::new(live(number))).collect();
+        for live in &all {
+            calendar.enter(live);
+        }
+        (calendar, all)
+    }
+
+    fn due(calendar: &mut Calendar, now: Instant) -> usize {
+        let due = calendar.due(now, |_| 0, &mut Vec::new());
+        due.iter().map(Batch::len).sum()
+    }
+
+    #[test]
+    fn what_is_soon_due_fills_a_batch_and_no_more() {
+        let (mut calendar, all) = calendar(20_000);
+        let first = calendar.set_alarm(Instant::now());
+        assert_eq!(due(&mut calendar, first), BATCH);
+        // They are spread over their third: within a second of the first, there are many more.
+        let mut renewed = BATCH;
+        while renewed < all.len() {
+            let next = calendar.holds.first_key_value().expect("not all").0.0;
+            assert!(next < first + LEASE / 3, "{renewed} of {}", all.len());
+            renewed += due(&mut calendar, next);
+        }
+    }
+
+    #[test]
+    fn what_is_due_is_renewed_however_much_it_is() {
+        let (mut calendar, all) = calendar(5 * BATCH as u64);
+        let end = Instant::now() + LEASE / 3;
+        assert_eq!(due(&mut calendar, end), all.len());
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::entry::At;
@@ -15,7 +16,8 @@ use crate::lock::{FencingToken, Lease, Owner};
 /// A hold of this process.
 pub(super) struct Active {
     pub(super) live: Arc<LiveHold>,
-    sharers: Vec<Sharer>,
+    /// Nearly always one.
+    sharers: SmallVec<[Sharer; 1]>,
     pub(super) granted: Instant,
     /// How many times it was passed on.
     passed: u32,
@@ -42,7 +44,7 @@ impl Active {
         Self {
             token: live.token,
             live,
-            sharers: Vec::with_capacity(1),
+            sharers: SmallVec::new(),
             granted: now,
             passed: 0,
             nested,

@@ -123,14 +123,14 @@ impl Entry {
                 LockMode::Write => &self.write,
                 LockMode::Read => &self.read,
             };
-            lane.held_until?.checked_duration_since(now)
+            lane.held_until()?.checked_duration_since(now)
         })
     }
 
     /// The front of a lane has heard for how long somebody else will hold the lock yet.
     pub(super) fn refused(&mut self, asker: &Asker, until: Option<Instant>) {
         if asker.nested.is_none() {
-            self.lane(asker.mode).held_until = until;
+            self.lane(asker.mode).hears(until);
         }
     }
 
@@ -163,7 +163,7 @@ impl Entry {
                 let remaining = self.remaining(terms.mode, at.now);
                 let lane = self.lane(terms.mode);
                 if !lane.is_idle() {
-                    terms.wait_behind(lane.queue.len(), remaining)?;
+                    terms.wait_behind(lane.len(), remaining)?;
                     self.undecided.begin(&terms.owner);
                     return Ok(Place::InLane);
                 }
@@ -190,16 +190,12 @@ impl Entry {
     }
 
     fn put(&mut self, waiter: Waiter, place: Place) {
-        #[cfg(test)]
-        if exploration::has(Mutant::LastInFirstOut) {
-            return self.lane(waiter.terms.mode).queue.push_front(waiter);
-        }
         match place {
             Place::AmongTwins => {
                 let twins = self.undecided.twins(&waiter.terms.owner);
                 twins.expect("its owner is undecided").push(waiter);
             }
-            _ => self.lane(waiter.terms.mode).queue.push_back(waiter),
+            _ => self.lane(waiter.terms.mode).push(waiter),
         }
     }
 
@@ -254,7 +250,7 @@ impl Entry {
 
     /// Joins a read hold that is young enough, unless a writer of this process waits.
     fn share_read(&mut self, terms: &Terms, at: At) -> Option<Joined> {
-        let writer_waits = self.write.voice == Voice::Asking || !self.write.queue.is_empty();
+        let writer_waits = self.write.voice == Voice::Asking || !self.write.is_empty();
         if writer_waits {
             return None;
         }
@@ -278,7 +274,7 @@ impl Entry {
     ) -> (Joined, Vec<Delivery>) {
         let mut active = Active::new(live, asker.nested.is_some(), at.now);
         let joined = active.join(terms, at.now);
-        let mut decided = vec![asker.owner.clone()];
+        let mut decided = Vec::new();
         let mut deliveries = Vec::new();
         match asker.mode {
             _ if asker.nested.is_some() => deliveries.extend(ear.map(Delivery::Silence)),
@@ -288,13 +284,13 @@ impl Entry {
             }
             LockMode::Read => {
                 // All who waited behind the one who asked enter with it; those of other terms ask for themselves.
-                for waiter in mem::take(&mut self.read.queue) {
+                for waiter in self.read.take_all() {
                     if active.suits(&waiter.terms, at.now) {
                         let joined = active.join(&waiter.terms, at.now);
                         decided.push(waiter.terms.owner.clone());
                         deliveries.push(Delivery::Share(waiter, joined));
                     } else {
-                        self.read.queue.push_back(waiter);
+                        self.read.push(waiter);
                     }
                 }
                 deliveries.extend(self.read.next(ear.into()));
@@ -302,15 +298,13 @@ impl Entry {
             mode => {
                 let lane = self.lane(mode);
                 lane.voice = Voice::Holding;
-                match lane.queue.is_empty() {
-                    true => deliveries.extend(ear.map(Delivery::Silence)),
-                    false => lane.ear = ear,
-                }
+                deliveries.extend(lane.keep_ear(ear).map(Delivery::Silence));
             }
         }
         // Nearly always the only one, and there may be many keys: a growing vector would make room for four.
         self.active.reserve_exact(1);
         self.active.push(active);
+        self.decided(&asker.owner, at, &mut deliveries);
         for owner in decided {
             self.decided(&owner, at, &mut deliveries);
         }
@@ -383,7 +377,7 @@ impl Entry {
         }
         let lane = self.lane(mode);
         lane.voice = Voice::Asking;
-        Left::LastOfLane(lane.ear.take().into())
+        Left::LastOfLane(lane.take_ear().into())
     }
 
     /// Passes a hold that has no share left to the next of its lane, if it may.
@@ -395,10 +389,10 @@ impl Entry {
             LockMode::Write if self.read.is_idle() => &mut self.write,
             _ => return None,
         };
-        if !active.may_pass_to(&lane.queue.front()?.terms, at) {
+        if !active.may_pass_to(&lane.front()?.terms, at) {
             return None;
         }
-        let next = lane.queue.pop_front()?;
+        let next = lane.pop()?;
         let owner = next.terms.owner.clone();
         let joined = active.pass_to(&next.terms, at.now);
         let mut deliveries = vec![Delivery::Share(next, joined)];
@@ -419,7 +413,7 @@ impl Entry {
             return Vec::new();
         }
         let lane = self.lane(mode);
-        let ear = lane.ear.take();
+        let ear = lane.take_ear();
         let next = lane.next(ear.into());
         next.into_iter().chain(self.news()).collect()
     }

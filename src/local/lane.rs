@@ -1,6 +1,7 @@
 //! One side's queue.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -8,17 +9,25 @@ use tokio::time::Instant;
 use super::entry::Delivery;
 use super::{Admission, Asker, Courtesy, Terms};
 use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::store::Wakeups;
 
 /// Those who wait behind one of them.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) voice: Voice,
-    pub(super) queue: VecDeque<Waiter>,
+    /// Nobody waits for most keys, and there may be many of them.
+    waiting: Option<Box<Waiting>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Waiter>,
     /// When the lease that the front waits for ends, as the store last said.
-    pub(super) held_until: Option<Instant>,
+    held_until: Option<Instant>,
     /// While the front holds: what it listened with.
-    pub(super) ear: Option<Wakeups>,
+    ear: Option<Wakeups>,
 }
 
 /// What one front of a lane leaves to the next.
@@ -60,12 +69,72 @@ pub(super) struct Waiter {
 impl Lane {
     /// Whether nobody holds, asks or waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.voice == Voice::Idle && self.queue.is_empty()
+        self.voice == Voice::Idle && self.is_empty()
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        let waiting = self.waiting.as_ref();
+        waiting.map_or(0, |waiting| waiting.queue.len())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn front(&self) -> Option<&Waiter> {
+        self.waiting.as_ref()?.queue.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiter> {
+        self.waiting.as_mut()?.queue.pop_front()
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        let queue = &mut self.waiting().queue;
+        #[cfg(test)]
+        if exploration::has(Mutant::LastInFirstOut) {
+            return queue.push_front(waiter);
+        }
+        queue.push_back(waiter);
+    }
+
+    /// All who wait leave the queue.
+    pub(super) fn take_all(&mut self) -> VecDeque<Waiter> {
+        let waiting = self.waiting.as_mut();
+        waiting.map_or_else(VecDeque::new, |waiting| mem::take(&mut waiting.queue))
+    }
+
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let queue = &mut self.waiting.as_mut()?.queue;
+        let place = queue.iter().position(|waiter| waiter.ticket == ticket)?;
+        queue.remove(place)
+    }
+
+    /// When the lease that the front waits for ends, as far as it has heard.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.waiting.as_ref()?.held_until
+    }
+
+    pub(super) fn hears(&mut self, held_until: Option<Instant>) {
+        self.waiting().held_until = held_until;
+    }
+
+    /// The front holds, and does not listen meanwhile. It comes back if nobody is there to go on listening.
+    pub(super) fn keep_ear(&mut self, ear: Option<Wakeups>) -> Option<Wakeups> {
+        if ear.is_none() || self.is_empty() {
+            return ear;
+        }
+        mem::replace(&mut self.waiting().ear, ear)
+    }
+
+    pub(super) fn take_ear(&mut self) -> Option<Wakeups> {
+        self.waiting.as_mut()?.ear.take()
     }
 
     /// The front is done: the next one's turn.
     pub(super) fn next(&mut self, legacy: Legacy) -> Option<Delivery> {
-        let Some(waiter) = self.queue.pop_front() else {
+        let Some(waiter) = self.pop() else {
             self.voice = Voice::Idle;
             return legacy.ear.map(Delivery::Silence);
         };
@@ -78,9 +147,7 @@ impl Lane {
         Some(Delivery::Turn(waiter, asker, legacy))
     }
 
-    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
-        let mut all = self.queue.iter();
-        let place = all.position(|waiter| waiter.ticket == ticket)?;
-        self.queue.remove(place)
+    fn waiting(&mut self) -> &mut Waiting {
+        self.waiting.get_or_insert_default()
     }
 }

@@ -27,11 +27,15 @@ impl Undecided {
         let Some(owner) = owner else { return };
         match self.0.iter_mut().find(|twins| twins.owner == *owner) {
             Some(twins) => twins.under_way += 1,
-            None => self.0.push(Twins {
-                owner: owner.clone(),
-                under_way: 1,
-                waiters: Vec::new(),
-            }),
+            None => {
+                // Nearly always the only one.
+                self.0.reserve_exact(1);
+                self.0.push(Twins {
+                    owner: owner.clone(),
+                    under_way: 1,
+                    waiters: Vec::new(),
+                });
+            }
         }
     }
 
