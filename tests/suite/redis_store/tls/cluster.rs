@@ -138,8 +138,7 @@ async fn a_server_that_a_redirection_names_has_to_show_its_certificate() {
         locks_work(&store, &other).await;
         // It goes where it can be had. Who is asked may not have heard of it at once.
         cluster.move_slot(slot, node, 1).await;
-        until_all_are_back(&store, &asking).await;
-        locks_work(&store, &key).await;
+        until_locks_work(&store, &key).await;
     }
 }
 
@@ -159,8 +158,7 @@ async fn a_server_whose_certificate_was_replaced_by_a_wrong_one_fails_alone_unti
     }
     let good = authorities.ours.signs(&NAMES);
     cluster.nodes[1].restart_showing(good).await;
-    until_all_are_back(&store, &attempt(&*key, LockMode::Write)).await;
-    locks_work(&store, &key).await;
+    until_locks_work(&store, &key).await;
 }
 
 /// Its address is all that the store knows of the former master, when it asks again.
@@ -178,8 +176,7 @@ async fn a_former_master_that_comes_back_as_a_stranger_hides_nobody_who_took_its
     .await;
     let (strange, _) = &authorities.refused()[0];
     cluster.nodes[1].restart_showing(strange.clone()).await;
-    until_all_are_back(&store, &attempt(&*key, LockMode::Write)).await;
-    locks_work(&store, &key).await;
+    until_locks_work(&store, &key).await;
 }
 
 #[tokio::test]
@@ -234,8 +231,7 @@ async fn certificates_for_host_names_need_servers_that_announce_them() {
     .await;
     for node in 0..3 {
         let (key, slot) = name_on(&cluster, node, "k").await;
-        until_all_are_back(&store, &attempt(&*key, LockMode::Write)).await;
-        locks_work(&store, &key).await;
+        until_locks_work(&store, &key).await;
         cluster.move_slot(slot, node, (node + 1) % 3).await;
         locks_work(&store, &key).await;
     }

@@ -74,7 +74,7 @@ async fn locks_and_wake_ups_work_and_a_failover_is_followed() {
     }
     sentinels.replicated.servers[0].kill9();
     let master = sentinels.until_another_than(0).await;
-    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
+    until_locks_work(&store, "meanwhile").await;
     assert!(!waiter.is_finished() && !guard.is_lost());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
@@ -148,8 +148,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
     }
     sentinels.replicated.until_replicas(2).await;
     sentinels.fail_over().await;
-    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
-    locks_work(&store, "after").await;
+    until_locks_work(&store, "after").await;
 }
 
 #[tokio::test]
@@ -191,6 +190,5 @@ async fn certificates_for_host_names_need_sentinels_that_announce_them() {
     locks_work(&store, "before").await;
     sentinels.replicated.servers[0].kill9();
     sentinels.until_another_than(0).await;
-    until_all_are_back(&store, &attempt("probe", LockMode::Write)).await;
-    locks_work(&store, "after").await;
+    until_locks_work(&store, "after").await;
 }
