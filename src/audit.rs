@@ -18,9 +18,11 @@ use std::fmt;
 
 use crate::error::StoreError;
 
+mod sentinels;
 mod table;
 mod warning;
 
+pub use sentinels::Sentinels;
 pub use warning::Warning;
 
 /// What a store has found out about where it keeps its locks. Its `Display` is a table.
@@ -35,6 +37,8 @@ pub struct Audit {
     pub warnings: Vec<Warning>,
     /// The audits of the stores, or servers, that this one is made of.
     pub members: Vec<Result<Audit, StoreError>>,
+    /// What the sentinels say, if the store follows any and one of them answers.
+    pub sentinels: Option<Sentinels>,
     /// What tells this server from others: two audits that have the same are of one server.
     pub server_id: Option<String>,
 }
@@ -47,6 +51,7 @@ impl Audit {
             facts: Vec::new(),
             warnings: Vec::new(),
             members: Vec::new(),
+            sentinels: None,
             server_id: None,
         }
     }

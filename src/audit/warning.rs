@@ -1,6 +1,7 @@
 //! What weakens a deployment.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Something that should be looked at. Its `Display` says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +47,53 @@ pub enum Warning {
         /// The right that would show it.
         rule: &'static str,
     },
+    /// One of the sentinels that the store was told of is of no use to it.
+    SentinelSilent {
+        /// Its address.
+        sentinel: String,
+        /// What happens instead of an answer.
+        why: String,
+    },
+    /// There are too few sentinels to replace a master when one of them is lost together with it.
+    FewSentinels {
+        /// How many there are.
+        known: usize,
+    },
+    /// There are more sentinels than the store was told of: it cannot ask them when it needs them.
+    UnlistedSentinels {
+        /// How many it was told of.
+        listed: usize,
+        /// How many there are.
+        known: usize,
+    },
+    /// No sentinel reaches enough of the others to replace the master: when it fails, there will be no locks.
+    NoQuorum {
+        /// How many can be reached, at best.
+        reachable: usize,
+        /// How many there are. More than half of them must agree on a failover.
+        known: usize,
+        /// How many must agree that the master is down.
+        quorum: usize,
+    },
+    /// No replica follows the master: there is nobody to take its place.
+    NoReplica,
+    /// A master that is cut off from its replicas goes on granting locks, while another takes its place (`min-replicas-to-write`
+    /// is 0, and the store waits for no replicas).
+    GrantsAlone,
+    /// A master that is cut off from its replicas stops granting locks too late: another may have taken its place.
+    GrantsAloneFor {
+        /// For how long it goes on (`min-replicas-max-lag`).
+        lag: Duration,
+        /// After how long the sentinels may begin to replace it.
+        down_after: Duration,
+    },
+    /// Holds with the default lease may lapse before a failover is over, so that their holders lose them.
+    SlowFailover {
+        /// After how long the sentinels may begin one.
+        down_after: Duration,
+        /// The default lease.
+        lease: Duration,
+    },
     /// Two members of a quorum are one server, and fail together.
     SameServer {
         /// Their numbers, from 1.
@@ -90,6 +138,40 @@ impl fmt::Display for Warning {
             Self::Unseen { what, rule } => {
                 write!(f, "{what} cannot be seen: grant the user {rule}")
             }
+            Self::SentinelSilent { sentinel, why } => {
+                write!(f, "sentinel {sentinel} is of no use: {why}")
+            }
+            Self::FewSentinels { known } => write!(
+                f,
+                "of {known} sentinels, none may be lost: run three or more, apart from each other"
+            ),
+            Self::UnlistedSentinels { listed, known } => write!(
+                f,
+                "the store asks {listed} of {known} sentinels: give it all addresses"
+            ),
+            Self::NoQuorum {
+                reachable,
+                known,
+                quorum,
+            } => write!(
+                f,
+                "no failover is possible: {reachable} of {known} sentinels can be reached, quorum {quorum}"
+            ),
+            Self::NoReplica => {
+                f.write_str("no replica follows the master, so that none can take its place")
+            }
+            Self::GrantsAlone => f.write_str(
+                "a master that is cut off goes on granting locks: set min-replicas-to-write to 1, or have replicas acknowledge",
+            ),
+            Self::GrantsAloneFor { lag, down_after } => write!(
+                f,
+                "a master that is cut off grants locks for {lag:?} and is replaced after {down_after:?}: set min-replicas-max-lag lower than that"
+            ),
+            Self::SlowFailover { down_after, lease } => write!(
+                f,
+                "a master is replaced after {down_after:?}, in which leases of {lease:?} may run out: set down-after-milliseconds below {:?}",
+                *lease * 2 / 3
+            ),
             Self::SameServer {
                 members: [one, other],
             } => write!(

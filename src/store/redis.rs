@@ -135,6 +135,10 @@ impl RedisStore {
     /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
     /// and TLS settings of the first address.
     ///
+    /// * **TLS.** All addresses begin with `rediss://`, or none. The certificate of a server must be made out to what the
+    ///   others call it: its IP address, unless they announce host names (`cluster-announce-hostname`, with
+    ///   `cluster-preferred-endpoint-type hostname`). One that is not trusted fails alone, with an error that names it: it is
+    ///   sent nothing, and the other servers go on.
     /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
     ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
     /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others are
@@ -198,6 +202,13 @@ impl RedisStore {
     ///
     /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.
     ///
+    /// Sentinels are asked by TLS at `rediss://` addresses, and the servers are then spoken to by TLS as well, unless
+    /// [`servers`](RedisStoreBuilder::servers) says otherwise. Certificates are the same for both, and must be made out to
+    /// the sentinels' addresses as they are written here, and to those of the servers as the sentinels know them: IP
+    /// addresses, unless they announce host names (`resolve-hostnames` and `announce-hostnames` of the sentinels,
+    /// `replica-announce-ip` of the servers). A sentinel that is not trusted is not believed; a master that is not is sent
+    /// nothing, and the error names it.
+    ///
     /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
     /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says how to
     /// prevent that.
@@ -209,6 +220,13 @@ impl RedisStore {
     /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
     /// let store = RedisStore::sentinel(sentinels, "mymaster")
     ///     .servers("redis://locks:secret@any/0") // user, password, database; no host: the sentinels know it
+    ///     .connect()
+    ///     .await?;
+    ///
+    /// // All of it by TLS.
+    /// let sentinels = ["rediss://10.0.0.1:26379", "rediss://10.0.0.2:26379", "rediss://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("rediss://locks:secret@any/0")
     ///     .connect()
     ///     .await?;
     /// # Ok(())
@@ -415,7 +433,7 @@ impl LockStore for RedisStore {
 
     async fn audit(&self) -> Result<Audit, StoreError> {
         match &self.inner.servers {
-            Servers::One(server) => audit::look_at(&server.lanes[0]).await,
+            Servers::One(server) => audit::look_at_one(server, self.inner.acknowledging).await,
             Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
         }
     }

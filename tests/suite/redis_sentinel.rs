@@ -1,5 +1,6 @@
 //! `RedisStore` behind sentinels: whichever server is the master, and whatever becomes of it.
 
+mod audit;
 mod failover;
 mod lost_write;
 mod sentinels;

@@ -30,5 +30,5 @@ pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
 pub(crate) use redis_cluster::RedisCluster;
 pub(crate) use redis_sentinels::RedisSentinels;
-pub(crate) use redis_server::RedisServer;
+pub(crate) use redis_server::{Builder, RedisServer};
 pub(crate) use replicated::Replicated;

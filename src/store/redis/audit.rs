@@ -9,6 +9,8 @@ use redis::{ServerErrorKind, Value, from_redis_value};
 use super::info::Info;
 use super::lane::Lane;
 use super::reply::unintelligible;
+use super::servers::Server;
+use super::source::Source;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -17,7 +19,19 @@ use crate::error::StoreError;
 const OLDEST: [u64; 2] = [6, 2];
 const OLDEST_NAME: &str = "Redis 6.2";
 
-pub(super) async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
+mod watched;
+
+/// One server, and who watches it. `acknowledging`: whether replicas have to.
+pub(super) async fn look_at_one(server: &Server, acknowledging: bool) -> Result<Audit, StoreError> {
+    let lane = &server.lanes[0];
+    let mut audit = look_at(lane).await?;
+    if let Source::Sentinels(sentinels) = &server.source {
+        watched::add(&mut audit, lane, sentinels, acknowledging).await;
+    }
+    Ok(audit)
+}
+
+async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
     let missing = match lane
         .call(&rights::question())
         .await

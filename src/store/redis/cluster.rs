@@ -139,7 +139,7 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
             Ok(true) => heard = true,
             Ok(false) => return Ok(Channels::Plain),
             // One that is down will be like the others.
-            Err(error) => failed = Some(error),
+            Err(error) => failed = Some(failure::more_telling(failed, error)),
         }
     }
     match failed {

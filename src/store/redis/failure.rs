@@ -39,6 +39,14 @@ pub(super) fn no_connection(error: RedisError) -> StoreError {
     StoreError::new(kind, error)
 }
 
+/// Of two failures to ask the same of several servers, the one that tells more: a refusal than a silence.
+pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> StoreError {
+    match known {
+        Some(known) if other.kind() != StoreErrorKind::Refused => known,
+        _ => other,
+    }
+}
+
 fn meaning(code: &str, detail: Option<&str>) -> StoreErrorKind {
     let detail = detail.unwrap_or_default();
     if says_full(detail) {

@@ -336,7 +336,10 @@ impl Lane {
                 departure,
             } = self.source.take().await?;
             handle.set_response_timeout(self.timeouts.response + self.rounds.delay());
-            let answer = understood(ask(&mut handle, &self.rounds.greeting()).await?)?;
+            let answer = match ask(&mut handle, &self.rounds.greeting()).await {
+                Err(error) => return Err(self.source.objection(self.timeouts, error).await),
+                Ok(answer) => understood(answer)?,
+            };
             check_rights(&mut handle).await?;
             Ok(Opened {
                 kept,

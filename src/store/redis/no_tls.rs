@@ -1,7 +1,10 @@
 //! Without the feature `redis-tls`: nothing to set, and nobody to distrust. redis refuses the addresses.
 
+use std::fmt;
+
 use redis::{ConnectionInfo, RedisError};
 
+use super::options::Timeouts;
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]
@@ -10,6 +13,13 @@ pub(super) struct Tls {}
 impl Tls {
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
         Ok(address)
+    }
+
+    pub(super) fn suit<'a>(
+        &self,
+        _: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<(), StoreError> {
+        Ok(())
     }
 
     pub(super) fn secure_where_it_applies(
@@ -22,4 +32,12 @@ impl Tls {
 
 pub(super) fn distrust(_: &RedisError) -> Option<StoreError> {
     None
+}
+
+pub(super) fn at(_: &dyn fmt::Display, error: StoreError) -> StoreError {
+    error
+}
+
+pub(super) async fn objection(_: &ConnectionInfo, _: Timeouts, error: StoreError) -> StoreError {
+    error
 }

@@ -33,6 +33,14 @@ pub(super) struct Timeouts {
     pub(super) response: Duration,
 }
 
+impl Timeouts {
+    pub(super) fn config(self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect))
+            .set_response_timeout(Some(self.response))
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
@@ -143,18 +151,27 @@ impl RedisStoreBuilder {
     ) -> Self {
         let sentinels = sentinels.into_iter();
         let addresses = sentinels.map(|address| address.into_connection_info());
+        let sentinels: Result<Vec<_>, _> = addresses.collect::<Result<_, _>>().map_err(bad_address);
+        let is_tls = |address: &ConnectionInfo| {
+            matches!(address.addr(), redis::ConnectionAddr::TcpTls { .. })
+        };
+        // Sentinels that are asked by TLS name servers that have no other port.
+        let servers = match &sentinels {
+            Ok(sentinels) if sentinels.iter().any(is_tls) => "rediss://any",
+            _ => "redis://any",
+        };
         Self {
             connections: Connections::Sentinel {
-                sentinels: addresses.collect::<Result<_, _>>().map_err(bad_address),
+                sentinels,
                 master: master.into(),
             },
-            ..Self::new("redis://any")
+            ..Self::new(servers)
         }
     }
 
     /// How the servers behind the sentinels are spoken to: user, password, database, protocol and encryption of this
     /// address, whose host and port are of no account: `rediss://user:password@any/2`. Without it: no password, database
-    /// 0, no encryption. The sentinels' own credentials stand in their own addresses.
+    /// 0, and encrypted if any of the sentinels' addresses is. The sentinels' own credentials stand in their own addresses.
     ///
     /// Any other store says this in its address; one that is given both does not connect.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
@@ -277,18 +294,23 @@ impl RedisStoreBuilder {
             Connections::Ours(config) => {
                 server(unnamed(tls.secure(address)?), config, self.timeouts)?
             }
-            Connections::Given(pool) => (
-                Source::Server(pool),
-                station(unnamed(tls.secure(address)?))?,
-            ),
+            Connections::Given(pool) => {
+                let client = client(unnamed(tls.secure(address)?))?;
+                (
+                    Source::Server(pool, client.clone()),
+                    Station::Server(client),
+                )
+            }
             Connections::Apart(pool) => {
-                (Source::Apart(pool), station(unnamed(tls.secure(address)?))?)
+                let client = client(unnamed(tls.secure(address)?))?;
+                (Source::Apart(pool, client.clone()), Station::Server(client))
             }
             Connections::Sentinel { sentinels, master } => {
-                let sentinels: Vec<_> = sentinels?;
+                let sentinels = sentinels?;
                 if sentinels.is_empty() {
                     return Err(refused("name at least one sentinel"));
                 }
+                tls.suit(sentinels.iter().chain([&address]))?;
                 let sentinels = sentinels
                     .into_iter()
                     .map(|sentinel| tls.secure_where_it_applies(sentinel).map(unnamed))
@@ -336,16 +358,16 @@ pub(super) fn server(
     config: PoolConfig,
     timeouts: Timeouts,
 ) -> Result<(Source, Station), StoreError> {
-    let station = station(address.clone())?;
+    let client = client(address.clone())?;
+    let pool = new_pool(address, config, timeouts)?;
     Ok((
-        Source::Server(new_pool(address, config, timeouts)?),
-        station,
+        Source::Server(pool, client.clone()),
+        Station::Server(client),
     ))
 }
 
-fn station(address: ConnectionInfo) -> Result<Station, StoreError> {
-    let client = Client::open(address).map_err(bad_address)?;
-    Ok(Station::Server(Box::new(client)))
+fn client(address: ConnectionInfo) -> Result<Box<Client>, StoreError> {
+    Client::open(address).map(Box::new).map_err(bad_address)
 }
 
 /// Connections do not tell the server the name of the library: a user who has the documented rights may not.
@@ -359,10 +381,7 @@ pub(super) fn new_pool(
     config: PoolConfig,
     timeouts: Timeouts,
 ) -> Result<Pool, StoreError> {
-    let connection = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(timeouts.connect))
-        .set_response_timeout(Some(timeouts.response))
-        .set_pipeline_buffer_size(BACKLOG);
+    let connection = timeouts.config().set_pipeline_buffer_size(BACKLOG);
     let manager = Manager::new_with_config(address, connection).map_err(bad_address)?;
     Pool::builder(manager)
         .config(config)

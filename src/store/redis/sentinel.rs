@@ -15,16 +15,19 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::failure;
+use super::failure::{self, more_telling};
 use super::options::{Timeouts, new_pool};
 use super::source::{failing_over, no_connection};
+use super::tls;
 use crate::error::{StoreError, StoreErrorKind};
 
 mod inquiry;
 mod master;
+mod survey;
 
 use inquiry::Sentinel;
 pub(super) use master::{Departure, Master};
+pub(super) use survey::Survey;
 
 /// How often the sentinels are asked whether the master is still the same one; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
@@ -82,20 +85,25 @@ impl Sentinels {
     pub(super) async fn take(self: &Arc<Self>) -> Result<(Connection, Departure), StoreError> {
         let master = self.locate().await?;
         let pool = self.pool_for(&master)?;
+        let server = self.server_at(&master);
+        let named = |error| tls::at(server.addr(), error);
         let connection = pool.get().await.map_err(no_connection);
-        let connection = connection.map_err(failing_over)?;
+        let connection = connection.map_err(named).map_err(failing_over)?;
         let mut handle = (*connection).clone();
         handle.set_response_timeout(self.timeouts.response);
         let role = handle.send_packed_command(&redis::cmd("ROLE")).await;
-        if let Err(error) = role
-            .map_err(failure::no_connection)
-            .and_then(|role| confirm(&role))
-        {
-            // It shall not be had from the pool again.
-            drop(Connection::take(connection));
-            return Err(failing_over(error));
+        let confirmed = match role.map_err(failure::no_connection) {
+            Ok(role) => confirm(&role),
+            Err(error) => Err(tls::objection(&server, self.timeouts, error).await),
+        };
+        match confirmed.map_err(named) {
+            Ok(()) => Ok((connection, self.departure(master))),
+            Err(error) => {
+                // It shall not be had from the pool again.
+                drop(Connection::take(connection));
+                Err(failing_over(error))
+            }
         }
-        Ok((connection, self.departure(master)))
     }
 
     /// Where to listen.
@@ -129,7 +137,7 @@ impl Sentinels {
             .map(|sentinel| sentinel.ask(&self.name));
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut over = Instant::now() + self.timeouts.connect / 2;
-        let (mut best, mut failure) = (None::<Master>, None::<StoreError>);
+        let (mut best, mut failed) = (None::<Master>, None::<StoreError>);
         let (mut told, mut unknown) = (0, false);
         let most = self.sentinels.len() / 2 + 1;
         while told < most {
@@ -146,11 +154,7 @@ impl Sentinels {
                     }
                 }
                 Some(Ok(None)) => unknown = true,
-                // A refusal tells more than a silence.
-                Some(Err(error)) if error.kind() == StoreErrorKind::Refused => {
-                    failure = Some(error);
-                }
-                Some(Err(error)) => failure = failure.or(Some(error)),
+                Some(Err(error)) => failed = Some(more_telling(failed, error)),
                 None => break,
             }
         }
@@ -158,7 +162,7 @@ impl Sentinels {
             master,
             by_most: told >= most,
         });
-        word.ok_or_else(|| match (unknown, failure) {
+        word.ok_or_else(|| match (unknown, failed) {
             (true, _) => StoreError::new(
                 StoreErrorKind::Refused,
                 format!("the sentinels know no master named `{}`", self.name),

@@ -7,17 +7,19 @@ use deadpool_redis::{Connection, Pool, PoolError};
 use redis::Client;
 use redis::aio::MultiplexedConnection;
 
-use super::failure;
+use super::options::Timeouts;
 use super::sentinel::{Departure, Sentinels};
+use super::{failure, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Where connections for commands come from.
 #[derive(Clone)]
 pub(super) enum Source {
-    Server(Pool),
+    /// Also by an address of the same server.
+    Server(Pool, Box<Client>),
     /// The same server, by connections that the pool makes and does not count: each runs on the runtime that asked for it,
     /// never on one that used it before.
-    Apart(Pool),
+    Apart(Pool, Box<Client>),
     /// Whichever server the sentinels name as the master.
     Sentinels(Arc<Sentinels>),
 }
@@ -34,7 +36,7 @@ impl Source {
     /// How many connections there may be.
     pub(super) fn room(&self) -> usize {
         match self {
-            Self::Server(pool) | Self::Apart(pool) => pool.status().max_size,
+            Self::Server(pool, _) | Self::Apart(pool, _) => pool.status().max_size,
             Self::Sentinels(sentinels) => sentinels.room(),
         }
     }
@@ -42,11 +44,11 @@ impl Source {
     /// A connection, and when it is to be left for another.
     pub(super) async fn take(&self) -> Result<Taken, StoreError> {
         match self {
-            Self::Server(pool) => {
+            Self::Server(pool, _) => {
                 let connection = pool.get().await.map_err(no_connection)?;
                 Ok(Taken::new(connection, Departure::Never))
             }
-            Self::Apart(pool) => Ok(Taken {
+            Self::Apart(pool, _) => Ok(Taken {
                 kept: None,
                 handle: pool
                     .manager()
@@ -62,10 +64,21 @@ impl Source {
         }
     }
 
+    /// Why a connection that was just made is of no use.
+    pub(super) async fn objection(&self, timeouts: Timeouts, error: StoreError) -> StoreError {
+        match self {
+            Self::Server(_, client) | Self::Apart(_, client) => {
+                tls::objection(client.get_connection_info(), timeouts, error).await
+            }
+            // That server has answered already.
+            Self::Sentinels(_) => error,
+        }
+    }
+
     /// Connecting took too long.
     pub(super) fn too_slow(&self) -> StoreError {
         match self {
-            Self::Server(_) | Self::Apart(_) => too_slow(),
+            Self::Server(..) | Self::Apart(..) => too_slow(),
             Self::Sentinels(_) => failing_over(too_slow()),
         }
     }

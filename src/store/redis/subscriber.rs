@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::channels::{Ear, Heard, Lost, Voice};
-use super::failure;
 use super::sentinel::Departure;
 use super::subscriptions::Shared;
+use super::{failure, tls};
 use crate::error::StoreError;
 
 /// How often a quiet connection is asked whether it is alive.
@@ -54,7 +54,8 @@ impl Shared {
             let opened = self.channels.open(&client, self.timeouts).await;
             let (voice, ear) = opened.map_err(|error| {
                 let failed = failure::no_connection(error);
-                self.station.failed(failed)
+                let server = client.get_connection_info().addr();
+                self.station.failed(tls::at(server, failed))
             })?;
             Ok((voice, ear, departure))
         };

@@ -1,25 +1,25 @@
 //! Connections through TLS.
 
-use std::error::Error;
 use std::fmt;
-use std::io;
-use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError};
+
+mod distrust;
 
 use super::RedisStoreBuilder;
 use crate::error::{StoreError, StoreErrorKind};
+pub(super) use distrust::{at, distrust, objection};
 
 impl RedisStoreBuilder {
     /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in PEM.
     ///
     /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out to
-    /// the host name, or the IP address, that stands in the address. Connections of a pool that the caller has made bring
-    /// their own settings; these are then for the connection that listens for wake-ups.
+    /// the host name, or the IP address, that stands in the address; to servers that
+    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that these tell. Connections of a pool that the caller has
+    /// made bring their own settings; these are then for the connection that listens for wake-ups.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,13 +69,22 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// The address, with these settings in it.
     pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
-        if self.is_set() && !is_encrypted(&address) {
-            return Err(refused("certificates need a `rediss://` address"));
-        }
+        self.suit([&address])?;
         self.secure_where_it_applies(address)
     }
 
-    /// The same, for one of several addresses.
+    /// Refuses certificates that nobody would see.
+    pub(super) fn suit<'a>(
+        &self,
+        addresses: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<(), StoreError> {
+        match self.is_set() && !addresses.into_iter().any(is_encrypted) {
+            true => Err(refused("certificates need a `rediss://` address")),
+            false => Ok(()),
+        }
+    }
+
+    /// The same as [`secure`](Self::secure), for one of several addresses that [suit](Self::suit) together.
     pub(super) fn secure_where_it_applies(
         &self,
         address: ConnectionInfo,
@@ -147,68 +156,6 @@ fn choose_provider() {
         // It fails if somebody else was faster, who then has chosen.
         let _ = ring::default_provider().install_default();
     }
-}
-
-/// Why the two sides do not trust each other, and what to do about it; `None` if something else is wrong.
-pub(super) fn distrust(error: &RedisError) -> Option<StoreError> {
-    let advice = match cause(error)? {
-        rustls::Error::InvalidCertificate(error) => match error {
-            CertificateError::UnknownIssuer => {
-                "the server's certificate was signed by an authority that is not trusted: name it with `ca_certificate`"
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "the server's certificate has expired: renew it, or set this machine's clock"
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "the server's certificate is not valid yet: set this machine's clock"
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "the server's certificate is made out to another name: use the host name that is in it, or add this one to it"
-            }
-            _ => "the server's certificate is not acceptable",
-        },
-        rustls::Error::AlertReceived(
-            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure,
-        ) => "the server wants a client certificate: give one with `client_certificate`",
-        rustls::Error::AlertReceived(
-            AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::DecryptError,
-        ) => {
-            "the server does not accept the client certificate: have it signed by an authority that the server trusts"
-        }
-        rustls::Error::InvalidMessage(_) => {
-            "the server does not speak TLS on this port: use its TLS port, or a `redis://` address"
-        }
-        _ => return None,
-    };
-    let error = Distrust {
-        advice,
-        error: error.clone(),
-    };
-    Some(StoreError::new(StoreErrorKind::Refused, error))
-}
-
-/// What rustls says, inside of what redis says.
-fn cause(error: &RedisError) -> Option<&rustls::Error> {
-    let boxed: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
-    let inner = match boxed.downcast_ref::<io::Error>() {
-        Some(error) => error.get_ref()? as &(dyn Error + 'static),
-        None => &**boxed as &(dyn Error + 'static),
-    };
-    inner.downcast_ref()
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{advice}")]
-struct Distrust {
-    advice: &'static str,
-    #[source]
-    error: RedisError,
 }
 
 fn refused(text: &'static str) -> StoreError {

@@ -1,16 +1,19 @@
 //! Encrypted connections: who is trusted, who is not, and that locks work through them as they do without.
 
+mod cluster;
+mod sentinel;
+
 use std::error::Error;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tower_distributed_lock::store::Attempt;
 use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
 
 use super::*;
-use crate::support::{Authority, Credentials, ReservedPort, eventually};
+use crate::support::{Authority, Builder, Credentials, ReservedPort, eventually};
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// A failover takes seconds, here more than elsewhere.
+const LIMIT: Duration = Duration::from_secs(90);
 
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
@@ -54,12 +57,19 @@ async fn locks_work(store: &RedisStore, key: &str) {
     }
 }
 
-async fn until_all_are_back(store: &RedisStore, probe: &Attempt) {
+/// The same once the store has recovered, on each connection that is used for it.
+async fn until_locks_work(store: &RedisStore, key: &str) {
+    let probes = MODES.map(|mode| attempt(format!("{key}:{}", mode.as_str()), mode));
     eventually("the store recovers", LIMIT, async || {
-        store.acquire(probe).await?;
-        store.release(&probe.hold).await
+        for probe in &probes {
+            store.subscribe(probe).await?;
+            store.acquire(probe).await?;
+            store.release(&probe.hold).await?;
+        }
+        Ok::<_, StoreError>(())
     })
     .await;
+    locks_work(store, key).await;
 }
 
 #[tokio::test]
@@ -111,8 +121,7 @@ async fn a_restarted_server_is_found_again_through_mutual_tls() {
     assert!(asks(&store, &attempt("k", LockMode::Reentrant)).await);
     server.restart().await;
     woken(&mut wakeups).await;
-    until_all_are_back(&store, &waiter).await;
-    locks_work(&store, "again").await;
+    until_locks_work(&store, "again").await;
 }
 
 #[tokio::test]

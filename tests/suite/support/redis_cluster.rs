@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::process::{ChildStdin, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redis::{RedisResult, Value};
 use tokio::sync::OnceCell;
 
+use super::redis_server::Builder;
 use super::{Dump, Process, RedisServer, eventually};
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16384;
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long news take to reach every node, however busy the machine is.
+const NEWS: Duration = Duration::from_secs(5);
 
 /// Three masters (nodes 0 to 2) with a replica each (nodes 3 to 5), killed on drop.
 #[derive(Debug)]
@@ -28,7 +32,12 @@ impl RedisCluster {
 
     /// Starts one, and sets these parameters of each node.
     pub(crate) async fn start_with(parameters: &[(&str, &str)]) -> Self {
-        let node = RedisServer::builder()
+        Self::start_like(RedisServer::builder(), parameters).await
+    }
+
+    /// The same, with every node configured like this.
+    pub(crate) async fn start_like(like: Builder, parameters: &[(&str, &str)]) -> Self {
+        let node = like
             .cluster()
             // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
             .config("cluster-node-timeout", "2000")
@@ -207,6 +216,23 @@ impl RedisCluster {
         self.until_whole().await;
     }
 
+    /// One more node, without slots: it is the last of all. Waits until everybody knows it.
+    pub(crate) async fn join(&mut self, node: Builder) -> usize {
+        self.nodes.push(node.cluster().start().await);
+        self.introduce_all().await;
+        for node in &self.nodes {
+            eventually("the new node is known", LIMIT, async || {
+                let info: String = node.ask(&["CLUSTER", "INFO"]).await;
+                let known = format!("cluster_known_nodes:{}", self.nodes.len());
+                (info.contains(&known) && info.contains("cluster_state:ok"))
+                    .then_some(())
+                    .ok_or(info)
+            })
+            .await;
+        }
+        self.nodes.len() - 1
+    }
+
     async fn introduce_all(&self) {
         for node in &self.nodes {
             for other in &self.nodes {
@@ -252,21 +278,38 @@ impl RedisCluster {
     }
 
     /// Waits until every node knows all masters and replicas, and every replica is in step.
+    ///
+    /// Nodes that speak by TLS, on a machine that has no time for them, are seen to miss for good that one of them became a
+    /// replica. It is told again by introducing them.
     pub(crate) async fn until_whole(&self) {
+        let mut introduced = Instant::now();
+        eventually("the cluster is whole", LIMIT, async || {
+            let whole = self.look_whole().await;
+            if whole.is_err() && introduced.elapsed() > NEWS {
+                self.introduce_all().await;
+                introduced = Instant::now();
+            }
+            whole
+        })
+        .await;
+    }
+
+    /// Whether the cluster is whole; if not, what a node knows that misses something.
+    async fn look_whole(&self) -> Result<(), String> {
         for node in &self.nodes {
-            eventually("the cluster is whole", LIMIT, async || {
-                let info: String = node.ask(&["CLUSTER", "INFO"]).await;
-                let replication: String = node.ask(&["INFO", "replication"]).await;
-                let ranges: Vec<Vec<Value>> = node.ask(&["CLUSTER", "SLOTS"]).await;
-                let whole = info.contains("cluster_state:ok")
-                    && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
-                    && !replication.contains("master_link_status:down")
-                    && !replication.contains("master_sync_in_progress:1")
-                    && ranges.iter().all(|range| range.len() == 4);
-                if whole { Ok(()) } else { Err(ranges) }
-            })
-            .await;
+            let info: String = node.ask(&["CLUSTER", "INFO"]).await;
+            let replication: String = node.ask(&["INFO", "replication"]).await;
+            let ranges: Vec<Vec<Value>> = node.ask(&["CLUSTER", "SLOTS"]).await;
+            let whole = info.contains("cluster_state:ok")
+                && info.contains(&format!("cluster_known_nodes:{}", self.nodes.len()))
+                && !replication.contains("master_link_status:down")
+                && !replication.contains("master_sync_in_progress:1")
+                && ranges.iter().all(|range| range.len() == 4);
+            if !whole {
+                return Err(node.ask(&["CLUSTER", "NODES"]).await);
+            }
         }
+        Ok(())
     }
 
     async fn id(&self, node: usize) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::redis_server::Builder;
 use super::{RedisServer, Replicated, eventually};
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -27,15 +28,18 @@ impl RedisSentinels {
     ///
     /// Sentinels lead replicas around the proxies of their links when `failover-timeout` has passed.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let replicated = Replicated::start(2).await;
+        Self::start_like(RedisServer::builder(), settings).await
+    }
+
+    /// The same, with every server and every sentinel configured like this.
+    pub(crate) async fn start_like(like: Builder, settings: &[(&str, &str)]) -> Self {
+        let replicated = Replicated::start_with(2, like.clone()).await;
         let monitor = format!(
             "monitor {} 127.0.0.1 {} 2",
             Self::NAME,
             replicated.master().port()
         );
-        let mut sentinel = RedisServer::builder()
-            .sentinel()
-            .config("sentinel", &monitor);
+        let mut sentinel = like.sentinel().config("sentinel", &monitor);
         let defaults = [
             ("down-after-milliseconds", "1500"),
             ("failover-timeout", "8000"),
@@ -52,7 +56,12 @@ impl RedisSentinels {
             replicated,
             sentinels,
         };
-        for sentinel in &started.sentinels {
+        started.until_introduced().await;
+        started
+    }
+
+    async fn until_introduced(&self) {
+        for sentinel in &self.sentinels {
             eventually("a sentinel knows everybody", LIMIT, async || {
                 let about = master(sentinel).await;
                 (about["num-slaves"] == "2" && about["num-other-sentinels"] == "2")
@@ -61,7 +70,45 @@ impl RedisSentinels {
             })
             .await;
         }
-        started
+    }
+
+    /// From now on they call every server `localhost`.
+    pub(crate) async fn announce_host_names(&self) {
+        let (master, servers) = (self.replicated.master(), &self.replicated.servers);
+        for server in servers {
+            let words = ["CONFIG", "SET", "replica-announce-ip", "localhost"];
+            server.ask::<()>(&words).await;
+        }
+        // They announce themselves when they connect.
+        let words = ["CLIENT", "KILL", "TYPE", "replica"];
+        master.ask::<()>(&words).await;
+        eventually(
+            "the replicas have announced themselves",
+            LIMIT,
+            async || {
+                let info: String = master.ask(&["INFO", "replication"]).await;
+                match info.matches("ip=localhost").count() == servers.len() - 1 {
+                    true => Ok(()),
+                    false => Err(info),
+                }
+            },
+        )
+        .await;
+        let port = master.port().to_string();
+        for sentinel in &self.sentinels {
+            for words in [
+                &["CONFIG", "SET", "resolve-hostnames", "yes"][..],
+                &["CONFIG", "SET", "announce-hostnames", "yes"],
+                &["REMOVE", Self::NAME],
+                &["MONITOR", Self::NAME, "localhost", &port, "2"],
+                &["SET", Self::NAME, "down-after-milliseconds", "1500"],
+                &["SET", Self::NAME, "failover-timeout", "8000"],
+            ] {
+                let words = [&["SENTINEL"], words].concat();
+                sentinel.ask::<()>(&words).await;
+            }
+        }
+        self.until_introduced().await;
     }
 
     /// The sentinels' addresses.

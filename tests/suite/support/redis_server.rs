@@ -12,6 +12,11 @@ use tempfile::TempDir;
 
 use super::{Authority, Credentials, Dump, Monitor, Process, ReservedPort, dump, eventually};
 
+#[path = "redis_server/tls.rs"]
+mod tls;
+
+use tls::Tls;
+
 /// The client name of the tests' own connections, which [`RedisServer::client_list`] and [`Monitor`] leave out.
 pub(super) const OBSERVER: &str = "observer";
 
@@ -42,8 +47,7 @@ pub(crate) struct Builder {
     config: Vec<(String, String)>,
     password: Option<String>,
     cluster: bool,
-    /// The server's own certificate, and that of the authority of its clients.
-    tls: Option<(Credentials, String)>,
+    tls: Option<Tls>,
     variables: Vec<(&'static str, PathBuf)>,
     sentinel: bool,
 }
@@ -69,17 +73,6 @@ impl Builder {
             .config("cluster-enabled", "yes")
     }
 
-    /// A second port, for TLS: the server shows `credentials`, and takes clients that `authority` has signed.
-    pub(crate) fn tls(mut self, credentials: Credentials, authority: &Authority) -> Self {
-        self.tls = Some((credentials, authority.certificate()));
-        self
-    }
-
-    /// Whether clients must show a certificate on the TLS port.
-    pub(crate) fn mutual(self, required: bool) -> Self {
-        self.config("tls-auth-clients", if required { "yes" } else { "no" })
-    }
-
     /// A variable of its environment.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
         self.variables.push((name, value.into()));
@@ -99,17 +92,12 @@ impl Builder {
     }
 
     /// Starts the server, and waits until it answers.
-    pub(crate) async fn start(mut self) -> RedisServer {
+    pub(crate) async fn start(self) -> RedisServer {
         let directory = TempDir::new().expect("a temporary directory");
         let (port, bus_port) = self.reserve_ports().expect("free ports");
-        let tls_port = self
-            .tls
-            .is_some()
+        let tls_port = (self.tls.is_some() && !self.is_tls_alone())
             .then(|| ReservedPort::reserve().expect("a free port"));
-        if let Some(port) = &tls_port {
-            self = self.write_certificates(&directory, port);
-        }
-        self.write_config(&directory, &port);
+        self.write_config(&directory, &port, tls_port.as_ref().unwrap_or(&port));
         let mut server = RedisServer {
             process: self.spawn(&directory),
             settings: self,
@@ -130,31 +118,26 @@ impl Builder {
         Ok((port, Some(bus)))
     }
 
-    fn write_config(&self, directory: &TempDir, port: &ReservedPort) {
+    fn write_config(&self, directory: &TempDir, port: &ReservedPort, tls_port: &ReservedPort) {
         let path = directory.path().display();
-        let mut text = format!(
-            "bind 127.0.0.1\nport {}\ndaemonize no\nsave \"\"\ndir \"{path}\"\nunixsocket \"{path}/redis.sock\"\n",
+        let plain_port = if self.is_tls_alone() {
+            0
+        } else {
             port.number()
+        };
+        let mut text = format!(
+            "bind 127.0.0.1\nport {plain_port}\ndaemonize no\nsave \"\"\ndir \"{path}\"\nunixsocket \"{path}/redis.sock\"\n"
         );
         for (name, value) in &self.config {
             text.push_str(&format!("{name} {value}\n"));
         }
+        if let Some(tls) = &self.tls {
+            text.push_str(&format!("tls-port {}\n", tls_port.number()));
+            for (name, file) in tls.write(directory.path()) {
+                text.push_str(&format!("{name} \"{file}\"\n"));
+            }
+        }
         fs::write(directory.path().join("redis.conf"), text).expect("redis.conf is written");
-    }
-
-    fn write_certificates(self, directory: &TempDir, port: &ReservedPort) -> Self {
-        let (credentials, authority) = self.tls.clone().expect("certificates");
-        let files = [
-            ("tls-cert-file", credentials.certificate),
-            ("tls-key-file", credentials.key),
-            ("tls-ca-cert-file", authority),
-        ];
-        let port = self.config("tls-port", &port.number().to_string());
-        files.into_iter().fold(port, |builder, (name, pem)| {
-            let path = directory.path().join(name);
-            fs::write(&path, pem).expect("a certificate is written");
-            builder.config(name, &path.display().to_string())
-        })
     }
 
     fn spawn(&self, directory: &TempDir) -> Process {
@@ -208,20 +191,26 @@ impl RedisServer {
         self.process.id()
     }
 
-    /// `redis://127.0.0.1:<port>`, with the password if there is one.
+    /// `redis://127.0.0.1:<port>`, with the password if there is one; `rediss://` if there is no port without TLS.
     pub(crate) fn url(&self) -> String {
         self.url_on(self.port())
     }
 
     /// The address on another port, where a [`Proxy`](super::Proxy) stands in front.
     pub(super) fn url_on(&self, port: u16) -> String {
-        format!("redis://{}127.0.0.1:{port}", self.credentials())
+        let scheme = if self.settings.is_tls_alone() {
+            "rediss"
+        } else {
+            "redis"
+        };
+        format!("{scheme}://{}127.0.0.1:{port}", self.credentials())
     }
 
     /// `rediss://<host>:<port>`, where `host` is a name of this machine.
     pub(crate) fn tls_url(&self, host: &str) -> String {
-        let port = self.tls_port.as_ref().expect("a server with TLS");
-        format!("rediss://{}{host}:{}", self.credentials(), port.number())
+        let port = self.tls_port.as_ref();
+        let port = port.map_or(self.port(), ReservedPort::number);
+        format!("rediss://{}{host}:{port}", self.credentials())
     }
 
     /// The address of its unix socket.
@@ -322,7 +311,12 @@ impl RedisServer {
     }
 
     pub(super) fn client(&self) -> Client {
-        Client::open(self.url()).expect("the address is well formed")
+        let address = if self.settings.is_tls_alone() {
+            self.unix_url()
+        } else {
+            self.url()
+        };
+        Client::open(address).expect("the address is well formed")
     }
 
     /// Redis 7 and newer, and Valkey, have channels that belong to a shard.

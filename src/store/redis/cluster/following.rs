@@ -76,15 +76,21 @@ async fn join(
                 let node = Arc::downgrade(&node);
                 return Ok(There { node, listening });
             }
-            Err(error) => error,
+            Err(error) => node.named(error),
         };
-        // The slot has moved, or the server is gone.
-        let elsewhere = [StoreErrorKind::Transient, StoreErrorKind::Unreachable];
-        if !elsewhere.contains(&error.kind()) {
-            return Err(error);
-        }
         let doubt = Doubt::Failed(node.address.clone());
-        map = topology.newer(&map, doubt).await.map_err(|_| error)?;
+        match error.kind() {
+            // The slot has moved, or the server is gone.
+            StoreErrorKind::Transient | StoreErrorKind::Unreachable => {
+                map = topology.newer(&map, doubt).await.map_err(|_| error)?;
+            }
+            // So it is if there is a stranger in its place.
+            StoreErrorKind::Refused => match topology.newer(&map, doubt).await {
+                Ok(newer) if !newer.is_master(slot, &node) => map = newer,
+                _ => return Err(error),
+            },
+            _ => return Err(error),
+        }
     }
     Err(exhausted(None))
 }

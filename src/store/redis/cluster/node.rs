@@ -15,6 +15,7 @@ use crate::store::redis::options::{Timeouts, server};
 use crate::store::redis::replicas::Acknowledgement;
 use crate::store::redis::source::Station;
 use crate::store::redis::subscriptions::Subscriptions;
+use crate::store::redis::tls;
 
 /// Makes [`Node`]s that are all connected to in the same way.
 pub(in super::super) struct Maker {
@@ -83,10 +84,20 @@ impl Node {
             .get_or_init(|| Subscriptions::new(station.clone(), channels, timeouts))
     }
 
+    /// Why there is no connection to this server, if its name matters for that.
+    pub(super) fn named(&self, error: StoreError) -> StoreError {
+        tls::at(&format_args!("{:?}", self.address), error)
+    }
+
+    async fn query(&self, command: &str, word: &str) -> Result<Value, StoreError> {
+        let question = redis::cmd(command).arg(word).to_owned();
+        let answer = self.lanes[0].query(&question).await;
+        answer.map_err(|error| self.named(error))
+    }
+
     /// Which slots are whose, as this server sees it.
     pub(super) async fn slots(&self) -> Result<Vec<Range>, StoreError> {
-        let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
-        let answer = match self.lanes[0].query(&question).await? {
+        let answer = match self.query("CLUSTER", "SLOTS").await? {
             Value::ServerError(error) => return Err(failure::refusal(error)),
             answer => answer,
         };
@@ -102,8 +113,7 @@ impl Node {
 
     /// Whether the server knows sharded channels, as Redisson asks it (PROTOCOL 1.9).
     pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
-        let question = redis::cmd("PUBSUB").arg("SHARDNUMSUB").to_owned();
-        match self.lanes[0].query(&question).await? {
+        match self.query("PUBSUB", "SHARDNUMSUB").await? {
             // It may know them, and the others may use them: that is for the caller to decide.
             Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
             Value::ServerError(_) => Ok(false),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::select_ok;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -13,6 +14,7 @@ use super::map::Map;
 use super::node::{Maker, Node};
 use super::slots::{Address, Range, Slot};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::failure::more_telling;
 
 /// The shortest time between two questions to the Cluster that no redirection has called for.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -183,9 +185,11 @@ impl Topology {
             .cloned()
             .collect();
         fastrand::shuffle(&mut masters);
+        let mut error = None;
         for some in masters.chunks(ASKED_AT_ONCE) {
-            if let Ok(ranges) = ask_some(some).await {
-                return Ok(ranges);
+            match ask_some(some).await {
+                Ok(ranges) => return Ok(ranges),
+                Err(failure) => error = Some(more_telling(error, failure)),
             }
         }
         let replicas = known.iter().flat_map(|map| &map.replicas);
@@ -193,7 +197,6 @@ impl Topology {
         others.sort_unstable();
         others.dedup();
         fastrand::shuffle(&mut others);
-        let mut error = None;
         for some in others.chunks(ASKED_AT_ONCE) {
             // Not kept: most of them have no slots.
             let some = some
@@ -201,12 +204,10 @@ impl Topology {
                 .map(|address| Ok(Arc::new(self.maker.make(address)?)));
             match ask_some(&some.collect::<Result<Vec<_>, StoreError>>()?).await {
                 Ok(ranges) => return Ok(ranges),
-                Err(failure) => error = Some(failure),
+                Err(failure) => error = Some(more_telling(error, failure)),
             }
         }
-        Err(error.unwrap_or_else(|| {
-            StoreError::new(StoreErrorKind::Unreachable, "the Cluster has no servers")
-        }))
+        Err(error.unwrap_or_else(nobody))
     }
 
     fn adopt(&self, known: Option<&Map>, ranges: &[Range]) -> Result<Arc<Map>, StoreError> {
@@ -221,8 +222,19 @@ impl Topology {
 
 /// The first answer counts.
 async fn ask_some(nodes: &[Arc<Node>]) -> Result<Vec<Range>, StoreError> {
-    let answers = nodes.iter().map(|node| Box::pin(node.slots()));
-    select_ok(answers).await.map(|(ranges, _)| ranges)
+    let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| node.slots()).collect();
+    let mut error = None;
+    while let Some(answer) = asking.next().await {
+        match answer {
+            Ok(ranges) => return Ok(ranges),
+            Err(failure) => error = Some(more_telling(error, failure)),
+        }
+    }
+    Err(error.unwrap_or_else(nobody))
+}
+
+fn nobody() -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, "the Cluster has no servers")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

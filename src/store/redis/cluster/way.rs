@@ -82,25 +82,40 @@ impl<'a> Way<'a> {
 
     /// It could not be sent, or was not answered. An error if it must not, or cannot, be sent elsewhere.
     pub(super) async fn failure(&mut self, at: &Stop, error: StoreError) -> Result<(), StoreError> {
+        let error = at.node.named(error);
         let doubt = Doubt::Failed(at.node.address.clone());
         match error.kind() {
-            // A server that is there, but gives no connection that can be used, may have been replaced just as well.
-            StoreErrorKind::Unreachable | StoreErrorKind::Transient => {
-                let Ok(newer) = self.topology.newer(&self.map, doubt).await else {
-                    return Err(error);
-                };
-                self.map = newer;
-                match self.map.is_master(self.slot, &at.node) {
-                    false => Ok(()),
-                    // Nobody has taken over yet; the others are there.
-                    true => Err(StoreError::new(StoreErrorKind::Transient, error)),
-                }
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient | StoreErrorKind::Refused => {
+                self.unusable(at, doubt, error).await
             }
             StoreErrorKind::Unanswered => {
                 self.topology.doubt(&self.map, doubt);
                 Err(error)
             }
             _ => Err(error),
+        }
+    }
+
+    /// There is no connection to this server that can be used. It may have been replaced, and may be a stranger by now.
+    async fn unusable(
+        &mut self,
+        at: &Stop,
+        doubt: Doubt,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        let Ok(newer) = self.topology.newer(&self.map, doubt).await else {
+            return Err(error);
+        };
+        let former = self.map.master(self.slot).cloned();
+        self.map = newer;
+        let stays = |node| self.map.is_master(self.slot, node);
+        match error.kind() {
+            // Nor will it be trusted when it is asked again, though another one goes on naming it.
+            StoreErrorKind::Refused if former.as_ref().is_some_and(stays) => Err(error),
+            StoreErrorKind::Refused => Ok(()),
+            // Nobody has taken over yet; the others are there.
+            _ if stays(&at.node) => Err(StoreError::new(StoreErrorKind::Transient, error)),
+            _ => Ok(()),
         }
     }
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, RedisError, Value};
+use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
 
-use super::super::failure;
 use super::super::options::Timeouts;
+use super::super::{failure, tls};
 use super::master::Master;
 use crate::error::StoreError;
 
@@ -27,24 +27,46 @@ impl Sentinel {
         }
     }
 
+    pub(super) fn address(&self) -> &ConnectionAddr {
+        self.address.addr()
+    }
+
     /// Where this sentinel believes the master to be; `None` if it knows none of that name.
     pub(super) async fn ask(&self, name: &str) -> Result<Option<Master>, StoreError> {
+        // The address is the one that counts while a failover goes on; the epoch says which of two sentinels knows more.
+        let mut questions = redis::pipe();
+        for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER"] {
+            questions.cmd("SENTINEL").arg(question).arg(name);
+        }
+        master(&self.put(&questions).await?)
+    }
+
+    /// What this sentinel answers to each of these.
+    pub(super) async fn put(&self, questions: &Pipeline) -> Result<Vec<Value>, StoreError> {
         // Put back by an answer only: one that is silent until the caller goes is not asked again.
         let kept = self.kept().take();
         let answered = match kept {
-            Some(connection) => question(connection, name).await.ok(),
+            Some(connection) => put(connection, questions).await.ok(),
             None => None,
         };
         let (connection, answers) = match answered {
             Some(answered) => answered,
-            None => {
-                let connection = self.connect().await.map_err(failure::no_connection)?;
-                let answered = question(connection, name).await;
-                answered.map_err(failure::no_connection)?
-            }
+            None => self.put_anew(questions).await?,
         };
         *self.kept() = Some(connection);
-        master(&answers)
+        Ok(answers)
+    }
+
+    async fn put_anew(
+        &self,
+        questions: &Pipeline,
+    ) -> Result<(MultiplexedConnection, Vec<Value>), StoreError> {
+        let failed = |error| tls::at(self.address(), failure::no_connection(error));
+        let connection = self.connect().await.map_err(failed)?;
+        match put(connection, questions).await.map_err(failed) {
+            Err(error) => Err(tls::objection(&self.address, self.timeouts, error).await),
+            answered => answered,
+        }
     }
 
     pub(super) fn hang_up(&self) {
@@ -52,11 +74,8 @@ impl Sentinel {
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeouts.connect))
-            .set_response_timeout(Some(self.timeouts.response));
         Client::open(self.address.clone())?
-            .get_multiplexed_async_connection_with_config(&config)
+            .get_multiplexed_async_connection_with_config(&self.timeouts.config())
             .await
     }
 
@@ -67,16 +86,12 @@ impl Sentinel {
     }
 }
 
-/// The address is the one that counts while a failover goes on; the epoch says which of two sentinels knows more.
-async fn question(
+async fn put(
     mut connection: MultiplexedConnection,
-    name: &str,
+    questions: &Pipeline,
 ) -> Result<(MultiplexedConnection, Vec<Value>), RedisError> {
-    let mut questions = redis::pipe();
-    for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER"] {
-        questions.cmd("SENTINEL").arg(question).arg(name);
-    }
-    let answers = connection.send_packed_commands(&questions, 0, 2).await?;
+    let count = questions.len();
+    let answers = connection.send_packed_commands(questions, 0, count).await?;
     Ok((connection, answers))
 }
 

@@ -1,0 +1,147 @@
+//! A master that sentinels watch, and may replace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::super::lane::Lane;
+use super::super::sentinel::{Sentinels, Survey};
+use super::{ask, setting, unseen};
+use crate::audit::{self, Audit, Deployment, Warning};
+use crate::error::StoreError;
+use crate::lock::Lease;
+
+/// Fewer cannot replace a master any more when one of them is lost together with it.
+const FEWEST: usize = 3;
+
+/// What is to be said of the master behind `lane` besides what it is by itself.
+///
+/// A master that does not let itself be asked has said so already; its sentinels still tell what they know.
+pub(super) async fn add(
+    audit: &mut Audit,
+    lane: &Arc<Lane>,
+    sentinels: &Sentinels,
+    acknowledging: bool,
+) {
+    // Also while there is no replica, or nobody may ask the server.
+    audit.deployment = Deployment::Failover;
+    let Survey { seen, silent } = sentinels.survey().await;
+    let fence = Fence::of(lane).await.unwrap_or(Fence::Unseen);
+    let silent = silent
+        .into_iter()
+        .map(|(sentinel, why)| Warning::SentinelSilent { sentinel, why });
+    audit.warnings.extend(silent);
+    if let Some(seen) = &seen {
+        audit.facts.push(("sentinels", seen.to_string()));
+        audit.warnings.extend(weaknesses(seen));
+    }
+    audit.facts.push(("writes", fence.to_string()));
+    if let Ok(Some(0)) = replicas(lane).await {
+        audit.warnings.push(Warning::NoReplica);
+    }
+    // Replicas that acknowledge follow no former master.
+    if !acknowledging {
+        audit.warnings.extend(fence.weakness(seen.as_ref()));
+    }
+    audit.sentinels = seen;
+}
+
+fn weaknesses(seen: &audit::Sentinels) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let audit::Sentinels {
+        listed,
+        known,
+        quorum,
+        down_after,
+        ..
+    } = *seen;
+    if known < FEWEST {
+        warnings.push(Warning::FewSentinels { known });
+    }
+    if known > listed {
+        warnings.push(Warning::UnlistedSentinels { listed, known });
+    }
+    match (seen.can_fail_over, seen.reachable) {
+        (Some(false), Some(reachable)) => warnings.push(Warning::NoQuorum {
+            reachable,
+            known,
+            quorum,
+        }),
+        (None, _) => {
+            let what = "whether the sentinels can replace the master";
+            warnings.push(unseen(what, "+sentinel|ckquorum"));
+        }
+        _ => {}
+    }
+    let lease = Lease::default().duration();
+    if seen.lease_that_outlives_failover() >= lease {
+        warnings.push(Warning::SlowFailover { down_after, lease });
+    }
+    warnings
+}
+
+/// What keeps a master that is cut off from granting locks.
+enum Fence {
+    /// It must have this many replicas that were heard of within that time.
+    Replicas(u64, Duration),
+    None,
+    Unseen,
+}
+
+impl Fence {
+    async fn of(lane: &Arc<Lane>) -> Result<Self, StoreError> {
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let replicas = number(setting(lane, "min-replicas-to-write").await?);
+        let lag = number(setting(lane, "min-replicas-max-lag").await?);
+        Ok(match (replicas, lag) {
+            (None, _) | (_, None) => Self::Unseen,
+            // Redis takes a lag of zero for no such rule.
+            (Some(0), _) | (_, Some(0)) => Self::None,
+            (Some(replicas), Some(lag)) => Self::Replicas(replicas, Duration::from_secs(lag)),
+        })
+    }
+
+    fn weakness(&self, sentinels: Option<&audit::Sentinels>) -> Option<Warning> {
+        match (self, sentinels) {
+            (Self::Unseen, _) => Some(unseen(
+                "whether a master that is cut off goes on granting locks",
+                "+config|get",
+            )),
+            (Self::None, _) => Some(Warning::GrantsAlone),
+            (Self::Replicas(_, lag), Some(sentinels)) if *lag > sentinels.down_after => {
+                Some(Warning::GrantsAloneFor {
+                    lag: *lag,
+                    down_after: sentinels.down_after,
+                })
+            }
+            (Self::Replicas(..), _) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Replicas(replicas, lag) => {
+                write!(
+                    f,
+                    "need {replicas} or more replicas heard of within {lag:?}"
+                )
+            }
+            Self::None => f.write_str("need no replica"),
+            Self::Unseen => f.write_str("unknown"),
+        }
+    }
+}
+
+/// How many replicas follow the master now.
+async fn replicas(lane: &Arc<Lane>) -> Result<Option<usize>, StoreError> {
+    Ok(match ask(lane, "ROLE", &[]).await? {
+        Some(Value::Array(parts)) => match parts.get(2) {
+            Some(Value::Array(replicas)) => Some(replicas.len()),
+            _ => None,
+        },
+        _ => None,
+    })
+}

@@ -1,0 +1,130 @@
+//! Two sides that do not trust each other.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use redis::{Client, ConnectionInfo, ProtocolVersion, RedisError};
+use rustls::{AlertDescription, CertificateError};
+
+use super::super::options::Timeouts;
+use super::is_encrypted;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Why the two sides do not trust each other, and what to do about it; `None` if something else is wrong.
+pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
+    let advice = match cause(error)? {
+        rustls::Error::InvalidCertificate(error) => match error {
+            CertificateError::UnknownIssuer => {
+                "the server's certificate was signed by an authority that is not trusted: name it with `ca_certificate`"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "the server's certificate has expired: renew it, or set this machine's clock"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "the server's certificate is not valid yet: set this machine's clock"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "the server's certificate is made out to another name: use the host name that is in it, or add this one to it"
+            }
+            _ => "the server's certificate is not acceptable",
+        },
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure,
+        ) => "the server wants a client certificate: give one with `client_certificate`",
+        rustls::Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::DecryptError,
+        ) => {
+            "the server does not accept the client certificate: have it signed by an authority that the server trusts"
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "the server does not speak TLS on this port: use its TLS port, or a `redis://` address"
+        }
+        _ => return None,
+    };
+    let error = Distrust {
+        server: None,
+        advice,
+        error: error.clone(),
+    };
+    Some(StoreError::new(StoreErrorKind::Refused, error))
+}
+
+/// Says which server, among several, it is that is not trusted or does not trust us. Other errors stay as they are.
+pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    let Some(distrust @ Distrust { server: None, .. }) = source else {
+        return error;
+    };
+    let error = Distrust {
+        server: Some(server.to_string()),
+        ..distrust.clone()
+    };
+    StoreError::new(StoreErrorKind::Refused, error)
+}
+
+/// Why a connection has ended before anything was answered on it: it may be that the server does not trust us.
+///
+/// By TLS 1.3 it says so only after our part of the handshake, maybe while nobody reads on the new connection. Another one
+/// is made, to which the greeting of RESP3 belongs: whoever makes it reads what is said.
+pub(in super::super) async fn objection(
+    address: &ConnectionInfo,
+    timeouts: Timeouts,
+    error: StoreError,
+) -> StoreError {
+    if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(address) {
+        return error;
+    }
+    let settings = address.redis_settings().clone();
+    let settings = settings.set_protocol(ProtocolVersion::RESP3);
+    let address = address.clone().set_redis_settings(settings);
+    let again = async {
+        let client = Client::open(address)?;
+        let config = timeouts.config();
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        connecting.await.map(drop)
+    };
+    match again.await {
+        Err(objection) => distrust(&objection).unwrap_or(error),
+        Ok(()) => error,
+    }
+}
+
+/// What rustls says, inside of what redis says.
+fn cause(error: &RedisError) -> Option<&rustls::Error> {
+    let boxed: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    let inner = match boxed.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref()? as &(dyn Error + 'static),
+        None => &**boxed as &(dyn Error + 'static),
+    };
+    inner.downcast_ref()
+}
+
+#[derive(Debug, Clone)]
+struct Distrust {
+    server: Option<String>,
+    advice: &'static str,
+    error: RedisError,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
+        f.write_str(self.advice)
+    }
+}
+
+impl Error for Distrust {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -1,0 +1,220 @@
+//! What an audit says of sentinels, and of the master that they watch.
+
+use std::time::Duration;
+
+use tower_distributed_lock::audit::{Deployment, Warning};
+use tower_distributed_lock::{Audit, LockClient, RedisStore, RedisStoreBuilder, Replicas};
+
+use super::LIMIT;
+use crate::redis_store::configure;
+use crate::support::{RedisSentinels, eventually};
+
+fn builder(sentinels: &RedisSentinels) -> RedisStoreBuilder {
+    RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME)
+}
+
+async fn audit(builder: RedisStoreBuilder) -> Audit {
+    let store = builder.connect().await.unwrap();
+    LockClient::new(store).audit().await.unwrap()
+}
+
+/// Without what every server has that writes nothing to disk.
+fn warnings(audit: &Audit) -> Vec<Warning> {
+    let all = audit.warnings.iter().cloned();
+    all.filter(|warning| *warning != Warning::NotPersistent)
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_seen_of_sentinels_that_are_well() {
+    let sentinels = RedisSentinels::start().await;
+    for server in &sentinels.replicated.servers {
+        configure(server, "min-replicas-to-write", "1").await;
+        configure(server, "min-replicas-max-lag", "1").await;
+    }
+    // One may need a moment until it has heard from both of the others.
+    let audit = eventually("nothing is to be said", LIMIT, async || {
+        let audit = audit(builder(&sentinels)).await;
+        match warnings(&audit).is_empty() {
+            true => Ok(audit),
+            false => Err(audit),
+        }
+    })
+    .await;
+    assert_eq!(audit.deployment, Deployment::Failover);
+    let seen = audit.sentinels.as_ref().unwrap();
+    assert_eq!((seen.listed, seen.answering, seen.known), (3, 3, 3));
+    assert_eq!((seen.quorum, seen.reachable), (2, Some(3)));
+    assert_eq!(seen.can_fail_over, Some(true));
+    assert_eq!(seen.down_after, Duration::from_millis(1500));
+    let text = audit.to_string();
+    for shown in [
+        "3 of 3 answer, 3 known, quorum 2 reachable, down after 1.5s",
+        "need 1 or more replicas heard of within 1s",
+    ] {
+        assert!(text.contains(shown), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_would_go_on_alone_is_a_warning_unless_replicas_acknowledge() {
+    let sentinels = RedisSentinels::start().await;
+    let master = sentinels.replicated.master();
+    let alone = |audit: &Audit| {
+        let alone = |warning: &Warning| {
+            use Warning::{GrantsAlone, GrantsAloneFor};
+            matches!(warning, GrantsAlone | GrantsAloneFor { .. })
+        };
+        let warnings = warnings(audit);
+        warnings.into_iter().filter(alone).collect::<Vec<_>>()
+    };
+    let seen = audit(builder(&sentinels)).await;
+    assert_eq!(alone(&seen), [Warning::GrantsAlone], "{seen}");
+    assert!(seen.to_string().contains("min-replicas-to-write"));
+    let seen = audit(builder(&sentinels).replicas(Replicas::AtLeast(2))).await;
+    assert_eq!(alone(&seen), [], "{seen}");
+
+    configure(master, "min-replicas-to-write", "1").await;
+    configure(master, "min-replicas-max-lag", "10").await;
+    let seen = audit(builder(&sentinels)).await;
+    let late = Warning::GrantsAloneFor {
+        lag: Duration::from_secs(10),
+        down_after: Duration::from_millis(1500),
+    };
+    assert_eq!(alone(&seen), [late], "{seen}");
+    configure(master, "min-replicas-max-lag", "0").await;
+    let seen = audit(builder(&sentinels)).await;
+    assert_eq!(alone(&seen), [Warning::GrantsAlone], "{seen}");
+}
+
+#[tokio::test]
+async fn sentinels_that_are_down_are_named_and_those_that_are_left_say_that_they_are_too_few() {
+    let mut sentinels = RedisSentinels::start().await;
+    let urls = sentinels.urls();
+    let silent = |place: usize| urls[place].trim_start_matches("redis://").to_owned();
+    let store = builder(&sentinels).connect().await.unwrap();
+    let locks = LockClient::new(store);
+    for place in 0..2 {
+        sentinels.sentinels[place].kill9();
+        let audit = locks.audit().await.unwrap();
+        for place in 0..=place {
+            let named = |warning: &Warning| matches!(warning, Warning::SentinelSilent { sentinel, why } if *sentinel == silent(place) && !why.is_empty());
+            assert!(warnings(&audit).iter().any(named), "{audit}");
+        }
+        let seen = audit.sentinels.as_ref().unwrap();
+        assert_eq!((seen.listed, seen.answering), (3, 2 - place));
+        assert_eq!(seen.known, 3);
+    }
+    let expected = Warning::NoQuorum {
+        reachable: 1,
+        known: 3,
+        quorum: 2,
+    };
+    eventually("it misses the others", LIMIT, async || {
+        let audit = locks.audit().await.unwrap();
+        match audit.warnings.contains(&expected) {
+            true => Ok(()),
+            false => Err(audit.warnings),
+        }
+    })
+    .await;
+
+    sentinels.sentinels[2].kill9();
+    let audit = locks.audit().await.unwrap();
+    assert_eq!(audit.sentinels, None);
+    assert_eq!(audit.deployment, Deployment::Failover);
+    let silent = |warning: &&Warning| matches!(warning, Warning::SentinelSilent { .. });
+    assert_eq!(audit.warnings.iter().filter(silent).count(), 3, "{audit}");
+}
+
+#[tokio::test]
+async fn sentinels_that_the_store_was_not_told_of_are_a_warning() {
+    let sentinels = RedisSentinels::start().await;
+    let one = sentinels.urls().into_iter().take(1);
+    let audit = audit(RedisStore::sentinel(one, RedisSentinels::NAME)).await;
+    let expected = Warning::UnlistedSentinels {
+        listed: 1,
+        known: 3,
+    };
+    assert!(audit.warnings.contains(&expected), "{audit}");
+}
+
+#[tokio::test]
+async fn a_failover_that_begins_too_late_for_the_default_lease_is_a_warning() {
+    let late = [("down-after-milliseconds", "30000")];
+    let sentinels = RedisSentinels::start_with(&late).await;
+    let seen = audit(builder(&sentinels)).await;
+    let expected = Warning::SlowFailover {
+        down_after: Duration::from_secs(30),
+        lease: Duration::from_secs(30),
+    };
+    assert!(seen.warnings.contains(&expected), "{seen}");
+    let lease = seen.sentinels.unwrap().lease_that_outlives_failover();
+    assert_eq!(lease, Duration::from_secs(45));
+
+    // Just in time.
+    for sentinel in &sentinels.sentinels {
+        let words = [
+            "SENTINEL",
+            "SET",
+            RedisSentinels::NAME,
+            "down-after-milliseconds",
+            "19000",
+        ];
+        sentinel.ask::<()>(&words).await;
+    }
+    let seen = audit(builder(&sentinels)).await;
+    let late = |warning: &&Warning| matches!(warning, Warning::SlowFailover { .. });
+    assert_eq!(seen.warnings.iter().find(late), None, "{seen}");
+}
+
+#[tokio::test]
+async fn a_lone_sentinel_over_a_lone_master_can_help_nobody() {
+    let mut sentinels = RedisSentinels::start().await;
+    // The others are forgotten, not only down.
+    for sentinel in &mut sentinels.sentinels[1..] {
+        sentinel.kill9();
+    }
+    let only = &sentinels.sentinels[0];
+    for replica in &mut sentinels.replicated.servers[1..] {
+        replica.kill9();
+    }
+    let () = only
+        .ask(&["SENTINEL", "SET", RedisSentinels::NAME, "quorum", "1"])
+        .await;
+    let () = only.ask(&["SENTINEL", "RESET", RedisSentinels::NAME]).await;
+    let audit = eventually("the replicas are gone", LIMIT, async || {
+        let audit = audit(RedisStore::sentinel([only.url()], RedisSentinels::NAME)).await;
+        match audit.warnings.contains(&Warning::NoReplica) {
+            true => Ok(audit),
+            false => Err(audit.warnings),
+        }
+    })
+    .await;
+    // It still is a deployment in which a master may be replaced.
+    assert_eq!(audit.deployment, Deployment::Failover);
+    let few = Warning::FewSentinels { known: 1 };
+    assert!(audit.warnings.contains(&few), "{audit}");
+    assert_eq!(audit.sentinels.unwrap().can_fail_over, Some(true));
+}
+
+#[tokio::test]
+async fn what_may_not_be_asked_is_a_warning() {
+    let sentinels = RedisSentinels::start().await;
+    let words = ["ACL", "SETUSER", "default", "-sentinel|ckquorum"];
+    for sentinel in &sentinels.sentinels {
+        sentinel.ask::<()>(&words).await;
+    }
+    let words = ["ACL", "SETUSER", "default", "-config|get"];
+    let () = sentinels.replicated.master().ask(&words).await;
+    let audit = audit(builder(&sentinels)).await;
+    let unseen = |rule: &str| {
+        let about = |warning: &&Warning| matches!(warning, Warning::Unseen { rule: named, .. } if *named == rule);
+        audit.warnings.iter().filter(about).count()
+    };
+    assert_eq!(unseen("+sentinel|ckquorum"), 1, "{audit}");
+    assert!(unseen("+config|get") >= 1, "{audit}");
+    assert!(!audit.warnings.contains(&Warning::GrantsAlone), "{audit}");
+    let seen = audit.sentinels.unwrap();
+    assert_eq!((seen.reachable, seen.can_fail_over), (None, None));
+}
