@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use redis::{AsyncConnectionConfig, Cmd};
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
@@ -139,6 +139,23 @@ impl Handle {
             connection.send_packed_command(command).await?;
         }
         Ok(done)
+    }
+
+    /// How long each command of some sections takes. Before each, the connection rests: a busy process answers sooner than
+    /// one that has to be woken.
+    pub(crate) async fn rested(&self, sections: usize, rest: Duration) -> Result<Latencies> {
+        let handle = self.clone();
+        let working = tokio::spawn(async move {
+            let (mut latencies, mut connection) = (Latencies::new(), handle.connection.clone());
+            for command in handle.sections.iter().cycle().take(sections).flatten() {
+                tokio::time::sleep(rest).await;
+                let asked = Instant::now();
+                connection.send_packed_command(command).await?;
+                latencies.record(asked.elapsed());
+            }
+            Ok(latencies)
+        });
+        working.await?
     }
 
     /// How long sections take one task, one after the other.
@@ -274,8 +291,7 @@ pub(crate) fn blocking_pings(server: &Server, pings: usize) -> Result<Latencies>
     Ok(latencies)
 }
 
-/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do. After each, the connection
-/// rests: a busy process answers sooner than one that has to be woken.
+/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do. Before each, it rests.
 pub(crate) async fn pings(server: &Server, pings: usize, rest: Duration) -> Result<Latencies> {
     let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
     socket.set_nodelay(true)?;

@@ -68,6 +68,6 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         median(&scripts),
         format!("worst wait {worst}"),
     );
-    let what = "fair mode, hand-off to another client / round trip";
+    let what = "fair mode, hand-off to another client";
     handoff::judge(bench, &server, Contender::Fair, what, 1.2).await
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use tower_distributed_lock::LockMode;
 
 use crate::Bench;
 use crate::contender::{Contender, Locks, Section};
 use crate::report::Target::AtMost;
 use crate::samples::{Latencies, Time};
 use crate::server::Server;
-use crate::wire;
+use crate::wire::{self, Handle, Recipe};
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;
@@ -28,22 +29,16 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         } else {
             3
         });
-        let (latency, _) = handoffs(contender, &server, rounds).await?;
+        let latency = handoffs(contender, &server, rounds).await?;
         bench
             .report
             .note(&format!("    {:<22} {latency}", contender.name()));
     }
-    judge(
-        bench,
-        &server,
-        Contender::Confirmed,
-        "hand-off to another client, median / round trip",
-        2.0,
-    )
-    .await
+    let what = "hand-off to another client, median";
+    judge(bench, &server, Contender::Confirmed, what, 2.0).await
 }
 
-/// Hand-offs of one of ours, beside round trips.
+/// Hand-offs of one of ours, beside what its commands take without us.
 pub(super) async fn judge(
     bench: &mut Bench,
     server: &Server,
@@ -54,28 +49,40 @@ pub(super) async fn judge(
     bench
         .report
         .progress(&format!("hand-off: {}", contender.name()));
-    let (latency, bare) = handoffs(contender, server, bench.repetitions(20)).await?;
-    let ratio = latency.median().as_secs_f64() / bare.median().as_secs_f64();
-    let beside = format!(
-        "{latency}; a round trip after as long a pause {}",
-        Time(bare.median())
+    let mode = match contender {
+        Contender::Fair => LockMode::Fair,
+        _ => LockMode::Reentrant,
+    };
+    let recipe = Recipe::learn(server, mode).await?;
+    let handle = Handle::connect(server, &recipe, 1).await?;
+    let (mut latencies, mut commands, mut pings) =
+        (Latencies::new(), Latencies::new(), Latencies::new());
+    for _ in 0..bench.repetitions(20) {
+        pings.merge(&wire::pings(server, 8, PAUSE).await?);
+        commands.merge(&handle.rested(8, PAUSE).await?);
+        latencies.merge(&handoffs(contender, server, 1).await?);
+    }
+    let beside = |bare: &Latencies| latencies.median().as_secs_f64() / bare.median().as_secs_f64();
+    bench.report.row(
+        &format!("{what} / one of its commands on a bare handle, after as long a pause"),
+        AtMost(most),
+        beside(&commands),
+        format!("{latencies}; a command {}", Time(commands.median())),
     );
-    bench.report.row(what, AtMost(most), ratio, beside);
+    bench.report.fact(
+        &format!("{what} / a PING on a socket of the task's own"),
+        beside(&pings),
+        format!("a PING {}", Time(pings.median())),
+    );
     Ok(())
 }
 
-/// From the moment at which one client begins to release until another, with connections of its own, has the lock; and
-/// bare round trips in between.
-async fn handoffs(
-    contender: Contender,
-    server: &Server,
-    repetitions: usize,
-) -> Result<(Latencies, Latencies)> {
+/// From the moment at which one client begins to release until another, with connections of its own, has the lock.
+async fn handoffs(contender: Contender, server: &Server, repetitions: usize) -> Result<Latencies> {
     let holder = Arc::new(contender.connect(server.url()).await?);
     let waiter = Arc::new(contender.connect(server.url()).await?);
-    let (mut latencies, mut bare) = (Latencies::new(), Latencies::new());
+    let mut latencies = Latencies::new();
     for _ in 0..repetitions {
-        bare.merge(&wire::pings(server, 8, PAUSE).await?);
         for round in 0..8 {
             let holding = tokio::spawn(stay(holder.clone(), PAUSE + Duration::from_millis(2)));
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -88,10 +95,10 @@ async fn handoffs(
             }
         }
     }
-    Ok((latencies, bare))
+    Ok(latencies)
 }
 
-/// For how long everybody sleeps before a lock is released, and before a round trip that it is compared with.
+/// For how long everybody sleeps before a lock is released, and before a command that it is compared with.
 const PAUSE: Duration = Duration::from_millis(4);
 
 async fn stay(locks: Arc<Locks>, hold: Duration) -> Result<Section> {
