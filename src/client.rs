@@ -36,11 +36,11 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 ///
 /// # A runtime whose workers are all busy
 ///
-/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a [`RedisStore`] (and
-/// a quorum of those) what is held is renewed all the same, on a thread and a connection of the store's own: the locks stay
-/// held for as long as the process lives, and releases are confirmed afterwards. [`max_hold`] is what ends the hold of a
-/// handler that never comes back. With a [`MemoryStore`] renewals need a free worker, unless [`renew_on`] says otherwise: a
-/// hold that was not renewed in time is lost, at its deadline, and its release says so.
+/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a [`RedisStore`]
+/// (and a quorum of those) what is held is renewed all the same, on a thread and a connection of the store's own: the
+/// locks stay held for as long as the process lives, and releases are confirmed afterwards. [`max_hold`] is what ends the
+/// hold of a handler that never comes back. With a [`MemoryStore`] renewals need a free worker, unless [`renew_on`] says
+/// otherwise: a hold that was not renewed in time is lost, at its deadline, and its release says so.
 ///
 /// Whatever else a client does waits for a worker: a guard that is dropped meanwhile is renewed no more, and released
 /// late or not at all, so that its lease ends it; a waiter in a fair queue loses its place after
@@ -220,8 +220,8 @@ impl LockClient {
         }
     }
 
-    /// For how long somebody else holds the lock, as a caller knows who waited in line until now. `None`: if the store does not
-    /// answer it from here on, that is the store's fault.
+    /// For how long somebody else holds the lock, as a caller knows who waited in line until now. `None`: if the store
+    /// does not answer it from here on, that is the store's fault.
     fn heard(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Option<Duration> {
         let heard = self.inner.local.remaining(key, terms.mode);
         // It has waited for others nearly all the time.
@@ -283,8 +283,8 @@ struct Wait {
 /// Settings of a [`LockClient`].
 ///
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
-/// them. These settings bound how long that may go on before other processes get their turn. Then every process that listens
-/// for the lock at that moment may have a turn before this one asks again.
+/// them. These settings bound how long that may go on before other processes get their turn. Then every process that
+/// listens for the lock at that moment may have a turn before this one asks again.
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
@@ -322,11 +322,12 @@ impl LockClientBuilder {
         self
     }
 
-    /// Renews holds on `runtime` (default: where the store says, as [`RedisStore`](crate::RedisStore) does; else on that of the caller that first
-    /// takes a lock).
+    /// Renews holds on `runtime` (default: where the store says, as [`RedisStore`](crate::RedisStore) does; else on that
+    /// of the caller that first takes a lock).
     ///
-    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer than a lease: a
-    /// runtime on a thread of its own renews meanwhile. Whoever drives `runtime` does so for as long as locks are held.
+    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer
+    /// than a lease: a runtime on a thread of its own renews meanwhile. Whoever drives `runtime` does so for as long as
+    /// locks are held.
     pub fn renew_on(mut self, runtime: Handle) -> Self {
         self.renew_on = Some(runtime);
         self

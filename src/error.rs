@@ -9,12 +9,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock until the wait was over. Nothing is held; a place in a queue is given up in the background,
-    /// within about a round trip.
+    /// Somebody else held the lock until the wait was over. Nothing is held; a place in a queue is given up in the
+    /// background, within about a round trip.
     #[error("the lock is held elsewhere and the wait is over")]
     Busy {
-        /// When the present holder's lease would end, as far as this process or the store knows. It may be renewed or released
-        /// before.
+        /// When the present holder's lease would end, as far as this process or the store knows. It may be renewed or
+        /// released before.
         retry_after: Option<Duration>,
     },
     /// Too many callers wait for this key already. Nothing is held or queued.

@@ -1,8 +1,8 @@
 //! Unit tests in every order of events.
 //!
-//! [`explore`] runs a scenario many times. Its tasks take turns in an order that [`shuttle`] chooses anew each time: at every
-//! lock and unlock of a [`sync::Mutex`](crate::sync::Mutex), at every step of a store, and wherever a task waits. Time stands
-//! still, unless the scenario moves it, so that no timer ever helps: whoever is not woken waits for ever, and
+//! [`explore`] runs a scenario many times. Its tasks take turns in an order that [`shuttle`] chooses anew each time: at
+//! every lock and unlock of a [`sync::Mutex`](crate::sync::Mutex), at every step of a store, and wherever a task waits.
+//! Time stands still, unless the scenario moves it, so that no timer ever helps: whoever is not woken waits for ever, and
 //! shuttle reports that nobody can go on. A failure prints the schedule that led to it.
 //!
 //! [`finds`] shows that a scenario can fail: it runs it with a [`Mutant`] in the code.

@@ -8,8 +8,8 @@
 //! | [`Owner`] | who this request is to the lock client | never |
 //! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock is not to be had |
 //!
-//! **A trap**: `middleware::from_extractor::<Locked<…>>()` drops the guard, and so releases the lock, before the handler runs.
-//! Use the layer for that.
+//! **A trap**: `middleware::from_extractor::<Locked<…>>()` drops the guard, and so releases the lock, before the handler
+//! runs. Use the layer for that.
 
 use std::convert::Infallible;
 use std::error::Error;

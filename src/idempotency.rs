@@ -48,8 +48,8 @@
 //! # What is recorded
 //!
 //! Final answers: 2xx, 3xx and 4xx, but not 408, 409, 423, 425 and 429, which invite a repeat, and not 5xx
-//! ([`store_if`](IdempotencyLayer::store_if)). Never the answers of this crate's layers further in. A panic, a lost lock and
-//! a cancelled request record nothing.
+//! ([`store_if`](IdempotencyLayer::store_if)). Never the answers of this crate's layers further in. A panic, a lost lock
+//! and a cancelled request record nothing.
 //!
 //! A response whose length is unknown when its head is there (a stream), one longer than
 //! [`response_limit`](IdempotencyLayer::response_limit), and one with trailers go out unrecorded, with a warning in the

@@ -1,9 +1,10 @@
 //! The keeper: what a client does in the background.
 //!
 //! It renews holds in batches at a third of their lease and says when one is lost ([`Renewals`]); it answers owner checks
-//! and drives to its end whatever a dropped future or guard has left behind ([`Errands`]). Each is one task, with no timer
-//! and no task per hold; each goes on on another runtime that takes locks when its own ends. Errands run where their callers do. Renewals run on a runtime of the store's own if it has one, so
-//! that holds outlive a runtime whose workers are all busy.
+//! and drives to its end whatever a dropped future or guard has left behind ([`Errands`]). Each is one task, with no
+//! timer and no task per hold; each goes on on another runtime that takes locks when its own ends. Errands run where
+//! their callers do. Renewals run on a runtime of the store's own if it has one, so that holds outlive a runtime whose
+//! workers are all busy.
 
 use std::sync::Arc;
 use std::time::Duration;

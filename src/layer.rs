@@ -47,9 +47,9 @@
 //! limits, **lock**, handler. Locking before authentication lets strangers hold locks. Keep `wait` below the timeout, or
 //! the timeout answers first.
 //!
-//! On an axum `Router`, `layer` also locks requests that no route matches (404), `route_layer` does not, and both lock those
-//! whose method no route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that a
-//! handler takes.
+//! On an axum `Router`, `layer` also locks requests that no route matches (404), `route_layer` does not, and both lock
+//! those whose method no route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests
+//! that a handler takes.
 
 use std::fmt;
 use std::time::Duration;
@@ -101,14 +101,14 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Puts a distributed lock around each request.
 ///
-/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD and QUERY read,
-/// OPTIONS, TRACE and CONNECT are not locked, other methods write; a request waits 10 s at most, its lease is renewed at
-/// 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
+/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD and QUERY
+/// read, OPTIONS, TRACE and CONNECT are not locked, other methods write; a request waits 10 s at most, its lease is
+/// renewed at 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
 ///
 /// # Panics
 ///
-/// A setter panics on a value that makes no sense by itself, and [`Layer::layer`] (so `Router::layer`, too) on settings that
-/// contradict each other or that the store cannot serve. The text says what to change.
+/// A setter panics on a value that makes no sense by itself, and [`Layer::layer`] (so `Router::layer`, too) on settings
+/// that contradict each other or that the store cannot serve. The text says what to change.
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
 pub struct DistributedLockLayer<K = DefaultKey, I = Streamed> {
@@ -186,8 +186,8 @@ impl<K, I> DistributedLockLayer<K, I> {
         self
     }
 
-    /// How long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it for ever; `None`:
-    /// as long as it lives. After that the lock counts as lost.
+    /// How long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it for ever;
+    /// `None`: as long as it lives. After that the lock counts as lost.
     ///
     /// # Panics
     ///

@@ -26,16 +26,16 @@
 //!
 //! # One model
 //!
-//! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, under a name that is
-//! never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed for as long as a guard
-//! lives. Whoever dies leaves nothing but a lease that runs out.
+//! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, under a name
+//! that is never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed for as
+//! long as a guard lives. Whoever dies leaves nothing but a lease that runs out.
 //!
 //! # What is promised
 //!
 //! Two pieces of work whose release was *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer let the response
 //! go) never overlapped, whatever clocks, pauses, crashes and networks did. What a lost lock means for the rest is up to
-//! you: [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`] lets
-//! the resource itself refuse a stale holder.
+//! you: [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`]
+//! lets the resource itself refuse a stale holder.
 //!
 //! # Features
 //!

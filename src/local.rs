@@ -1,10 +1,11 @@
 //! The queue inside the process: one voice per key and side, re-entry, read sharing, hand-over.
 //!
 //! Every key has three lanes. Callers of the `Reentrant` and of the `Write` lane queue first in, first out, and only the
-//! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
-//! on often enough, it is released, and whoever heard of that in other processes goes first ([`Courtesy`]). `Read` callers
-//! queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's queue,
-//! so they have no lane. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the store's business.
+//! front one talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was
+//! passed on often enough, it is released, and whoever heard of that in other processes goes first ([`Courtesy`]). `Read`
+//! callers queue behind one of them who asks for all, and enter together. `Fair` callers have their places in the store's
+//! queue, so they have no lane. An owner asks for one thing at a time. What the sides of a read-write lock do to each
+//! other is the store's business.
 //!
 //! Nothing here waits for the store or talks to it: it is a map of state machines ([`Entry`]) under mutexes. What leaves
 //! it ([`Turn`], [`Share`]) finds its way back when it is dropped, and is never dropped under such a mutex.

@@ -157,8 +157,9 @@ fn shared_work() -> StoreError {
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
 ///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted, but fails
 ///    with [`StoreErrorKind::Refused`], for as long as a copy can be late.
-/// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order. One
-///    that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is refused while others do.
+/// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order.
+///    One that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and
+///    is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
 ///    released, the `Read` attempts that wait at that moment go first: until each has entered or withdrawn or stopped
 ///    asking, `Write` attempts are refused. Neither side can starve the other.

@@ -11,18 +11,22 @@
 //! | event `released` | debug | | `hold`, `outcome` |
 //! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
 //!
-//! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`, `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a
-//! guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`, which leaves its release to the background.
+//! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`,
+//! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or
+//! `dropped`, which leaves its release to the background.
 //!
-//! Renewals that the store does not answer are tried again several times a second, and logged as one outage: `could not renew`
-//! (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when it is over.
+//! Renewals that the store does not answer are tried again several times a second, and logged as one outage: `could not
+//! renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when
+//! it is over.
 //!
-//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart, and not
-//! what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at debug only.
+//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart,
+//! and not what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at
+//! debug only.
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, for whatever recorder the program installs for the [`metrics`](https://docs.rs/metrics) crate:
+//! With the feature `metrics`, for whatever recorder the program installs for the [`metrics`](https://docs.rs/metrics)
+//! crate:
 //!
 //! | name | type | unit | labels | |
 //! |---|---|---|---|---|
@@ -37,9 +41,9 @@
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
 //!
 //! `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
-//! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is ever made of
-//! what a client sends, so there are as many series as there are routes. A lock that several requests share is lost and renewed
-//! under the route of the one that it was granted to.
+//! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is
+//! ever made of what a client sends, so there are as many series as there are routes. A lock that several requests share
+//! is lost and renewed under the route of the one that it was granted to.
 //!
 //! A lag that comes near two thirds of the lease means that locks are about to be lost: the store is slow, or the
 //! program's threads are blocked.

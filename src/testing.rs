@@ -1,8 +1,9 @@
 //! For tests: a store that misbehaves, as networks and servers do.
 //!
-//! [`FaultyStore`] stands in front of any [`LockStore`](crate::LockStore) and spoils a share of the calls: requests that are
-//! lost, late or delivered twice, answers that never come, connections that break, servers that forget. What it does follows
-//! from a seed, so a failure can be had again. It is what this crate's own simulation runs on; here it is for yours.
+//! [`FaultyStore`] stands in front of any [`LockStore`](crate::LockStore) and spoils a share of the calls: requests that
+//! are lost, late or delivered twice, answers that never come, connections that break, servers that forget. What it does
+//! follows from a seed, so a failure can be had again. It is what this crate's own simulation runs on; here it is for
+//! yours.
 //!
 //! The module needs the feature `testing`, which belongs under `[dev-dependencies]`.
 //!
@@ -33,8 +34,8 @@
 //! # }
 //! ```
 //!
-//! **Everything, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a history
-//! of many seconds takes milliseconds, and one seed gives one history:
+//! **Everything, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a
+//! history of many seconds takes milliseconds, and one seed gives one history:
 //!
 //! ```
 //! use std::time::Duration;
@@ -74,8 +75,8 @@
 //! # Determinism
 //!
 //! One seed gives one sequence of faults per sequence of calls. For the same history as a whole, use a single-threaded
-//! runtime with paused time, no other source of chance, and begin with `fastrand::seed(seed)`, by which the client's jitter is
-//! drawn on that thread.
+//! runtime with paused time, no other source of chance, and begin with `fastrand::seed(seed)`, by which the client's
+//! jitter is drawn on that thread.
 
 mod faults;
 mod faulty;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What the sentinels of a master say of themselves. Where they differ, it is what makes a failover hardest; but one of them
-/// is enough to begin one.
+/// What the sentinels of a master say of themselves. Where they differ, it is what makes a failover hardest; but one of
+/// them is enough to begin one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sentinels {

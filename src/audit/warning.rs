@@ -77,8 +77,8 @@ pub enum Warning {
     },
     /// No replica follows the master: there is nobody to take its place.
     NoReplica,
-    /// A master that is cut off from its replicas goes on granting locks, while another takes its place (`min-replicas-to-write`
-    /// is 0, and the store waits for no replicas).
+    /// A master that is cut off from its replicas goes on granting locks, while another takes its place
+    /// (`min-replicas-to-write` is 0, and the store waits for no replicas).
     GrantsAlone,
     /// A master that is cut off from its replicas stops granting locks too late: another may have taken its place.
     GrantsAloneFor {

@@ -193,8 +193,8 @@ async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) {
 pub(super) struct Failures(u32);
 
 impl Failures {
-    /// Whether the store is to be asked again after `error`: once if it cannot be reached or does not answer, for as long as
-    /// the wait lasts if it says that it cannot serve just now; then after a pause.
+    /// Whether the store is to be asked again after `error`: once if it cannot be reached or does not answer, for as long
+    /// as the wait lasts if it says that it cannot serve just now; then after a pause.
     pub(super) async fn allow_another(&mut self, error: &StoreError, wait: Wait) -> bool {
         self.0 += 1;
         let again = match error.kind() {

@@ -161,8 +161,8 @@ impl LockRequest {
     /// * [`LockError::Unavailable`] when the store cannot be asked or does not answer within the wait.
     /// * [`LockError::Upgrade`] when the owner holds the key for reading and asks to write; [`LockError::Lost`] when the
     ///   owner would join a hold that it has lost.
-    /// * [`LockError::Conflict`] when the key holds something else; [`LockError::Unsupported`] and [`LockError::Invalid`] when the
-    ///   request cannot be served as it is; [`LockError::Shutdown`].
+    /// * [`LockError::Conflict`] when the key holds something else; [`LockError::Unsupported`] and [`LockError::Invalid`]
+    ///   when the request cannot be served as it is; [`LockError::Shutdown`].
     ///
     /// # Cancel safety
     ///

@@ -65,9 +65,9 @@ pub trait Lockable {
     /// Asks `locks` for the lock: key or keys, mode, wait and lease are chosen here.
     ///
     /// Where a layer locks the same key, choose a mode of the same family: [`Read`](crate::LockMode::Read) or
-    /// [`Write`](crate::LockMode::Write) beside a layer with its default mode. An exclusive and a read-write lock on one key
-    /// are refused with [`LockError::Conflict`](crate::LockError::Conflict), which is a 503. A key that the layer *derives*,
-    /// as [`key::param`](crate::key::param) does, is told by [`key::derived`](crate::key::derived).
+    /// [`Write`](crate::LockMode::Write) beside a layer with its default mode. An exclusive and a read-write lock on one
+    /// key are refused with [`LockError::Conflict`](crate::LockError::Conflict), which is a 503. A key that the layer
+    /// *derives*, as [`key::param`](crate::key::param) does, is told by [`key::derived`](crate::key::derived).
     fn lock(&self, locks: &LockClient) -> LockRequest;
 }
 

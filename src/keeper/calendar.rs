@@ -72,8 +72,9 @@ impl Calendar {
         while let Some((&place, live)) = self.holds.first_key_value() {
             let live = live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and fills a batch; more than one at a time would keep the store from others.
-            // It begins none: a renewal that failed, and is to be tried again in a moment, would be tried without a pause.
+            // A renewal a little early is as good, and fills a batch; more than one at a time would keep the store from
+            // others. It begins none: a renewal that failed, and is to be tried again in a moment, would be tried without
+            // a pause.
             let early = if place.0 < deadline && (1..BATCH).contains(&count) {
                 live.lease.duration() / 30
             } else {

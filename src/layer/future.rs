@@ -171,8 +171,8 @@ where
 
 /// Drives `handling` until it is done, or the lock is lost.
 ///
-/// The lock is watched from its first wait on: a handler that never waits needs no timer for that, and the confirmation finds
-/// what was lost until then.
+/// The lock is watched from its first wait on: a handler that never waits needs no timer for that, and the confirmation
+/// finds what was lost until then.
 pub(crate) async fn unless_lost<T>(
     guard: &LockGuard,
     handling: impl Future<Output = T>,

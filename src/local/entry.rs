@@ -149,8 +149,8 @@ impl Entry {
         }
         if nested.is_none() {
             if terms.mode == LockMode::Fair {
-                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks: nobody
-                // knows yet whether it will wait.
+                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks:
+                // nobody knows yet whether it will wait.
                 if terms.max_waiters.is_some() && self.fair > 0 {
                     terms.wait_behind(self.fair, None)?;
                 }

@@ -10,9 +10,9 @@
 //!    rate. A store that comes back empty has forgotten its holds: one that all of five stores granted survives two such
 //!    losses, one that was granted while two were down survives none. Stores that persist before they answer, or that stay
 //!    down for the longest lease before they come back, lose nothing.
-//! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time: only
-//!    stores that granted before [`acquire`](LockStore::acquire) answered count. A store that was late or refused is made to
-//!    carry a hold that lives longer than 100 ms, and counts when the others have proved that there was no gap.
+//! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time:
+//!    only stores that granted before [`acquire`](LockStore::acquire) answered count. A store that was late or refused is
+//!    made to carry a hold that lives longer than 100 ms, and counts when the others have proved that there was no gap.
 //! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot tell a
 //!    late holder from the next: it is for efficiency, or for work whose effect waits for the confirmation.
 //! 5. **No fair queue.** Each store would have its own order.
@@ -82,8 +82,9 @@ const NO_COUNTER: &str =
 ///
 /// All stores are asked at the same time, and the answer is given as soon as it is certain: a store that is dead delays
 /// nobody. When a majority has granted, the others have as long again as that took, but no less than 5 ms, to be counted
-/// when the hold is confirmed; a store that needed longer the last time is not waited for. What was sent to a store is always awaited and tidied up in the background: a grant that arrives when the
-/// attempt has failed already is released, after the store has answered and never before.
+/// when the hold is confirmed; a store that needed longer the last time is not waited for. What was sent to a store is
+/// always awaited and tidied up in the background: a grant that arrives when the attempt has failed already is released,
+/// after the store has answered and never before.
 ///
 /// [`LockMode::Fair`] and fencing tokens are refused by [`supports`](LockStore::supports); the [module](self) says why, and
 /// what else to expect of a quorum. Clones share everything but their settings. Of several clients, each may have a
@@ -185,8 +186,8 @@ impl<S> QuorumStore<S> {
         self
     }
 
-    /// How much of a lease must be left when a majority has granted, after the time that this took and the clocks' drift (1 %
-    /// and 2 ms); 1 ms by default. A grant that leaves less is given back, and fails as unanswered.
+    /// How much of a lease must be left when a majority has granted, after the time that this took and the clocks' drift
+    /// (1 % and 2 ms); 1 ms by default. A grant that leaves less is given back, and fails as unanswered.
     #[must_use]
     pub fn min_validity(mut self, validity: Duration) -> Self {
         self.min_validity = validity;

@@ -79,8 +79,8 @@ const BATCH: usize = 100;
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
-/// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters, as
-/// with Redisson: they find out when they ask again by themselves, within a second.
+/// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters,
+/// as with Redisson: they find out when they ask again by themselves, within a second.
 ///
 /// # Examples
 ///
@@ -137,12 +137,12 @@ impl RedisStore {
     ///
     /// * **TLS.** All addresses begin with `rediss://`, or none. The certificate of a server must be made out to what the
     ///   others call it: its IP address, unless they announce host names (`cluster-announce-hostname`, with
-    ///   `cluster-preferred-endpoint-type hostname`). One that is not trusted fails alone, with an error that names it: it is
-    ///   sent nothing, and the other servers go on.
+    ///   `cluster-preferred-endpoint-type hostname`). One that is not trusted fails alone, with an error that names it:
+    ///   it is sent nothing, and the other servers go on.
     /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
     ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
-    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others are
-    ///   taken one after the other, all or nothing in the end.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do.
+    ///   Others are taken one after the other, all or nothing in the end.
     /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or nobody serves it,
     ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): whoever waits or releases goes on trying. A
     ///   server that fails concerns only the locks in its slots.
@@ -180,11 +180,11 @@ impl RedisStore {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
 
-    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty one
-    /// stands for all locks.
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty
+    /// one stands for all locks.
     ///
-    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
-    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of
+    /// requests (`IdempotencyLayer`) begin with `idempotency:`.
     pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
     where
         P: Into<String>,
@@ -210,8 +210,8 @@ impl RedisStore {
     /// nothing, and the error names it.
     ///
     /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
-    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says how to
-    /// prevent that.
+    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says
+    /// how to prevent that.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {

@@ -25,8 +25,8 @@ pub enum Fault {
     /// calls fail as [`Unreachable`](crate::error::StoreErrorKind::Unreachable) and wake-ups are lost. Then everybody who
     /// listens is woken.
     Disconnected,
-    /// A wake-up is lost though the connection stands. The contract of a store does not allow that; the client survives it by
-    /// asking again within a second.
+    /// A wake-up is lost though the connection stands. The contract of a store does not allow that; the client survives
+    /// it by asking again within a second.
     WakeupLost,
     /// One hold vanishes, as by an eviction or an operator's hand.
     Vanished,
@@ -52,7 +52,8 @@ impl Fault {
 
 /// How often each [`Fault`] strikes, and how long it takes.
 ///
-/// A chance is per call (of [`Fault::WakeupLost`], per wake-up), between 0 and 1. Start from a preset and change what matters:
+/// A chance is per call (of [`Fault::WakeupLost`], per wake-up), between 0 and 1. Start from a preset and change what
+/// matters:
 ///
 /// ```
 /// use std::time::Duration;

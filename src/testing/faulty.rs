@@ -27,10 +27,10 @@ use crate::store::{
 /// A clone is another process's way to the same store: its connection breaks by itself, all else is shared. Give each
 /// [`LockClient`](crate::LockClient) a clone, and keep one to steer and to count.
 ///
-/// It keeps the contract of [`LockStore`] as far as the network, and the data that the store keeps, allow: what comes late
-/// was never answered, and comes within [`Faults::lateness`]; the store behind it refuses it if it was withdrawn. Beyond the
-/// contract go [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does, and
-/// [`Fault::WakeupLost`].
+/// It keeps the contract of [`LockStore`] as far as the network, and the data that the store keeps, allow: what comes
+/// late was never answered, and comes within [`Faults::lateness`]; the store behind it refuses it if it was withdrawn.
+/// Beyond the contract go [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
+/// and [`Fault::WakeupLost`].
 ///
 /// Only what was asked through this store can vanish. It must be used inside a Tokio runtime.
 ///

@@ -10,9 +10,9 @@ use super::{KeyError, KeyExtractor, Keys};
 /// Inside an axum route: the route's template and every decoded parameter, in order, so that `/orders/1` and `/orders/%31`
 /// are one. Elsewhere (around a whole router, in a fallback, without axum): what [`path`](super::path()) says.
 ///
-/// **Wrong where two spellings of a parameter are one thing to the handler** (`1` and `01`), and **where several routes lead
-/// to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key: each
-/// `POST /orders` waits for the one before.
+/// **Wrong where two spellings of a parameter are one thing to the handler** (`1` and `01`), and **where several routes
+/// lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key:
+/// each `POST /orders` waits for the one before.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct DefaultKey;

@@ -23,8 +23,8 @@ use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 /// # ;
 /// ```
 ///
-/// The key is taken as it is, and the default mode makes it a read-write lock: other code that takes the same key, such as a
-/// [`Locked`](crate::Locked), must take it in `Read` or `Write` too.
+/// The key is taken as it is, and the default mode makes it a read-write lock: other code that takes the same key, such
+/// as a [`Locked`](crate::Locked), must take it in `Read` or `Write` too.
 ///
 /// **Wrong where the handler extracts something else** than what is named here, and on a router whose routes have other
 /// parameters: `Path<u64>` rejects a route with two.

@@ -31,8 +31,8 @@ pub(super) type Wake = [Option<Channel>; 2];
 
 /// The listeners of one key, in the order in which they came.
 ///
-/// Each has a signal of its own: one that several share would wake them in an order of chance, and a simulation could not be
-/// had again.
+/// Each has a signal of its own: one that several share would wake them in an order of chance, and a simulation could not
+/// be had again.
 #[derive(Default)]
 pub(super) struct Listeners(Vec<Listener>);
 

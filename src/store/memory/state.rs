@@ -1,7 +1,7 @@
 //! The state machine of one key: the rules of [`LockStore`](crate::store::LockStore).
 //!
-//! Numbers in parentheses are those of its contract. Every method but [`State::expire`] expects that to have been called with
-//! the present time, so that whatever stands here is live.
+//! Numbers in parentheses are those of its contract. Every method but [`State::expire`] expects that to have been called
+//! with the present time, so that whatever stands here is live.
 
 use std::mem;
 use std::time::Duration;

@@ -17,9 +17,9 @@ use crate::store::{Attempt, LockStore};
 const COMPLETE_AFTER: Duration = Duration::from_millis(100);
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a short
-    /// one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard of the
-    /// release before it.
+    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a
+    /// short one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard
+    /// of the release before it.
     pub(super) async fn complete(self, won: Arc<Election>, entry: Arc<Opened>, stores: Members) {
         let attempt = won.attempt.clone();
         if attempt.patience.is_some() {

@@ -139,8 +139,8 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// Waits for a decision and, after a majority has granted, a little for the others: only what has granted by now is sure
-    /// to count when the hold is confirmed. Stores that were too slow for that the last time are not waited for.
+    /// Waits for a decision and, after a majority has granted, a little for the others: only what has granted by now is
+    /// sure to count when the hold is confirmed. Stores that were too slow for that the last time are not waited for.
     async fn await_votes(
         &self,
         election: &Election,

@@ -208,9 +208,9 @@ impl RedisStoreBuilder {
     /// Whether releases are told on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and `SUBSCRIBE`. For
     /// a [Cluster](RedisStore::cluster) alone.
     ///
-    /// Clients of both kinds exclude each other, but they do not hear each other's releases, and find out by asking again. The
-    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
-    /// 7 and Valkey do. Sharded channels are listened to by RESP3.
+    /// Clients of both kinds exclude each other, but they do not hear each other's releases, and find out by asking
+    /// again. The default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which
+    /// those of Redis 7 and Valkey do. Sharded channels are listened to by RESP3.
     pub fn sharded_channels(mut self, sharded: bool) -> Self {
         self.channels = Some(match sharded {
             true => Channels::Sharded,

@@ -36,10 +36,10 @@ use std::time::Duration;
 ///
 /// # What it costs
 ///
-/// One round trip more, and the replicas' answer, for each change. `WAIT` keeps the whole connection waiting, so one of them
-/// serves everything that was done before it: throughput grows with the number of callers as before. A replica that hangs
-/// makes every change wait for the [timeout](super::RedisStoreBuilder::replica_timeout), and fail, until the master gives
-/// it up (`repl-timeout`, 60 seconds). The user needs the rights `+wait`, and `+role` for `All`.
+/// One round trip more, and the replicas' answer, for each change. `WAIT` keeps the whole connection waiting, so one of
+/// them serves everything that was done before it: throughput grows with the number of callers as before. A replica that
+/// hangs makes every change wait for the [timeout](super::RedisStoreBuilder::replica_timeout), and fail, until the master
+/// gives it up (`repl-timeout`, 60 seconds). The user needs the rights `+wait`, and `+role` for `All`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Replicas {

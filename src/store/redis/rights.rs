@@ -125,8 +125,8 @@ impl AclRules {
         self.and(ADMINISTERING)
     }
 
-    /// Also what a store needs that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves needs
-    /// `+sentinel` there.
+    /// Also what a store needs that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves
+    /// needs `+sentinel` there.
     #[must_use]
     pub fn sentinel(self) -> Self {
         self.and(FOLLOWING)
@@ -134,8 +134,8 @@ impl AclRules {
 
     /// Also what a store needs [in a Cluster](super::RedisStore::cluster).
     ///
-    /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave these
-    /// three out of what [`iter`](Self::iter) gives.
+    /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
+    /// these three out of what [`iter`](Self::iter) gives.
     #[must_use]
     pub fn cluster(self) -> Self {
         self.and(ROUTING)
@@ -148,8 +148,8 @@ impl AclRules {
         self.and(ACKNOWLEDGING)
     }
 
-    /// Also what [`LockClient::audit`](crate::LockClient::audit) needs, to see everything: `CONFIG GET` shows passwords that
-    /// stand in the server's configuration.
+    /// Also what [`LockClient::audit`](crate::LockClient::audit) needs, to see everything: `CONFIG GET` shows passwords
+    /// that stand in the server's configuration.
     #[must_use]
     pub fn audit(self) -> Self {
         self.and(AUDITING)

@@ -14,12 +14,14 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) use distrust::{at, distrust, objection};
 
 impl RedisStoreBuilder {
-    /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in PEM.
+    /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in
+    /// PEM.
     ///
-    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out to
-    /// the host name, or the IP address, that stands in the address; to servers that
-    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that these tell. Connections of a pool that the caller has
-    /// made bring their own settings; these are then for the connection that listens for wake-ups.
+    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out
+    /// to the host name, or the IP address, that stands in the address; to servers that
+    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that
+    /// these tell. Connections of a pool that the caller has made bring their own settings; these are then for the
+    /// connection that listens for wake-ups.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -111,7 +111,8 @@ fn confirmed_holds_never_overlapped_whatever_the_stores_forget() {
             }
         }
     }
-    // Without either, nothing was proved. (Counting late grants at once fails here too, but only once in about 1,200 seeds.)
+    // Without either, nothing was proved. (Counting late grants at once fails here too, but only once in about 1,200
+    // seeds.)
     assert!(overlaps > 100, "{overlaps} overlaps");
     assert!(confirmed > 300, "{confirmed} confirmed holds");
 }
