@@ -3,13 +3,11 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
-use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 use tokio::runtime::Handle;
 
@@ -24,6 +22,7 @@ use crate::store::{
 
 mod admin;
 mod audit;
+mod batches;
 mod calls;
 mod channels;
 mod cluster;
@@ -50,6 +49,7 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 
+use batches::BATCH;
 use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
@@ -57,9 +57,6 @@ pub use rights::{AclRules, MissingRights};
 use script::Call;
 use servers::{Counting, Servers};
 use thread::Thread;
-
-/// How many holds one script touches: few enough to keep the server responsive to others.
-const BATCH: usize = 100;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
@@ -307,53 +304,6 @@ impl RedisStore {
     }
 }
 
-/// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
-async fn call_in_batches<'a, T>(
-    servers: &'a Servers,
-    items: &'a [T],
-    key: impl Fn(&T) -> &LockKey,
-    call: impl Fn(&[&'a T]) -> Call,
-) -> Result<Vec<Standing>, StoreError> {
-    let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-    for (place, item) in items.iter().enumerate() {
-        let group = groups.entry(servers.together(key(item)));
-        group.or_default().push((place, item));
-    }
-    let batches = groups.values().flat_map(|group| group.chunks(BATCH));
-    let answers = batches.map(|batch| {
-        let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-        let (key, call) = (key(items[0]), call(&items));
-        async move {
-            let (answer, effect) = servers.call(key, &call).await?;
-            let standings = reply::standings(&answer, batch.len())?;
-            if standings.contains(&Standing::Held) {
-                effect.counts().await?;
-            }
-            Ok((batch, standings))
-        }
-    });
-    let mut standings = vec![Standing::Gone; items.len()];
-    // All are driven to their end: each batch has its effect, whatever becomes of the others.
-    for answer in join_all(answers).await {
-        let (batch, answers) = answer?;
-        for ((place, _), standing) in batch.iter().zip(answers) {
-            standings[*place] = standing;
-        }
-    }
-    Ok(standings)
-}
-
-/// Begins leases anew.
-async fn renew(servers: &Servers, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
-    call_in_batches(
-        servers,
-        renewals,
-        |renewal| &renewal.hold.key,
-        |batch| calls::renew(batch.iter().copied()),
-    )
-    .await
-}
-
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
@@ -368,27 +318,23 @@ impl LockStore for RedisStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
         let Inner { servers, apart, .. } = &*self.inner;
-        match renew(apart, renewals).await {
+        match batches::renew(apart, renewals).await {
             // The server may have no room for one more connection: better renewed like everything else than not at all.
             // Not while that has to be restored, which would happen on this runtime.
             Err(error) if error.kind() != StoreErrorKind::Unanswered && servers.are_up() => {
-                renew(servers, renewals).await
+                batches::renew(servers, renewals).await
             }
             renewed => renewed,
         }
     }
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
-        call_in_batches(
-            &self.inner.servers,
-            holds,
-            |hold| &hold.key,
-            |batch| match self.inner.acknowledging {
-                true => calls::check_marked(batch.iter().copied()),
-                false => calls::check(batch.iter().copied()),
-            },
-        )
-        .await
+        let Inner {
+            servers,
+            acknowledging,
+            ..
+        } = &*self.inner;
+        batches::check(servers, holds, *acknowledging).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {

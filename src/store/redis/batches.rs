@@ -1,0 +1,84 @@
+//! Questions about many holds, in few scripts.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+
+use super::script::Call;
+use super::servers::Servers;
+use super::{calls, reply};
+use crate::error::StoreError;
+use crate::key::LockKey;
+use crate::lock::Hold;
+use crate::store::{Renewal, Standing};
+
+/// How many holds one script touches: few enough to keep the server responsive to others.
+pub(super) const BATCH: usize = 100;
+
+/// Begins leases anew.
+pub(super) async fn renew(
+    servers: &Servers,
+    renewals: &[Renewal],
+) -> Result<Vec<Standing>, StoreError> {
+    call_in_batches(
+        servers,
+        renewals,
+        |renewal| &renewal.hold.key,
+        |batch| calls::renew(batch.iter().copied()),
+    )
+    .await
+}
+
+/// Asks which holds are there; if replicas are to `acknowledge` the answer, each batch leaves them something to.
+pub(super) async fn check(
+    servers: &Servers,
+    holds: &[Hold],
+    acknowledge: bool,
+) -> Result<Vec<Standing>, StoreError> {
+    call_in_batches(
+        servers,
+        holds,
+        |hold| &hold.key,
+        |batch| match acknowledge {
+            true => calls::check_marked(batch.iter().copied()),
+            false => calls::check(batch.iter().copied()),
+        },
+    )
+    .await
+}
+
+/// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
+async fn call_in_batches<'a, T>(
+    servers: &'a Servers,
+    items: &'a [T],
+    key: impl Fn(&T) -> &LockKey,
+    call: impl Fn(&[&'a T]) -> Call,
+) -> Result<Vec<Standing>, StoreError> {
+    let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        let group = groups.entry(servers.together(key(item)));
+        group.or_default().push((place, item));
+    }
+    let batches = groups.values().flat_map(|group| group.chunks(BATCH));
+    let answers = batches.map(|batch| {
+        let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
+        let (key, call) = (key(items[0]), call(&items));
+        async move {
+            let (answer, effect) = servers.call(key, &call).await?;
+            let standings = reply::standings(&answer, batch.len())?;
+            if standings.contains(&Standing::Held) {
+                effect.counts().await?;
+            }
+            Ok((batch, standings))
+        }
+    });
+    let mut standings = vec![Standing::Gone; items.len()];
+    // All are driven to their end: each batch has its effect, whatever becomes of the others.
+    for answer in join_all(answers).await {
+        let (batch, answers) = answer?;
+        for ((place, _), standing) in batch.iter().zip(answers) {
+            standings[*place] = standing;
+        }
+    }
+    Ok(standings)
+}
