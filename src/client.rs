@@ -36,7 +36,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 ///
 /// # A runtime whose workers are all busy
 ///
-/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a [`RedisStore`]
+/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a `RedisStore`
 /// (and a quorum of those) what is held is renewed all the same, on a thread and a connection of the store's own: the
 /// locks stay held for as long as the process lives, and releases are confirmed afterwards. [`max_hold`] is what ends the
 /// hold of a handler that never comes back. With a [`MemoryStore`] renewals need a free worker, unless [`renew_on`] says
@@ -46,7 +46,6 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// late or not at all, so that its lease ends it; a waiter in a fair queue loses its place after
 /// [`WAITER_LIVENESS`](crate::store::WAITER_LIVENESS).
 ///
-/// [`RedisStore`]: crate::RedisStore
 /// [`MemoryStore`]: crate::MemoryStore
 /// [`max_hold`]: LockRequest::max_hold
 /// [`renew_on`]: LockClientBuilder::renew_on
@@ -322,7 +321,7 @@ impl LockClientBuilder {
         self
     }
 
-    /// Renews holds on `runtime` (default: where the store says, as [`RedisStore`](crate::RedisStore) does; else on that
+    /// Renews holds on `runtime` (default: where the store says, as `RedisStore` does; else on that
     /// of the caller that first takes a lock).
     ///
     /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer

@@ -126,8 +126,10 @@ async fn write(
         Ok(())
     };
     let delivered = tokio::select! {
-        delivered = delivering => delivered,
+        // What was kept back until the half was closed is never delivered.
+        biased;
         _ = half_close.wait_for(|flow| flow.half_closed != before) => Ok(()),
+        delivered = delivering => delivered,
     };
     if delivered.is_ok() {
         // Dropping the half sends the FIN.
