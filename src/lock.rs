@@ -1,10 +1,12 @@
 //! The vocabulary of locking: modes, leases, owners, holds.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use crate::key::LockKey;
 
@@ -112,6 +114,9 @@ pub struct HoldId {
 }
 
 impl HoldId {
+    /// The length of the longest name.
+    pub(crate) const LONGEST: usize = Hyphenated::LENGTH + ":18446744073709551615".len();
+
     /// Names the `n`-th grant of `client`.
     pub fn new(client: Uuid, n: u64) -> Self {
         Self { client, n }
@@ -121,13 +126,21 @@ impl HoldId {
     pub fn client(self) -> Uuid {
         self.client
     }
+
+    /// The name in full, without the formatting machinery: every command carries it several times.
+    pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &str {
+        let (client, n) = buffer.split_at_mut(Hyphenated::LENGTH);
+        self.client.hyphenated().encode_lower(client);
+        let mut rest = n;
+        write!(rest, ":{}", self.n).expect("the longest number fits");
+        let length = Self::LONGEST - rest.len();
+        std::str::from_utf8(&buffer[..length]).expect("digits and signs")
+    }
 }
 
 impl fmt::Display for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.client.hyphenated().fmt(f)?;
-        f.write_str(":")?;
-        self.n.fmt(f)
+        f.write_str(self.encode(&mut [0; Self::LONGEST]))
     }
 }
 
@@ -165,5 +178,24 @@ impl FencingToken {
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_named_by_its_client_and_its_number() {
+        let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        for (n, name) in [
+            (0, "01234567-89ab-cdef-0123-456789abcdef:0"),
+            (
+                u64::MAX,
+                "01234567-89ab-cdef-0123-456789abcdef:18446744073709551615",
+            ),
+        ] {
+            assert_eq!(HoldId::new(client, n).to_string(), name);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The names of keys and channels (PROTOCOL 1.0).
 
 use std::fmt::{self, Display, Formatter};
+use std::io::Write;
 
 use redis::{RedisWrite, ToRedisArgs};
 
@@ -160,29 +161,29 @@ impl Name<'_> {
             ..self
         }
     }
+
+    /// What it is made of.
+    fn parts<'p>(&'p self, id: &'p mut [u8; HoldId::LONGEST]) -> [&'p str; 7] {
+        let (open, close) = if self.tagged { ("", "") } else { ("{", "}") };
+        let (colon, id) = match self.id {
+            Some(hold) => (":", hold.encode(id)),
+            None => ("", ""),
+        };
+        [self.prefix, open, self.lock, close, colon, id, self.suffix]
+    }
 }
 
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.prefix)?;
-        if self.tagged {
-            f.write_str(self.lock)?;
-        } else {
-            f.write_str("{")?;
-            f.write_str(self.lock)?;
-            f.write_str("}")?;
-        }
-        if let Some(id) = self.id {
-            f.write_str(":")?;
-            id.fmt(f)?;
-        }
-        f.write_str(self.suffix)
+        let mut id = [0; HoldId::LONGEST];
+        let parts = self.parts(&mut id);
+        parts.into_iter().try_for_each(|part| f.write_str(part))
     }
 }
 
 impl ToRedisArgs for Name<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        out.write_arg_fmt(self);
+        write_arg(&self.parts(&mut [0; HoldId::LONGEST]), out);
     }
 }
 
@@ -195,10 +196,20 @@ pub(super) enum Field {
 
 impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        match self {
-            Self::Plain(id) => out.write_arg_fmt(id),
-            Self::Write(id) => out.write_arg_fmt(format_args!("{id}{WRITE}")),
-        }
+        let (id, suffix) = match self {
+            Self::Plain(id) => (id, ""),
+            Self::Write(id) => (id, WRITE),
+        };
+        write_arg(&[id.encode(&mut [0; HoldId::LONGEST]), suffix], out);
+    }
+}
+
+/// Adds one argument that consists of `parts`.
+fn write_arg<W: RedisWrite + ?Sized>(parts: &[&str], out: &mut W) {
+    let mut arg = out.writer_for_next_arg();
+    for part in parts {
+        // Commands are written to memory.
+        arg.write_all(part.as_bytes()).expect("there is room");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt::Debug;
 
-use tower_distributed_lock::testing::Tally;
+use tower_distributed_lock::testing::{Fault, Tally};
 
 use super::history::History;
 use super::log::Counts;
@@ -24,6 +24,19 @@ pub(super) struct Summary {
     pub(super) counts: Counts,
     /// Whether there were many: a run of one seed need not show everything.
     pub(super) is_long: bool,
+}
+
+impl Summary {
+    /// Every fault has struck, and holds have overlapped: without that, many histories would have proved nothing.
+    pub(super) fn met_everything(&self) {
+        if !self.is_long {
+            return;
+        }
+        for fault in Fault::ALL {
+            assert!(self.tally.of(fault) > 0, "{fault:?} never struck");
+        }
+        assert!(self.counts.of("overlaps") > 0, "nothing overlapped");
+    }
 }
 
 /// Tries many seeds, or the one that is asked for. `usual`: how many, unless `SIMULATION_SCHEDULES` says otherwise. `run` is
