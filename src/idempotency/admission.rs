@@ -53,15 +53,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
-        let (keys, body) = self.find(parts, body).await?;
-        if keys.is_empty() {
-            return match self.policy.required {
-                true => Err(Rejection::new(RejectionKind::KeyMissing)
-                    .with_detail("this request needs an idempotency key")
-                    .into()),
-                false => Ok(Admission::Pass(body.into_body())),
-            };
-        }
+        let (found, body) = self.find(parts, body).await?;
+        let keys = match found {
+            Ok(keys) => keys,
+            Err(missing) if self.policy.required => return Err(missing.into_refusal()),
+            Err(_) => return Ok(Admission::Pass(body.into_body())),
+        };
         let body = body.read(self.policy.body_limit).await?;
         let tenant = (self.policy.tenant)(parts);
         let name = scope::name(parts, tenant.as_deref(), keys);
@@ -82,8 +79,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         }
     }
 
-    /// The key, and what is to be read of the body yet.
-    async fn find<B>(&self, parts: &mut Parts, body: B) -> Result<(Keys, Payload<B>), Refusal>
+    /// The key, if there is one, and what is to be read of the body yet.
+    async fn find<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(Result<Keys, KeyError>, Payload<B>), Refusal>
     where
         B: Body<Data: Send> + Send,
     {
@@ -98,8 +99,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             found = self.key.extract(parts).await;
         }
         match found {
-            Ok(keys) => Ok((keys, body)),
-            Err(error) if error.is_missing() => Ok((Keys::default(), body)),
+            Ok(keys) if keys.is_empty() => {
+                let reason = "this request needs an idempotency key";
+                Ok((Err(KeyError::missing_because(reason)), body))
+            }
+            Ok(keys) => Ok((Ok(keys), body)),
+            Err(error) if error.is_missing() => Ok((Err(error), body)),
             Err(error) => Err(error.into_refusal()),
         }
     }

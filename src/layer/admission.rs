@@ -5,9 +5,9 @@ use std::error::Error;
 use http::request::Parts;
 
 use super::DistributedLockLayer;
-use super::key::{KeyExtractor, Keys};
+use super::key::{KeyError, KeyExtractor, Keys};
 use super::policy::{OnMissing, OnUnavailable};
-use super::rejection::{Refusal, Rejection, RejectionKind};
+use super::rejection::Refusal;
 use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -27,14 +27,14 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
         let Some(mode) = self.policy.mode(parts) else {
             return Ok(None);
         };
-        let keys = match self.key.extract(parts).await {
-            Ok(keys) => keys,
-            Err(error) if error.is_missing() => Keys::default(),
+        let (keys, missing) = match self.key.extract(parts).await {
+            Ok(keys) => (keys, KeyError::missing()),
+            Err(error) if error.is_missing() => (Keys::default(), error),
             Err(error) => return Err(error.into_refusal()),
         };
         let keys = match self.policy.on_missing {
             _ if !keys.is_empty() => keys,
-            OnMissing::Reject => return Err(Rejection::new(RejectionKind::KeyMissing).into()),
+            OnMissing::Reject => return Err(missing.into_refusal()),
             OnMissing::Skip => return Ok(None),
             OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
         };

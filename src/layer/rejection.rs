@@ -1,5 +1,6 @@
 //! Why a request was not served.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub struct Rejection {
     kind: RejectionKind,
     status: StatusCode,
     retry_after: Option<Duration>,
-    detail: Option<&'static str>,
+    detail: Option<Cow<'static, str>>,
     cause: Option<LockError>,
 }
 
@@ -128,8 +129,8 @@ impl Rejection {
         }
     }
 
-    pub(crate) fn with_detail(mut self, detail: &'static str) -> Self {
-        self.detail = Some(detail);
+    pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
         self
     }
 
@@ -172,8 +173,8 @@ impl Rejection {
             "title": self.kind.title(),
             "status": self.status.as_u16(),
         });
-        if let Some(detail) = self.detail {
-            problem["detail"] = detail.into();
+        if let Some(detail) = &self.detail {
+            problem["detail"] = detail.as_ref().into();
         }
         if self.kind == RejectionKind::Lost {
             problem["outcome"] = "unknown".into();
@@ -218,7 +219,7 @@ impl From<LockError> for Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.as_str())?;
-        match (self.detail, &self.cause) {
+        match (&self.detail, &self.cause) {
             (Some(detail), _) => write!(f, ": {detail}"),
             (None, Some(cause)) => write!(f, ": {cause}"),
             (None, None) => Ok(()),

@@ -83,7 +83,9 @@ impl JsonFields {
             .map(|pointer| match body.pointer(pointer) {
                 Some(Value::String(text)) => Ok(text.clone()),
                 Some(Value::Number(number)) => Ok(number.to_string()),
-                Some(Value::Null) | None => Err(KeyError::missing()),
+                Some(Value::Null) | None => Err(KeyError::missing_because(format!(
+                    "the body has no field `{pointer}`"
+                ))),
                 Some(_) => Err(KeyError::invalid("the field is neither text nor a number")),
             });
         let fields: Vec<String> = fields.collect::<Result<_, _>>()?;

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
@@ -12,7 +14,8 @@ pub struct KeyError(Cause);
 
 #[derive(Debug)]
 enum Cause {
-    Missing,
+    /// Perhaps with what would have been one.
+    Missing(Option<Cow<'static, str>>),
     Invalid(&'static str),
     BodyUnread,
     Response(Box<Response<LocalBody>>),
@@ -21,7 +24,12 @@ enum Cause {
 impl KeyError {
     /// There is none: the business of [`OnMissing`](crate::OnMissing).
     pub fn missing() -> Self {
-        Self(Cause::Missing)
+        Self(Cause::Missing(None))
+    }
+
+    /// The same; a client that is refused gets to read what it should have sent.
+    pub(crate) fn missing_because(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self(Cause::Missing(Some(reason.into())))
     }
 
     /// What is there names nothing: 400 `key-invalid`. The client gets to read `reason`.
@@ -47,12 +55,18 @@ impl KeyError {
     }
 
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.0, Cause::Missing)
+        matches!(self.0, Cause::Missing(_))
     }
 
     pub(crate) fn into_refusal(self) -> Refusal {
         match self.0 {
-            Cause::Missing => Rejection::new(RejectionKind::KeyMissing).into(),
+            Cause::Missing(reason) => {
+                let rejection = Rejection::new(RejectionKind::KeyMissing);
+                match reason {
+                    Some(reason) => rejection.with_detail(reason).into(),
+                    None => rejection.into(),
+                }
+            }
             Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
                 .with_detail(reason)
                 .into(),

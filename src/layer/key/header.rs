@@ -42,7 +42,9 @@ impl Header {
 /// The value of a header that stands on exactly one line.
 pub(crate) fn only_line<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a str, KeyError> {
     let mut lines = parts.headers.get_all(name).iter();
-    let value = lines.next().ok_or_else(KeyError::missing)?;
+    let value = lines
+        .next()
+        .ok_or_else(|| KeyError::missing_because(format!("the header `{name}` is missing")))?;
     if lines.next().is_some() {
         return Err(KeyError::invalid("the header occurs more than once"));
     }

@@ -34,12 +34,16 @@ impl KeyExtractor for Param {
 
 impl Param {
     fn keys(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let params = params(parts)?.ok_or_else(KeyError::missing)?;
+        let missing = || {
+            let reason = format!("the route has no parameter `{}`", self.name);
+            KeyError::missing_because(reason)
+        };
+        let params = params(parts)?.ok_or_else(missing)?;
         let mut values = params
             .iter()
             .filter(|(name, _)| *name == self.name)
             .map(|(_, value)| value);
-        let value = values.next().ok_or_else(KeyError::missing)?;
+        let value = values.next().ok_or_else(missing)?;
         if values.next().is_some() {
             return Err(KeyError::invalid(
                 "the route names the parameter more than once",

@@ -31,7 +31,7 @@ async fn without_a_key_a_request_passes_or_is_refused() {
     let app = payments(&runs).layer(layer.required());
     let (status, problem) = problem(send(&app, keyless()).await).await;
     assert_eq!((status, &problem["type"]), (400, &"key-missing".into()));
-    assert_eq!(problem["detail"], "this request needs an idempotency key");
+    assert_eq!(problem["detail"], "the header `idempotency-key` is missing");
     assert_eq!(runs.count(), 2);
 }
 

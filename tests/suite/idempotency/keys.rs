@@ -42,6 +42,7 @@ async fn every_provider_names_its_requests() {
             (400, &"key-missing".into()),
             "{name}: none"
         );
+        assert!(problem["detail"].is_string(), "{name}: what is missing?");
     }
     check(
         "Idempotency-Key",

@@ -334,6 +334,7 @@ async fn a_request_without_a_key_is_refused_or_passes_or_shares_a_name() {
         (status.as_u16(), &problem["type"]),
         (400, &"key-missing".into())
     );
+    assert_eq!(problem["detail"], "the header `x-account` is missing");
     let app = orders().layer(layer.clone().on_missing(OnMissing::Skip));
     assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
     let app = orders().layer(layer.on_missing(OnMissing::Use("nobody")));
@@ -353,4 +354,5 @@ async fn a_parameter_that_the_route_does_not_have_is_missing() {
         (status.as_u16(), &problem["type"]),
         (400, &"key-missing".into())
     );
+    assert_eq!(problem["detail"], "the route has no parameter `id`");
 }
