@@ -77,7 +77,7 @@ fn schedules(test: &str, weather: Weather) -> Summary {
     let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
         run(seed, weather, Flaw::None, traced)
     });
-    assert!(!seen.is_long || seen.counts.of("killed") > 0);
+    seen.has_counted("killed");
     seen
 }
 
@@ -87,13 +87,13 @@ fn whoever_came_first_goes_first_and_the_dead_cost_seconds() {
         "fairness::whoever_came_first_goes_first_and_the_dead_cost_seconds",
         Weather::Calm,
     );
-    assert!(!seen.is_long || seen.counts.of("cancelled") > 0);
+    seen.has_counted("cancelled");
 }
 
 #[test]
 fn who_is_not_woken_keeps_its_place() {
     let seen = schedules("fairness::who_is_not_woken_keeps_its_place", Weather::Deaf);
-    assert!(!seen.is_long || seen.tally.of(Fault::WakeupLost) > 0);
+    seen.was_struck_by(Fault::WakeupLost);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_request_that_fails_costs_its_callers_place_and_nobody_elses() {
         "fairness::a_request_that_fails_costs_its_callers_place_and_nobody_elses",
         Weather::Flaky,
     );
-    assert!(!seen.is_long || seen.tally.of(Fault::Late) > 0);
+    seen.was_struck_by(Fault::Late);
 }
 
 #[test]

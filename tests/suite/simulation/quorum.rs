@@ -72,7 +72,7 @@ fn schedules(test: &str, weather: Weather) -> Summary {
     let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
         run(seed, weather, Flaw::None, traced)
     });
-    assert!(!seen.is_long || seen.counts.of("confirmed") > 0);
+    seen.has_counted("confirmed");
     assert!(!seen.is_long || seen.tally.unreachable() > 0);
     seen
 }
@@ -91,7 +91,7 @@ fn bad_networks_to_every_store_let_nobody_overlap() {
         "quorum::bad_networks_to_every_store_let_nobody_overlap",
         Weather::Flaky,
     );
-    assert!(!seen.is_long || seen.tally.of(Fault::Late) > 0);
+    seen.was_struck_by(Fault::Late);
 }
 
 #[test]

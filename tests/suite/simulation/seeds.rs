@@ -27,15 +27,24 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Every fault has struck, and holds have overlapped: without that, many histories would have proved nothing.
+    /// The fault has struck: without that, many histories would have proved nothing.
+    pub(super) fn was_struck_by(&self, fault: Fault) {
+        let struck = self.tally.of(fault) > 0;
+        assert!(!self.is_long || struck, "{fault:?} never struck");
+    }
+
+    /// The same of something that the histories count.
+    pub(super) fn has_counted(&self, what: &str) {
+        let happened = self.counts.of(what) > 0;
+        assert!(!self.is_long || happened, "`{what}` never happened");
+    }
+
+    /// Every fault has struck, and holds have overlapped.
     pub(super) fn met_everything(&self) {
-        if !self.is_long {
-            return;
-        }
         for fault in Fault::ALL {
-            assert!(self.tally.of(fault) > 0, "{fault:?} never struck");
+            self.was_struck_by(fault);
         }
-        assert!(self.counts.of("overlaps") > 0, "nothing overlapped");
+        self.has_counted("overlaps");
     }
 }
 
