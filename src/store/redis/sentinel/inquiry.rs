@@ -34,24 +34,29 @@ impl Sentinel {
     /// Where this sentinel believes the master to be; `None` if it knows none of that name.
     pub(super) async fn ask(&self, name: &str) -> Result<Option<Master>, StoreError> {
         // The address is the one that counts while a failover goes on; the epoch says which of two sentinels knows more.
-        let mut questions = redis::pipe();
-        for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER"] {
-            questions.cmd("SENTINEL").arg(question).arg(name);
-        }
-        master(&self.put(&questions).await?)
+        let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
+        master(&self.answers(questions, name).await?)
     }
 
-    /// What this sentinel answers to each of these.
-    pub(super) async fn put(&self, questions: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    /// What this sentinel answers to each of these questions about the master of that name.
+    pub(super) async fn answers(
+        &self,
+        asked: [&str; 2],
+        name: &str,
+    ) -> Result<Vec<Value>, StoreError> {
+        let mut questions = redis::pipe();
+        for question in asked {
+            questions.cmd("SENTINEL").arg(question).arg(name);
+        }
         // Put back by an answer only: one that is silent until the caller goes is not asked again.
         let kept = self.kept().take();
         let answered = match kept {
-            Some(connection) => put(connection, questions).await.ok(),
+            Some(connection) => put(connection, &questions).await.ok(),
             None => None,
         };
         let (connection, answers) = match answered {
             Some(answered) => answered,
-            None => self.put_anew(questions).await?,
+            None => self.put_anew(&questions).await?,
         };
         *self.kept() = Some(connection);
         Ok(answers)

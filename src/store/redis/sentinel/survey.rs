@@ -55,11 +55,7 @@ impl Sentinels {
 
 impl Sentinel {
     async fn opine(&self, name: &str) -> Result<Opinion, StoreError> {
-        let mut questions = redis::pipe();
-        for question in ["MASTER", "CKQUORUM"] {
-            questions.cmd("SENTINEL").arg(question).arg(name);
-        }
-        opinion(&self.put(&questions).await?)
+        opinion(&self.answers(["MASTER", "CKQUORUM"], name).await?)
     }
 
     /// Its address, and why it says nothing.
