@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime;
 
 use crate::error::LockError;
-use crate::store::{DynStore, Standing};
+use crate::store::{BATCH, DynStore, Standing};
 
 mod calendar;
 mod checks;
@@ -28,9 +28,6 @@ pub(crate) use driven::{Driven, Job};
 use errands::Errands;
 pub(crate) use live::{LiveHold, Phase};
 use renewals::{OnLost, Renewals};
-
-/// How many holds one question names: few enough to keep a single-threaded server responsive.
-const BATCH: usize = 100;
 
 /// The pause after a release or a check failed, before the next try; it doubles.
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);

@@ -28,6 +28,9 @@ pub use many::{AllOutcome, AnyOutcome};
 /// by no more than this.
 pub const WAITER_LIVENESS: Duration = Duration::from_secs(3);
 
+/// How many holds one question names: few enough to keep a single-threaded server responsive.
+pub(crate) const BATCH: usize = 100;
+
 /// How long an attempt that went unanswered may still arrive; as long at least is its withdrawal remembered.
 ///
 /// A copy can be late for as long as its connection may still deliver it: one that does not answer is closed within two

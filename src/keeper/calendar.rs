@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::in_batches;
 use super::live::{LiveHold, Phase};
-use super::{BATCH, in_batches};
 use crate::lock::Lease;
+use crate::store::BATCH;
 
 /// Where a hold stands in the calendar. The number keeps holds of one instant apart.
 pub(super) type Place = (Instant, u64);

@@ -16,8 +16,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::lock::Hold;
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
-    Wakeups,
+    self, AllOutcome, AnyOutcome, Attempt, BATCH, LockStore, Outcome, Record, Released, Renewal,
+    Standing, Wakeups,
 };
 
 mod admin;
@@ -49,7 +49,6 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 
-use batches::BATCH;
 use channels::Channels;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;

@@ -10,10 +10,7 @@ use super::{calls, reply};
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::Hold;
-use crate::store::{Renewal, Standing};
-
-/// How many holds one script touches: few enough to keep the server responsive to others.
-pub(super) const BATCH: usize = 100;
+use crate::store::{BATCH, Renewal, Standing};
 
 /// Begins leases anew.
 pub(super) async fn renew(
