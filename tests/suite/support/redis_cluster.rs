@@ -106,6 +106,16 @@ impl RedisCluster {
 
     /// Begins to move a slot: from now on each key of it is on either node.
     pub(crate) async fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        // A node that has not heard of the last move would claim the slot by too low an epoch, and lose it again to the
+        // former owner, which sends everybody back to it.
+        eventually("the masters agree whose the slot is", LIMIT, async || {
+            let owners = join_all(self.masters().map(|node| owner(node, slot))).await;
+            match owners.iter().all(|owner| *owner == owners[0]) {
+                true => Ok(()),
+                false => Err(owners),
+            }
+        })
+        .await;
         let (source, target) = (self.id(from).await, self.id(to).await);
         let slot = slot.to_string();
         let (from, to) = (&self.nodes[from], &self.nodes[to]);
@@ -306,6 +316,23 @@ impl RedisCluster {
     async fn id(&self, node: usize) -> String {
         self.nodes[node].ask(&["CLUSTER", "MYID"]).await
     }
+}
+
+/// The port of the slot's master, as the node sees it.
+async fn owner(node: &RedisServer, slot: u16) -> Option<i64> {
+    let ranges: Vec<Vec<Value>> = node.ask(&["CLUSTER", "SLOTS"]).await;
+    ranges.iter().find_map(|range| match &range[..] {
+        [
+            Value::Int(first),
+            Value::Int(last),
+            Value::Array(master),
+            ..,
+        ] if (*first..=*last).contains(&i64::from(slot)) => match master[1] {
+            Value::Int(port) => Some(port),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 async fn claims(node: &RedisServer, slot: u16) -> RedisResult<bool> {
