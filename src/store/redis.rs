@@ -32,6 +32,7 @@ mod lane;
 mod many;
 mod names;
 mod options;
+mod pool;
 mod records;
 mod replicas;
 mod reply;
@@ -39,10 +40,12 @@ mod rights;
 mod script;
 mod sentinel;
 mod servers;
+mod slot;
 mod source;
 mod subscriber;
 mod subscriptions;
 mod thread;
+mod timeouts;
 #[cfg(feature = "redis-tls")]
 mod tls;
 #[cfg(not(feature = "redis-tls"))]
@@ -50,11 +53,12 @@ mod tls;
 mod tls;
 
 use channels::Channels;
+use lane::Counting;
 pub use options::RedisStoreBuilder;
 pub use replicas::Replicas;
 pub use rights::{AclRules, MissingRights};
 use script::Call;
-use servers::{Counting, Servers};
+use servers::Servers;
 use thread::Thread;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a

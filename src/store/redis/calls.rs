@@ -1,15 +1,11 @@
 //! The operations of the store as calls of scripts: which keys and arguments each of them takes.
 
-use std::time::Duration;
-
 use super::channels::Channels;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
+use super::timeouts::ms;
 use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
-
-/// The longest duration that is sent, so that no sum overflows: 100 years.
-const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
@@ -255,10 +251,4 @@ pub(super) fn field(hold: &Hold) -> Field {
         LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
         LockMode::Write => Field::Write(hold.id),
     }
-}
-
-/// Whole milliseconds, rounded up: never less than was promised, and never nothing.
-pub(super) fn ms(duration: Duration) -> u64 {
-    let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
-    u64::try_from(ms).expect("clamped")
 }

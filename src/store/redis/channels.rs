@@ -11,7 +11,7 @@ use redis::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::failure;
-use super::options::Timeouts;
+use super::timeouts::Timeouts;
 use crate::error::StoreError;
 
 /// By which commands messages travel (PROTOCOL 1.9). Those of one kind do not reach those who listen by the other.

@@ -20,17 +20,17 @@ mod way;
 
 use super::channels::Channels;
 use super::failure;
-use super::lane::Lane;
+use super::lane::{Counting, Lane};
 use super::names::Names;
 use super::script::Call;
-use super::servers::Counting;
+use super::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::LockKey;
 use crate::store::Wakeups;
 pub(super) use node::Maker;
 use redirect::Redirect;
 use slots::Address;
-pub(super) use slots::{Slot, addresses, hash_tag};
+pub(super) use slots::addresses;
 use topology::Topology;
 use way::Way;
 

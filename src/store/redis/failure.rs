@@ -47,6 +47,14 @@ pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> Stor
     }
 }
 
+/// A master that cannot be reached is about to be replaced, so it is worth asking again.
+pub(super) fn failing_over(error: StoreError) -> StoreError {
+    match error.kind() {
+        StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
+        _ => error,
+    }
+}
+
 fn meaning(code: &str, detail: Option<&str>) -> StoreErrorKind {
     let detail = detail.unwrap_or_default();
     if says_full(detail) {

@@ -14,12 +14,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::failure;
-use super::options::Timeouts;
 use super::replicas::Acknowledgement;
 use super::rights;
 use super::script::Call;
 use super::sentinel::{Departure, Master};
 use super::source::{Source, Taken};
+use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 
 mod rounds;
@@ -374,6 +374,18 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that was done, and counts when enough replicas know of it.
+pub(super) struct Counting {
+    pub(super) lane: Arc<Lane>,
+    pub(super) sent: Sent,
+}
+
+impl Counting {
+    pub(super) async fn counts(self) -> Result<(), StoreError> {
+        self.lane.acknowledged(self.sent).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use redis::{RedisWrite, ToRedisArgs};
 
-use super::cluster::hash_tag;
+use super::slot::hash_tag;
 use crate::key::LockKey;
 use crate::lock::HoldId;
 
@@ -216,7 +216,7 @@ fn write_arg<W: RedisWrite + ?Sized>(parts: &[&str], out: &mut W) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::cluster::Slot;
+    use crate::store::redis::slot::Slot;
     use uuid::Uuid;
 
     #[test]

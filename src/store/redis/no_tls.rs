@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::{ConnectionInfo, RedisError};
 
-use super::options::Timeouts;
+use super::timeouts::Timeouts;
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]

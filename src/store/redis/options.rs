@@ -3,52 +3,25 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use deadpool_redis::{Config, Manager, Pool, PoolConfig, Runtime};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
-};
+use deadpool_redis::{Config, Pool, PoolConfig};
+use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::channels::Channels;
 use super::cluster::{self, Cluster};
 use super::lane::Lane;
+use super::pool::bad_address;
 use super::replicas::{Acknowledgement, Replicas};
 use super::sentinel::Sentinels;
 use super::servers::{Server, Servers};
-use super::source::{Source, Station};
+use super::source::{Source, Station, client, server};
 use super::subscriptions::Subscriptions;
+use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
 const LANES: usize = 2;
-
-/// How many commands may wait for a connection's task before their senders do.
-const BACKLOG: usize = 1024;
-
-/// How long to wait for Redis.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Timeouts {
-    pub(super) connect: Duration,
-    pub(super) response: Duration,
-}
-
-impl Timeouts {
-    pub(super) fn config(self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect))
-            .set_response_timeout(Some(self.response))
-    }
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(5),
-            response: Duration::from_secs(3),
-        }
-    }
-}
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -75,7 +48,7 @@ pub struct RedisStoreBuilder {
     connections: Connections,
     timeouts: Timeouts,
     lanes: usize,
-    pub(super) tls: Tls,
+    tls: Tls,
     acknowledgement: Acknowledgement,
 }
 
@@ -352,51 +325,50 @@ impl RedisStoreBuilder {
     }
 }
 
-/// One server, to be connected to when that is first needed.
-pub(super) fn server(
-    address: ConnectionInfo,
-    config: PoolConfig,
-    timeouts: Timeouts,
-) -> Result<(Source, Station), StoreError> {
-    let client = client(address.clone())?;
-    let pool = new_pool(address, config, timeouts)?;
-    Ok((
-        Source::Server(pool, client.clone()),
-        Station::Server(client),
-    ))
-}
+#[cfg(feature = "redis-tls")]
+impl RedisStoreBuilder {
+    /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in
+    /// PEM.
+    ///
+    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out
+    /// to the host name, or the IP address, that stands in the address; to servers that
+    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that
+    /// these tell. Connections of a pool that the caller has made bring their own settings; these are then for the
+    /// connection that listens for wake-ups.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let store = RedisStore::builder("rediss://redis.internal")
+    ///     .ca_certificate(std::fs::read("ca.pem")?)
+    ///     .client_certificate(std::fs::read("client.pem")?, std::fs::read("client.key")?)
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.authorities = Some(pem.into());
+        self
+    }
 
-fn client(address: ConnectionInfo) -> Result<Box<Client>, StoreError> {
-    Client::open(address).map(Box::new).map_err(bad_address)
+    /// Shows this certificate to a server that asks for one (mutual TLS): a chain, its own certificate first, and the
+    /// private key to it, both in PEM.
+    pub fn client_certificate(
+        mut self,
+        chain: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.identity = Some((chain.into(), key.into()));
+        self
+    }
 }
 
 /// Connections do not tell the server the name of the library: a user who has the documented rights may not.
 fn unnamed(address: ConnectionInfo) -> ConnectionInfo {
     let settings = address.redis_settings().clone().set_skip_set_lib_name();
     address.set_redis_settings(settings)
-}
-
-pub(super) fn new_pool(
-    address: ConnectionInfo,
-    config: PoolConfig,
-    timeouts: Timeouts,
-) -> Result<Pool, StoreError> {
-    let connection = timeouts.config().set_pipeline_buffer_size(BACKLOG);
-    let manager = Manager::new_with_config(address, connection).map_err(bad_address)?;
-    Pool::builder(manager)
-        .config(config)
-        .runtime(Runtime::Tokio1)
-        .build()
-        .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
-}
-
-pub(super) fn bad_address(error: RedisError) -> StoreError {
-    if error.kind() == ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
-        return refused(
-            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
-        );
-    }
-    StoreError::new(StoreErrorKind::Refused, error)
 }
 
 fn refused(text: &'static str) -> StoreError {

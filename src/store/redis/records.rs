@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use redis::Value;
 
-use super::calls::{field, ms, release_by};
+use super::calls::{field, release_by};
 use super::channels::Channels;
 use super::names::Names;
 use super::reply::unintelligible;
 use super::script::{self, Call};
+use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::key::LockKey;
 use crate::lock::{Hold, LockMode};

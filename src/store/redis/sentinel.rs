@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::failure::{self, more_telling};
-use super::options::{Timeouts, new_pool};
-use super::source::{failing_over, no_connection};
+use super::failure::{self, failing_over, more_telling};
+use super::pool::{new_pool, no_connection};
+use super::timeouts::Timeouts;
 use super::tls;
 use crate::error::{StoreError, StoreErrorKind};
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::channels::Channels;
-use super::cluster::{Cluster, Slot};
-use super::lane::{Lane, Sent};
+use super::cluster::Cluster;
+use super::lane::{Counting, Lane};
 use super::names::Names;
 use super::script::Call;
+use super::slot::Slot;
 use super::source::Source;
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
@@ -29,18 +30,6 @@ pub(super) struct Server {
     pub(super) lanes: Box<[Arc<Lane>]>,
     pub(super) subscriptions: Subscriptions,
     pub(super) source: Source,
-}
-
-/// Something that was done, and counts when enough replicas know of it.
-pub(super) struct Counting {
-    pub(super) lane: Arc<Lane>,
-    pub(super) sent: Sent,
-}
-
-impl Counting {
-    pub(super) async fn counts(self) -> Result<(), StoreError> {
-        self.lane.acknowledged(self.sent).await
-    }
 }
 
 impl Servers {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use deadpool::managed::Manager;
-use deadpool_redis::{Connection, Pool, PoolError};
-use redis::Client;
+use deadpool_redis::{Connection, Pool, PoolConfig};
 use redis::aio::MultiplexedConnection;
+use redis::{Client, ConnectionInfo};
 
-use super::options::Timeouts;
+use super::failure::failing_over;
+use super::pool::{bad_address, new_pool, no_connection};
 use super::sentinel::{Departure, Sentinels};
+use super::timeouts::Timeouts;
 use super::{failure, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -30,6 +32,20 @@ pub(super) enum Source {
 pub(super) enum Station {
     Server(Box<Client>),
     Sentinels(Arc<Sentinels>),
+}
+
+/// One server, to be connected to when that is first needed.
+pub(super) fn server(
+    address: ConnectionInfo,
+    config: PoolConfig,
+    timeouts: Timeouts,
+) -> Result<(Source, Station), StoreError> {
+    let client = client(address.clone())?;
+    let pool = new_pool(address, config, timeouts)?;
+    Ok((
+        Source::Server(pool, client.clone()),
+        Station::Server(client),
+    ))
 }
 
 impl Source {
@@ -114,6 +130,11 @@ impl Station {
     }
 }
 
+/// A client of the server at `address`.
+pub(super) fn client(address: ConnectionInfo) -> Result<Box<Client>, StoreError> {
+    Client::open(address).map(Box::new).map_err(bad_address)
+}
+
 /// A connection for commands.
 pub(super) struct Taken {
     /// Its place in the pool, if it has one.
@@ -129,21 +150,6 @@ impl Taken {
             kept: Some(connection),
             departure,
         }
-    }
-}
-
-pub(super) fn no_connection(error: PoolError) -> StoreError {
-    match error {
-        PoolError::Backend(error) => failure::no_connection(error),
-        error => StoreError::new(StoreErrorKind::Unreachable, error),
-    }
-}
-
-/// A master that cannot be reached is about to be replaced, so it is worth asking again.
-pub(super) fn failing_over(error: StoreError) -> StoreError {
-    match error.kind() {
-        StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
-        _ => error,
     }
 }
 

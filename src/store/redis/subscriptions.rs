@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::channels::Channels;
-use super::options::Timeouts;
 use super::source::Station;
+use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 

@@ -9,54 +9,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 mod distrust;
 
-use super::RedisStoreBuilder;
 use crate::error::{StoreError, StoreErrorKind};
 pub(super) use distrust::{at, distrust, objection};
-
-impl RedisStoreBuilder {
-    /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in
-    /// PEM.
-    ///
-    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out
-    /// to the host name, or the IP address, that stands in the address; to servers that
-    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that
-    /// these tell. Connections of a pool that the caller has made bring their own settings; these are then for the
-    /// connection that listens for wake-ups.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_distributed_lock::RedisStore;
-    ///
-    /// let store = RedisStore::builder("rediss://redis.internal")
-    ///     .ca_certificate(std::fs::read("ca.pem")?)
-    ///     .client_certificate(std::fs::read("client.pem")?, std::fs::read("client.key")?)
-    ///     .connect()
-    ///     .await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.tls.authorities = Some(pem.into());
-        self
-    }
-
-    /// Shows this certificate to a server that asks for one (mutual TLS): a chain, its own certificate first, and the
-    /// private key to it, both in PEM.
-    pub fn client_certificate(
-        mut self,
-        chain: impl Into<Vec<u8>>,
-        key: impl Into<Vec<u8>>,
-    ) -> Self {
-        self.tls.identity = Some((chain.into(), key.into()));
-        self
-    }
-}
 
 /// Whom to trust, and who we are.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
-    authorities: Option<Vec<u8>>,
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) authorities: Option<Vec<u8>>,
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl fmt::Debug for Tls {

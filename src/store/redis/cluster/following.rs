@@ -9,12 +9,12 @@ use tokio::time::sleep;
 
 use super::map::Map;
 use super::node::Node;
-use super::slots::Slot;
 use super::topology::{Doubt, Topology};
 use super::{TRIES, exhausted};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
+use crate::store::redis::slot::Slot;
 use crate::store::redis::subscriptions::Listening;
 
 /// The pause after the first failure to listen again; it doubles up to the longest.

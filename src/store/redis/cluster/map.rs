@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::node::Node;
-use super::slots::{Address, Range, Slot};
+use super::slots::{Address, Range};
+use crate::store::redis::slot::Slot;
 
 /// One view of a Cluster. It is replaced as a whole when a newer one is learnt.
 pub(super) struct Map {

@@ -11,10 +11,10 @@ use crate::key::LockKey;
 use crate::store::redis::channels::Channels;
 use crate::store::redis::failure;
 use crate::store::redis::lane::Lane;
-use crate::store::redis::options::{Timeouts, server};
 use crate::store::redis::replicas::Acknowledgement;
-use crate::store::redis::source::Station;
+use crate::store::redis::source::{Station, server};
 use crate::store::redis::subscriptions::Subscriptions;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls;
 
 /// Makes [`Node`]s that are all connected to in the same way.

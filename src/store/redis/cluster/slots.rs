@@ -3,36 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crc16::{State, XMODEM};
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 
-use crate::key::LockKey;
-
-/// How many slots a Cluster has.
-const SLOTS: u16 = 16384;
-
-/// The part of a Cluster's keys that moves as one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) struct Slot(u16);
-
-impl Slot {
-    /// Where everything about a lock lives.
-    pub(in super::super) fn of(key: &LockKey) -> Self {
-        let name = key.as_str().as_bytes();
-        Self(State::<XMODEM>::calculate(hash_tag(name).unwrap_or(name)) % SLOTS)
-    }
-
-    pub(in super::super) fn number(self) -> u16 {
-        self.0
-    }
-}
-
-/// What stands between the first opening brace and the next closing one, unless that is nothing.
-pub(in super::super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
-    let begin = name.iter().position(|byte| *byte == b'{')? + 1;
-    let length = name[begin..].iter().position(|byte| *byte == b'}')?;
-    (length > 0).then(|| &name[begin..begin + length])
-}
+use crate::store::redis::slot::SLOTS;
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,24 +119,6 @@ fn list(value: &Value) -> Option<&[Value]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The slots are what `CLUSTER KEYSLOT` of Redis 7 says.
-    #[test]
-    fn a_slot_is_that_of_the_hash_tag() {
-        for (name, slot) in [
-            ("", 0),
-            ("foo", 12182),
-            ("123456789", 12739),
-            ("{foo}bar", 12182),
-            ("a{foo}b{c}", 12182),
-            ("{user1000}.following", 3443),
-            ("{user1000}.followers", 3443),
-            ("foo{}{bar}", 8363),
-            ("foo{{bar}}zap", 4015),
-        ] {
-            assert_eq!(Slot::of(&name.into()).number(), slot, "{name}");
-        }
-    }
 
     #[test]
     fn a_server_that_does_not_know_its_own_name_is_the_one_that_was_asked() {

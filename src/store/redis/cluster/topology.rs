@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::map::Map;
 use super::node::{Maker, Node};
-use super::slots::{Address, Range, Slot};
+use super::slots::{Address, Range};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure::more_telling;
+use crate::store::redis::slot::Slot;
 
 /// The shortest time between two questions to the Cluster that no redirection has called for.
 const PAUSE: Duration = Duration::from_millis(50);

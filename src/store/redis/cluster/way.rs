@@ -8,9 +8,10 @@ use tokio::time::sleep;
 use super::map::Map;
 use super::node::Node;
 use super::redirect::Redirect;
-use super::slots::{Address, Slot};
+use super::slots::Address;
 use super::topology::{Doubt, Topology};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::slot::Slot;
 
 /// The pause before a command is sent again to a server that cannot serve it just now; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::super::calls::ms;
 use super::super::replicas::{Acknowledgement, Replicas};
+use super::super::timeouts::ms;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The connection that a call was answered on.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
 
-use super::super::options::Timeouts;
+use super::super::timeouts::Timeouts;
 use super::super::{failure, tls};
 use super::master::Master;
 use crate::error::StoreError;

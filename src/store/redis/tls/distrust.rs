@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redis::{Client, ConnectionInfo, ProtocolVersion, RedisError};
 use rustls::{AlertDescription, CertificateError};
 
-use super::super::options::Timeouts;
+use super::super::timeouts::Timeouts;
 use super::is_encrypted;
 use crate::error::{StoreError, StoreErrorKind};
 

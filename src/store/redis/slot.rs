@@ -1,0 +1,54 @@
+//! Hash slots: which part of a Cluster's keys a lock belongs to.
+
+use crc16::{State, XMODEM};
+
+use crate::key::LockKey;
+
+/// How many slots a Cluster has.
+pub(super) const SLOTS: u16 = 16384;
+
+/// The part of a Cluster's keys that moves as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot(u16);
+
+impl Slot {
+    /// Where everything about a lock lives.
+    pub(super) fn of(key: &LockKey) -> Self {
+        let name = key.as_str().as_bytes();
+        Self(State::<XMODEM>::calculate(hash_tag(name).unwrap_or(name)) % SLOTS)
+    }
+
+    pub(super) fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// What stands between the first opening brace and the next closing one, unless that is nothing.
+pub(super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
+    let begin = name.iter().position(|byte| *byte == b'{')? + 1;
+    let length = name[begin..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &name[begin..begin + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slots are what `CLUSTER KEYSLOT` of Redis 7 says.
+    #[test]
+    fn a_slot_is_that_of_the_hash_tag() {
+        for (name, slot) in [
+            ("", 0),
+            ("foo", 12182),
+            ("123456789", 12739),
+            ("{foo}bar", 12182),
+            ("a{foo}b{c}", 12182),
+            ("{user1000}.following", 3443),
+            ("{user1000}.followers", 3443),
+            ("foo{}{bar}", 8363),
+            ("foo{{bar}}zap", 4015),
+        ] {
+            assert_eq!(Slot::of(&name.into()).number(), slot, "{name}");
+        }
+    }
+}
