@@ -1,7 +1,5 @@
 //! Hash slots: which part of a Cluster's keys a lock belongs to.
 
-use crc16::{State, XMODEM};
-
 use crate::key::LockKey;
 
 /// How many slots a Cluster has.
@@ -15,13 +13,42 @@ impl Slot {
     /// Where everything about a lock lives.
     pub(super) fn of(key: &LockKey) -> Self {
         let name = key.as_str().as_bytes();
-        Self(State::<XMODEM>::calculate(hash_tag(name).unwrap_or(name)) % SLOTS)
+        Self(crc16(hash_tag(name).unwrap_or(name)) % SLOTS)
     }
 
     pub(super) fn number(self) -> u16 {
         self.0
     }
 }
+
+/// CRC-16/XMODEM: the polynomial 0x1021, from 0, the highest bit first.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, byte| {
+        let [high, _] = crc.to_be_bytes();
+        (crc << 8) ^ CRC16[usize::from(high ^ byte)]
+    })
+}
+
+/// The remainder of each byte.
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc <<= 1;
+            if carry {
+                crc ^= 0x1021;
+            }
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// What stands between the first opening brace and the next closing one, unless that is nothing.
 pub(super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
