@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use crate::error::LockError;
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::LockMode;
+use crate::lock::{LockKey, LockMode};
 use crate::store::LockStore;
 
 /// Looks into locks, whoever holds them, and breaks them.

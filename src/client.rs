@@ -13,9 +13,8 @@ use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
-use crate::lock::{HoldId, LockMode};
+use crate::lock::{HoldId, LockKey, LockMode};
 use crate::store::{DynStore, LockStore};
 use crate::telemetry;
 

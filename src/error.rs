@@ -5,6 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// An error of any type, such as that of a body.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
 /// Why a lock was not acquired, or why a release does not confirm the work done under it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]

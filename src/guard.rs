@@ -9,9 +9,8 @@ use tracing::Span;
 
 use crate::error::LockError;
 use crate::keeper::LiveHold;
-use crate::key::LockKey;
 use crate::local::Share;
-use crate::lock::{FencingToken, LockMode};
+use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::store::Record;
 use crate::telemetry::{Holding, Waiting};
 

@@ -87,15 +87,15 @@ use http_body::Body;
 use tower_layer::Layer;
 
 use crate::client::LockClient;
-use crate::layer::key::KeyExtractor;
-use crate::layer::{BoxError, Confirm, OnCancel, Rejection, Responder};
+use crate::error::BoxError;
+use crate::key::{IdempotencyKey, KeyExtractor};
+use crate::layer::{Confirm, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
 mod collect;
 mod fingerprint;
 mod future;
-pub(crate) mod key;
 mod policy;
 mod record;
 mod scope;
@@ -104,7 +104,6 @@ mod service;
 pub use future::ResponseFuture;
 pub use service::Idempotency;
 
-use key::IdempotencyKey;
 use policy::Policy;
 
 /// Runs each request once per idempotency key. See the [module](self).

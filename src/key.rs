@@ -1,211 +1,153 @@
-//! Names of what is protected.
+//! Where a request names what is to be locked.
+//!
+//! **Two requests must get the same key whenever the handler would touch the same resource.** A key that is finer than
+//! the handler's idea of identity can be evaded by spelling: `1`, `01`, `+1` and `%31` all reach `Path<u64>` as 1. From
+//! the safest to the finest:
+#![cfg_attr(
+    feature = "axum",
+    doc = "
+| extractor | two requests share a key when |
+|---|---|
+| [`extract`] over a typed axum extractor | the closure returns equal keys for what was extracted |
+| [`param`] | the decoded parameter is the same text |
+| [`DefaultKey`] | they match the same route and all decoded parameters are the same text |
+| [`header`] | the header's value is the same text |
+| [`json_field`] | the field of the body is the same text or number |
+| [`path`] | the paths are equal but for needless percent-encoding |"
+)]
+#![cfg_attr(
+    not(feature = "axum"),
+    doc = "
+| extractor | two requests share a key when |
+|---|---|
+| a closure over `&Parts` | the closure returns equal keys |
+| [`header`] | the header's value is the same text |
+| [`json_field`] | the field of the body is the same text or number |
+| [`path`], [`DefaultKey`] | the paths are equal but for needless percent-encoding |"
+)]
+//!
+//! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
+//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. A tenant belongs into the
+//! key from the server's own state, such as an extension that the authentication has set, never from a header that the
+//! client controls.
+//!
+//! Names that an extractor *derives* bear the mode's family, because an exclusive and a read-write lock must never meet
+//! on one name: read-write names end in `@rw` ([`derived`] computes them for code outside of requests). Keys that a
+//! closure *returns* are taken as they are.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::future::{Future, ready};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sha2::{Digest, Sha256};
+use http::request::Parts;
 
-/// What a component may contain unescaped: RFC 3986 "unreserved", and `/`, which separates nothing here.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/');
+use crate::lock::LockFamily;
 
-/// A composed name longer than this (bytes) ends in a digest instead.
-const MAX_COMPOSED: usize = 256;
+mod body;
+mod default;
+mod error;
+#[cfg(feature = "axum")]
+mod extract;
+mod header;
+mod idempotency;
+mod keys;
+#[cfg(feature = "axum")]
+mod param;
+mod path;
+mod route;
 
-/// How much of the resource stays readable in front of a digest (bytes).
-const DIGEST_PREFIX: usize = 64;
+pub(crate) use body::RequestBody;
+pub use body::{JsonFields, body, json_field, json_fields};
+pub use default::DefaultKey;
+pub(crate) use error::Cause;
+pub use error::KeyError;
+#[cfg(feature = "axum")]
+pub use extract::{Extract, KeyFn, extract};
+pub(crate) use header::only_line;
+pub use header::{Header, header};
+pub use idempotency::{
+    CloudEvents, IdempotencyKey, cloud_events, github, idempotency_key, shopify, standard_webhooks,
+    stripe,
+};
+pub use keys::{IntoKeys, Keys};
+#[cfg(feature = "axum")]
+pub use param::{Param, param};
+pub(crate) use path::original_path;
+pub use path::{Path, path};
+pub(crate) use route::template;
 
-/// The name of what a lock protects.
+pub use crate::lock::LockKey;
+
+/// More raw input than this (bytes) names nothing sensible.
+const MAX_INPUT: usize = 4096;
+
+/// Finds what a request names as locked.
 ///
-/// There are two ways to a key, for two kinds of input:
-///
-/// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would
-///   use. It is for names that the program itself chose, such as `"account:42"` or a name shared with a Java service.
-/// * [`LockKey::from_parts`] composes a key from a resource and components that **strangers may have chosen**. Every
-///   component is percent-encoded (RFC 3986) and joined by `:`, so that different components never make the same key, no
-///   brace or control character reaches the store, and a name of more than 256 bytes ends in its SHA-256 instead.
+/// Closures over `&Parts` implement it:
 ///
 /// ```
-/// use tower_distributed_lock::LockKey;
+/// # use http::request::Parts;
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, LockKey, MemoryStore};
+/// #[derive(Clone)]
+/// struct Tenant(String);
 ///
-/// assert_eq!(LockKey::from_parts("order", ["42"]).as_str(), "order:42");
-/// assert_eq!(LockKey::from_parts("order", ["4:2", "{x}"]).as_str(), "order:4%3A2:%7Bx%7D");
-/// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
+/// # let locks = LockClient::new(MemoryStore::new());
+/// DistributedLockLayer::new(locks).key(|parts: &Parts| {
+///     let tenant = parts.extensions.get::<Tenant>()?;
+///     Some(LockKey::from_parts("tenant", [&tenant.0]))
+/// })
+/// # ;
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LockKey {
-    name: Arc<str>,
-    /// Of the name, by a function of this process that nobody can foresee. A key is looked up many times in its life.
-    hash: u64,
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what a request locks",
+    note = "use an extractor of `tower_distributed_lock::key`, or a closure `|parts: &Parts| …` \
+            returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those"
+)]
+pub trait KeyExtractor: Send + Sync {
+    /// The keys of this request; none at all is the business of [`OnMissing`](crate::OnMissing).
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 
-impl LockKey {
-    /// Takes `name` as it is.
-    ///
-    /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
-    /// brace or one well-formed `{hash tag}`.
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let name = name.into();
-        let hash = HASHER.hash_one(&name);
-        Self { name, hash }
+impl<F, R> KeyExtractor for F
+where
+    F: Fn(&Parts) -> R + Send + Sync,
+    R: IntoKeys,
+{
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self(parts).into_keys())
     }
+}
 
-    /// Composes a key from a resource and its components, injectively and bounded.
-    pub fn from_parts<P>(resource: &str, components: P) -> Self
-    where
-        P: IntoIterator,
-        P::Item: AsRef<str>,
+/// The name under which the layer locks a key that it derived itself, so that code outside of requests can take the same
+/// lock.
+///
+/// ```
+/// use tower_distributed_lock::key::{LockKey, derived};
+/// use tower_distributed_lock::LockFamily;
+///
+/// // What `key::param("order", "id")` locks for GET and PUT on order 42:
+/// let key = derived(LockKey::from_parts("order", ["42"]), LockFamily::ReadWrite);
+/// assert_eq!(key.as_str(), "order:42@rw");
+/// ```
+pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
+    match family {
+        LockFamily::Exclusive => key,
+        // A composed name never contains a bare `@`.
+        LockFamily::ReadWrite => LockKey::new([key.as_str(), "@rw"].concat()),
+    }
+}
+
+/// Composes a derived key of input that strangers chose.
+pub(crate) fn compose<'a>(
+    resource: &str,
+    components: impl IntoIterator<Item = &'a str>,
+) -> Result<Keys, KeyError> {
+    let components: Vec<_> = components.into_iter().collect();
+    if components
+        .iter()
+        .map(|component| component.len())
+        .sum::<usize>()
+        > MAX_INPUT
     {
-        let mut name = String::with_capacity(DIGEST_PREFIX);
-        name.extend(utf8_percent_encode(resource, ESCAPED));
-        let readable = name.len().min(DIGEST_PREFIX);
-        for component in components {
-            name.push(':');
-            name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
-        }
-        if name.len() <= MAX_COMPOSED {
-            return Self::new(name);
-        }
-        // An encoded component never contains a bare `#`, so a digest is never mistaken for a component.
-        let digest = Sha256::digest(name.as_bytes());
-        name.truncate(readable);
-        name.push_str(":#");
-        for byte in digest {
-            name.push(char::from(HEX[usize::from(byte >> 4)]));
-            name.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-        Self::new(name)
+        return Err(KeyError::invalid("the key is too long"));
     }
-
-    /// The name, as it stands in the store.
-    pub fn as_str(&self) -> &str {
-        &self.name
-    }
-
-    /// Which of so many places is this key's, for as long as the process lives.
-    pub(crate) fn place_among(&self, places: usize) -> usize {
-        // Of the bits that a map in such a place does not look at first.
-        (self.hash >> 32) as usize % places
-    }
-}
-
-impl Hash for LockKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-/// A map of keys that takes their hashes as they are.
-pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<Carried>>;
-
-/// What a key has written.
-#[derive(Default)]
-pub(crate) struct Carried(u64);
-
-impl Hasher for Carried {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a key writes one number");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-impl From<&str> for LockKey {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for LockKey {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<&String> for LockKey {
-    fn from(name: &String) -> Self {
-        Self::new(name.as_str())
-    }
-}
-
-impl From<&LockKey> for LockKey {
-    fn from(key: &LockKey) -> Self {
-        key.clone()
-    }
-}
-
-impl fmt::Display for LockKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl fmt::Debug for LockKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.name, f)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn different_components_never_collide() {
-        let long = "x".repeat(300);
-        let longer = "x".repeat(301);
-        let cases: &[&[&str]] = &[
-            &[],
-            &[""],
-            &["", ""],
-            &["a"],
-            &["a", ""],
-            &["", "a"],
-            &["a:"],
-            &["a%3A"],
-            &[":a"],
-            &["{a}"],
-            &["a\0"],
-            &["a\r\n"],
-            &["é"],
-            &["e\u{301}"],
-            &[&long],
-            &[&longer],
-            &[&long, ""],
-        ];
-        let keys: HashSet<_> = cases
-            .iter()
-            .map(|c| LockKey::from_parts("r", c.iter()))
-            .collect();
-        assert_eq!(keys.len(), cases.len());
-    }
-
-    #[test]
-    fn composed_names_are_bounded_and_plain() {
-        let key = LockKey::from_parts(&"resource{".repeat(50), ["\u{7f}{}\n".repeat(1000)]);
-        assert!(key.as_str().len() <= MAX_COMPOSED);
-        assert!(
-            key.as_str()
-                .bytes()
-                .all(|b| b.is_ascii_graphic() && b != b'{' && b != b'}')
-        );
-    }
+    Ok(Keys::derived(LockKey::from_parts(resource, components)))
 }

@@ -61,6 +61,8 @@ use http_body::Body;
 use tower_layer::Layer;
 
 use crate::client::LockClient;
+use crate::error::BoxError;
+use crate::key::{DefaultKey, KeyExtractor};
 use crate::lock::{Lease, LockMode};
 
 mod admission;
@@ -68,29 +70,28 @@ mod body;
 mod confirm;
 mod future;
 mod intake;
-pub mod key;
 mod mode;
 mod policy;
 mod rejection;
 mod respond;
 mod service;
+mod settings;
 
-pub use body::{BoxError, ResponseBody};
+pub use body::ResponseBody;
 pub use future::ResponseFuture;
 pub use intake::{Buffered, Intake, Streamed};
 pub use mode::{ByMethod, ModePolicy, by_method};
-pub use policy::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 pub use rejection::{Rejection, RejectionKind};
 pub use service::DistributedLock;
+pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
-pub(crate) use body::{LocalBody, poll_bytes};
+pub(crate) use body::{local, poll_bytes};
 pub(crate) use confirm::{Unconfirmed, confirm};
 pub(crate) use future::{call, in_task, unless_lost};
 pub(crate) use intake::read;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::{Responder, Witness};
 
-use key::{DefaultKey, KeyExtractor};
 use policy::Policy;
 
 /// The shortest lease that can be held, which is [`LockRequest`](crate::LockRequest)'s limit too.
@@ -131,7 +132,7 @@ impl DistributedLockLayer {
 }
 
 impl<K, I> DistributedLockLayer<K, I> {
-    /// What a request locks: an extractor of [`key`], or a closure over `&Parts`.
+    /// What a request locks: an extractor of [`key`](crate::key), or a closure over `&Parts`.
     pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, I> {
         DistributedLockLayer {
             client: self.client,
@@ -302,7 +303,7 @@ impl<K, I> DistributedLockLayer<K, I> {
     ///
     /// Then a slow upload does not hold the lock, and a client that hangs up while its request waits is noticed at once. A
     /// longer body is answered 413. Trailers of the request are dropped. Keys may be taken from the body then: see
-    /// [`key::json_field`] and [`key::body`].
+    /// [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body).
     ///
     /// The body type of the requests must be one that can be made of [`Bytes`], as axum's can.
     ///

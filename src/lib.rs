@@ -58,24 +58,15 @@ pub mod extract;
 pub mod guard;
 pub mod idempotency;
 mod keeper;
+pub mod key;
 pub mod layer;
 mod local;
 pub mod lock;
-// `key.rs` knows nothing of requests; the public module below puts it together with what does.
-#[path = "key.rs"]
-mod name;
 pub mod store;
 mod sync;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-/// Names of what is protected, and the places of a request where a layer finds them.
-pub mod key {
-    pub use crate::idempotency::key::*;
-    pub use crate::layer::key::*;
-    pub use crate::name::LockKey;
-}
 
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use audit::Audit;
@@ -89,8 +80,7 @@ pub use layer::{
     Confirm, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable, Rejection,
     RejectionKind, ReleaseOn, by_method,
 };
-pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockMode, Owner};
-pub use name::LockKey;
+pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner};
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]

@@ -20,8 +20,7 @@ use tokio::time::Instant;
 
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
-use crate::lock::{FencingToken, HoldId, Lease, LockMode, Owner};
-use crate::name::{KeyMap, LockKey};
+use crate::lock::{FencingToken, HoldId, KeyMap, Lease, LockKey, LockMode, Owner};
 use crate::store::DynStore;
 use crate::sync::Mutex;
 use crate::telemetry::Route;

@@ -8,7 +8,10 @@ use std::time::Duration;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use crate::key::LockKey;
+mod key;
+
+pub(crate) use key::KeyMap;
+pub use key::LockKey;
 
 /// The rule about which holds on one key may coexist.
 ///

@@ -11,8 +11,7 @@ use tokio::sync::watch;
 
 use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::LockKey;
-use crate::lock::{FencingToken, Hold, LockMode};
+use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 
 mod many;
 pub mod memory;

@@ -49,11 +49,11 @@
 //! program's threads are blocked.
 
 use std::fmt;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::keeper::LiveHold;
-use crate::name::LockKey;
+use crate::lock::{Hold, LockKey, LockMode};
 
 mod holding;
 mod waiting;
@@ -70,22 +70,28 @@ pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";
 
-/// A hold is lost while somebody has a share in it.
-pub(crate) fn lost(live: &LiveHold, reason: &'static str) {
-    let mode = live.hold.mode.as_str();
-    tracing::warn!(target: TARGET, key = %digests(|| [&live.hold.key]), mode, reason, "a lock was lost");
-    metrics::lost(&live.route, mode);
+/// What telemetry reads of a hold that a guard has a share in.
+pub(crate) trait Observed: Send + Sync {
+    fn hold(&self) -> &Hold;
+    fn is_lost(&self) -> bool;
 }
 
-/// A renewal has been answered. To be called before the hold takes note of it.
-pub(crate) fn renewed(live: &LiveHold) {
-    metrics::renewal(&live.route, live.hold.mode.as_str(), "renewed");
-    metrics::renewal_lag(&live.route, live.hold.mode.as_str(), || live.overdue());
+/// Reports a hold that is lost while a guard has a share in it.
+pub(crate) fn lost(route: &Route, hold: &Hold, reason: &'static str) {
+    let mode = hold.mode.as_str();
+    tracing::warn!(target: TARGET, key = %digests(|| [&hold.key]), mode, reason, "a lock was lost");
+    metrics::lost(route, mode);
 }
 
-/// A renewal was not answered, or found nothing.
-pub(crate) fn not_renewed(live: &LiveHold, outcome: &'static str) {
-    metrics::renewal(&live.route, live.hold.mode.as_str(), outcome);
+/// Reports a renewal that the store confirmed, and how long after it was due.
+pub(crate) fn renewed(route: &Route, mode: LockMode, lag: impl FnOnce() -> Duration) {
+    metrics::renewal(route, mode.as_str(), "renewed");
+    metrics::renewal_lag(route, mode.as_str(), lag);
+}
+
+/// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
+pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) {
+    metrics::renewal(route, mode.as_str(), outcome);
 }
 
 /// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even

@@ -9,9 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::{LockClient, Wait};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::{Keeper, LiveHold};
-use crate::key::LockKey;
 use crate::local::{Share, Terms, Turn};
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{Answer, Attempt, DynStore, Fencing, Outcome, Wakeups};
 
 /// The longest sleep between two questions: what a lost wake-up costs at most.

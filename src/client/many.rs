@@ -11,9 +11,8 @@ use super::ask::{Failures, POLL, jittered, over, withdraw};
 use super::{LockClient, Wait};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::{Driven, Keeper, LiveHold};
-use crate::key::LockKey;
 use crate::local::{Admission, Entrance, Share, Terms, Turn};
-use crate::lock::{FencingToken, Hold, LockMode};
+use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::store::{AllOutcome, Answer, AnyOutcome, Attempt, DynStore, Wakeups};
 
 impl LockClient {

@@ -10,9 +10,8 @@ use tracing::Instrument;
 use super::{LockClient, Wait};
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::LockKey;
 use crate::local::Terms;
-use crate::lock::{Lease, LockMode, Owner};
+use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::telemetry::{Route, Waiting};
 
 /// The shortest lease that leaves room for clock drift and a renewal.

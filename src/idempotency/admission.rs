@@ -14,10 +14,9 @@ use super::record::Recorded;
 use super::scope;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::layer::key::{KeyError, KeyExtractor, Keys, RequestBody};
+use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
 use crate::layer::{ModePolicy, Refusal, Rejection, RejectionKind, by_method, read};
-use crate::lock::LockMode;
-use crate::name::LockKey;
+use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
 /// How long the store may take to look a record up.
@@ -56,7 +55,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let (found, body) = self.find(parts, body).await?;
         let keys = match found {
             Ok(keys) => keys,
-            Err(missing) if self.policy.required => return Err(missing.into_refusal()),
+            Err(missing) if self.policy.required => return Err(missing.into()),
             Err(_) => return Ok(Admission::Pass(body.into_body())),
         };
         let body = body.read(self.policy.body_limit).await?;
@@ -69,7 +68,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         }
         claimed.0.push(name.clone());
         let fingerprint = Fingerprint::of(parts, &body);
-        let guard = self.claim(&name, Route::of(parts)).await?;
+        let guard = self.claim(&name, Route::new(template(parts))).await?;
         match self.recorded(&name).await? {
             None => Ok(Admission::Run(body.into(), Claim { guard, fingerprint })),
             Some(recorded) if recorded.fingerprint == fingerprint => {
@@ -105,7 +104,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             }
             Ok(keys) => Ok((Ok(keys), body)),
             Err(error) if error.is_missing() => Ok((Err(error), body)),
-            Err(error) => Err(error.into_refusal()),
+            Err(error) => Err(error.into()),
         }
     }
 

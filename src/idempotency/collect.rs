@@ -9,7 +9,8 @@ use http::header::CONTENT_LENGTH;
 use http::response;
 use http_body::{Body, Frame};
 
-use crate::layer::{BoxError, poll_bytes};
+use crate::error::BoxError;
+use crate::layer::poll_bytes;
 
 /// What became of a body.
 pub(super) enum Collected<R> {

@@ -2,7 +2,7 @@ use http::request::Parts;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::layer::key::original_path;
+use crate::key::original_path;
 
 /// What makes two requests the same: method, path and body. Not the query, and no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,11 +16,10 @@ use super::admission::{Admission, Claim};
 use super::collect::{Collected, collect, length};
 use super::fingerprint::Fingerprint;
 use super::record::Recorded;
-use crate::error::LockError;
-use crate::layer::key::KeyExtractor;
+use crate::error::{BoxError, LockError};
+use crate::key::KeyExtractor;
 use crate::layer::{
-    BoxError, LocalBody, OnCancel, ResponseBody, Unconfirmed, Witness, call, confirm, in_task,
-    unless_lost,
+    OnCancel, ResponseBody, Unconfirmed, Witness, call, confirm, in_task, local, unless_lost,
 };
 use crate::store::Record;
 
@@ -186,7 +185,7 @@ impl<K> IdempotencyLayer<K> {
                 tracing::warn!(
                     "a response did not end as it had said and is not recorded: a repeat of its request runs again"
                 );
-                let body = ResponseBody::local(LocalBody::new(resumed));
+                let body = ResponseBody::local(local(resumed));
                 (Response::from_parts(parts, body), None)
             }
         }
@@ -195,7 +194,7 @@ impl<K> IdempotencyLayer<K> {
 
 /// A body that is there already.
 fn ours<R>(body: Bytes) -> ResponseBody<R> {
-    ResponseBody::local(LocalBody::new(Full::new(body)))
+    ResponseBody::local(local(Full::new(body)))
 }
 
 fn lost<K, R>(layer: &IdempotencyLayer<K>, witness: &Witness) -> Response<ResponseBody<R>> {

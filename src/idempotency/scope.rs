@@ -1,8 +1,7 @@
 use http::request::Parts;
 
-use crate::layer::key::{Keys, original_path, template};
-use crate::lock::LockMode;
-use crate::name::LockKey;
+use crate::key::{Keys, original_path, template};
+use crate::lock::{LockKey, LockMode};
 
 /// The name of a request's lock and record: its key, within method, route and tenant.
 pub(super) fn name(parts: &Parts, tenant: Option<&str>, keys: Keys) -> LockKey {

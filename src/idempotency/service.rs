@@ -9,9 +9,9 @@ use tower_service::Service;
 
 use super::IdempotencyLayer;
 use super::future::ResponseFuture;
-use super::key::IdempotencyKey;
-use crate::layer::key::KeyExtractor;
-use crate::layer::{BoxError, ResponseBody};
+use crate::error::BoxError;
+use crate::key::{IdempotencyKey, KeyExtractor};
+use crate::layer::ResponseBody;
 
 /// Runs each request once per idempotency key. See [`IdempotencyLayer`].
 pub struct Idempotency<S, K = IdempotencyKey> {

@@ -10,7 +10,7 @@ use super::calendar::Place;
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry::Route;
+use crate::telemetry::{Observed, Route};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
@@ -46,6 +46,16 @@ pub(crate) enum Phase {
     Releasing,
     Released,
     Lost,
+}
+
+impl Observed for LiveHold {
+    fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    fn is_lost(&self) -> bool {
+        LiveHold::is_lost(self)
+    }
 }
 
 impl LiveHold {

@@ -109,8 +109,7 @@ fn address(live: &Arc<LiveHold>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::LockKey;
-    use crate::lock::{Hold, HoldId, Lease, LockMode};
+    use crate::lock::{Hold, HoldId, Lease, LockKey, LockMode};
 
     fn hold(n: u64) -> Arc<LiveHold> {
         let lease = Duration::from_secs(30);

@@ -38,7 +38,8 @@ impl Keeper {
             self.adopt(Box::pin(insist(self.store(), live.clone())));
         }
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
-            telemetry::lost(&live, "the store did not carry it at its release");
+            let reason = "the store did not carry it at its release";
+            telemetry::lost(&live.route, &live.hold, reason);
         }
         live.finish(match result {
             Ok(()) => Phase::Released,

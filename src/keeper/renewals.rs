@@ -88,7 +88,7 @@ impl Renewals {
     pub(super) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         self.state().calendar.remove(live);
         if live.lose() {
-            telemetry::lost(live, reason);
+            telemetry::lost(&live.route, &live.hold, reason);
             (self.on_lost)(live);
         }
     }
@@ -191,8 +191,10 @@ impl Renewals {
         // Outside the mutex: recorders are foreign code.
         for ((live, _), standing) in batch.iter().zip(&standings) {
             match standing {
-                Standing::Held => telemetry::renewed(live),
-                Standing::Gone => telemetry::not_renewed(live, "lost"),
+                Standing::Held => {
+                    telemetry::renewed(&live.route, live.hold.mode, || live.overdue());
+                }
+                Standing::Gone => telemetry::not_renewed(&live.route, live.hold.mode, "lost"),
             }
         }
         let mut lost = Vec::new();
@@ -222,7 +224,7 @@ impl Renewals {
     /// Nobody knows: every deadline stays where it is, and renewal is tried again soon.
     fn not_renewed(&self, batch: &Batch, error: &StoreError) {
         for (live, _) in batch {
-            telemetry::not_renewed(live, "failed");
+            telemetry::not_renewed(&live.route, live.hold.mode, "failed");
         }
         let now = Instant::now();
         let news = {

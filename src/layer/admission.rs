@@ -5,14 +5,13 @@ use std::error::Error;
 use http::request::Parts;
 
 use super::DistributedLockLayer;
-use super::key::{KeyError, KeyExtractor, Keys};
-use super::policy::{OnMissing, OnUnavailable};
 use super::rejection::Refusal;
+use super::settings::{OnMissing, OnUnavailable};
 use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::lock::{LockMode, Owner};
-use crate::name::LockKey;
+use crate::key::{KeyError, KeyExtractor, Keys, template};
+use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// What a request is to lock.
@@ -30,15 +29,17 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
         let (keys, missing) = match self.key.extract(parts).await {
             Ok(keys) => (keys, KeyError::missing()),
             Err(error) if error.is_missing() => (Keys::default(), error),
-            Err(error) => return Err(error.into_refusal()),
+            Err(error) => return Err(error.into()),
         };
         let keys = match self.policy.on_missing {
             _ if !keys.is_empty() => keys,
-            OnMissing::Reject => return Err(missing.into_refusal()),
+            OnMissing::Reject => return Err(missing.into()),
             OnMissing::Skip => return Ok(None),
             OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
         };
-        Ok(Some(self.ask_for(keys.targets(mode), Route::of(parts))))
+        Ok(Some(
+            self.ask_for(keys.targets(mode), Route::new(template(parts))),
+        ))
     }
 
     fn ask_for(&self, targets: Vec<(LockKey, LockMode)>, route: Route) -> Plan {

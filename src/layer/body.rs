@@ -1,25 +1,33 @@
 //! Response bodies.
 
-use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use pin_project_lite::pin_project;
 
-use super::policy::{Confirm, OnLost};
+use super::settings::{Confirm, OnLost};
+use crate::error::BoxError;
 use crate::guard::LockGuard;
 
 mod hold;
-mod local;
 
 use hold::Hold;
-pub(crate) use local::LocalBody;
 
-/// The error type of [`ResponseBody`].
-pub type BoxError = Box<dyn Error + Send + Sync>;
+/// A body that the layer made itself.
+pub(crate) type LocalBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Boxes a body that the layer made itself.
+pub(crate) fn local<B>(body: B) -> LocalBody
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
 
 pin_project! {
     /// The body of a response that came through a [`DistributedLock`](super::DistributedLock).

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::policy::Confirm;
+use super::settings::Confirm;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::store::Record;

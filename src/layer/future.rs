@@ -13,13 +13,13 @@ use tracing::Instrument;
 use super::body::ResponseBody;
 use super::confirm::{Unconfirmed, confirm};
 use super::intake::Intake;
-use super::key::KeyExtractor;
-use super::policy::{OnCancel, OnLost, ReleaseOn};
 use super::rejection::{Refusal, Rejection};
 use super::respond::Witness;
+use super::settings::{OnCancel, OnLost, ReleaseOn};
 use super::{DistributedLockLayer, Unlocked};
 use crate::error::LockError;
 use crate::guard::LockGuard;
+use crate::key::KeyExtractor;
 
 /// The future of [`DistributedLock`](super::DistributedLock).
 ///

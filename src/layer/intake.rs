@@ -7,8 +7,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::request::Parts;
 use http_body::Body;
 
-use super::key::RequestBody;
 use super::rejection::RejectionKind;
+use crate::key::RequestBody;
 
 /// Leaves the body where it is, or reads it first. See
 /// [`buffer_body`](super::DistributedLockLayer::buffer_body).

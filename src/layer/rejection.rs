@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::body::LocalBody;
 use crate::error::LockError;
+use crate::key::{Cause, KeyError};
 
 /// The longest `Retry-After`: a lease is renewed or released long before its end more often than not.
 const RETRY_CAP: Duration = Duration::from_secs(10);
@@ -259,4 +260,31 @@ const ONE_SECOND: Duration = Duration::from_secs(1);
 fn whole_seconds(remaining: Duration) -> Duration {
     let capped = remaining.min(RETRY_CAP);
     Duration::from_secs(capped.as_millis().div_ceil(1000).max(1) as u64)
+}
+
+impl From<KeyError> for Refusal {
+    fn from(error: KeyError) -> Self {
+        match error.into_cause() {
+            Cause::Missing(reason) => {
+                let rejection = Rejection::new(RejectionKind::KeyMissing);
+                match reason {
+                    Some(reason) => rejection.with_detail(reason).into(),
+                    None => rejection.into(),
+                }
+            }
+            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
+                .with_detail(reason)
+                .into(),
+            Cause::BodyUnread => LockError::Invalid(
+                "the key is in the request's body, which was not read: call `buffer_body` on the layer",
+            )
+            .into(),
+            Cause::Response(mut response) => {
+                let rejection =
+                    Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
+                response.extensions_mut().insert(rejection);
+                Self::Response(response)
+            }
+        }
+    }
 }

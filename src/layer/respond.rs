@@ -9,8 +9,9 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use http_body::Body;
 
-use super::body::{BoxError, LocalBody, ResponseBody};
+use super::body::{LocalBody, ResponseBody, local};
 use super::rejection::{Refusal, Rejection, RejectionKind};
+use crate::error::BoxError;
 
 type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
 
@@ -25,7 +26,7 @@ impl Responder {
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         Self(Some(Arc::new(move |rejection, parts| {
-            respond(rejection, parts).map(LocalBody::new)
+            respond(rejection, parts).map(local)
         })))
     }
 
@@ -56,7 +57,7 @@ impl Responder {
     fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
         let mut response = match (&self.0, &witness.parts) {
             (Some(respond), Some(parts)) => respond(&rejection, parts),
-            _ => rejection.to_response().map(LocalBody::new),
+            _ => rejection.to_response().map(local),
         };
         if witness.method == Method::HEAD {
             leave_out_body(&mut response);
@@ -76,7 +77,7 @@ pub(crate) struct Witness {
 
 /// Keeps the length of the body that is left out: a server would count none, and say 0 (RFC 9110, 8.6 forbids that).
 fn leave_out_body(response: &mut Response<LocalBody>) {
-    let body = std::mem::replace(response.body_mut(), LocalBody::new(String::new()));
+    let body = std::mem::replace(response.body_mut(), local(String::new()));
     if let Some(length) = body.size_hint().exact() {
         let length = HeaderValue::from(length);
         response

@@ -10,7 +10,7 @@ use super::DistributedLockLayer;
 use super::body::ResponseBody;
 use super::future::ResponseFuture;
 use super::intake::{Intake, Streamed};
-use super::key::{DefaultKey, KeyExtractor};
+use crate::key::{DefaultKey, KeyExtractor};
 
 /// Serves each request under its lock. See [`DistributedLockLayer`].
 pub struct DistributedLock<S, K = DefaultKey, I = Streamed> {

@@ -18,8 +18,7 @@ use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::keeper::{Driven, LiveHold};
-use crate::key::LockKey;
-use crate::lock::{FencingToken, HoldId, LockMode};
+use crate::lock::{FencingToken, HoldId, LockKey, LockMode};
 use crate::store::{Record, Wakeups};
 
 /// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes

@@ -22,8 +22,7 @@ use super::{
 use crate::admin::{Inspect, Inspection};
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 
 mod channel;
 mod many;

@@ -45,8 +45,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
 use crate::audit::Audit;
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 
 mod audit;
 mod carriers;

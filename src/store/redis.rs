@@ -13,8 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::LockKey;
-use crate::lock::Hold;
+use crate::lock::{Hold, LockKey};
 use crate::store::{
     self, AllOutcome, AnyOutcome, Attempt, BATCH, LockStore, Outcome, Record, Released, Renewal,
     Standing, Wakeups,

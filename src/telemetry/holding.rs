@@ -4,9 +4,8 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Route, TARGET, digests, metrics};
+use super::{Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
-use crate::keeper::LiveHold;
 
 /// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
 pub(crate) struct Holding {
@@ -19,19 +18,19 @@ pub(crate) struct Holding {
 }
 
 /// The holds; most guards have one.
-struct Lives(Arc<LiveHold>, Vec<Arc<LiveHold>>);
+struct Lives(Arc<dyn Observed>, Vec<Arc<dyn Observed>>);
 
 impl Holding {
     /// `None` if nobody observes.
-    pub(super) fn begin<'a>(
+    pub(super) fn begin<'a, T: Observed + 'static>(
         route: Route,
         mode: &'static str,
-        lives: impl Iterator<Item = &'a Arc<LiveHold>> + Clone,
+        lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
         let span = tracing::debug_span!(
             target: TARGET,
             "lock_hold",
-            key = %digests(|| lives.clone().map(|live| &live.hold.key)),
+            key = %digests(|| lives.clone().map(|live| &live.hold().key)),
             mode,
             outcome = Empty,
             held_ms = Empty
@@ -39,7 +38,7 @@ impl Holding {
         if !metrics::ENABLED && span.is_disabled() {
             return None;
         }
-        let mut lives = lives.cloned();
+        let mut lives = lives.map(|live| live.clone() as Arc<dyn Observed>);
         Some(Self {
             route,
             mode,
@@ -93,7 +92,7 @@ impl Drop for Holding {
         self.span
             .record("held_ms", self.granted.elapsed().as_millis() as u64);
         for live in lives() {
-            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, outcome, "released");
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, outcome, "released");
         }
     }
 }

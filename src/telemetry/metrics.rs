@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::request::Parts;
 use metrics::{
     Gauge, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
@@ -12,7 +11,6 @@ use metrics::{
 use tokio::time::Instant;
 
 use crate::error::LockError;
-use crate::layer::key::template;
 
 /// Whether anything is measured.
 pub(super) const ENABLED: bool = true;
@@ -45,13 +43,14 @@ pub(crate) fn describe() {
     );
 }
 
-/// The route that a request came by. Cheap to clone.
+/// What the measurements of a request are labelled with: the template of its route. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route(Option<Arc<str>>);
 
 impl Route {
-    pub(crate) fn of(parts: &Parts) -> Self {
-        Self(template(parts).map(Arc::from))
+    /// `None` outside of any route.
+    pub(crate) fn new(template: Option<&str>) -> Self {
+        Self(template.map(Arc::from))
     }
 
     fn label(&self) -> SharedString {

@@ -4,10 +4,9 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Holding, Route, TARGET, digests, metrics};
+use super::{Holding, Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
-use crate::keeper::LiveHold;
-use crate::name::LockKey;
+use crate::lock::LockKey;
 
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
@@ -52,13 +51,13 @@ impl Waiting {
     }
 
     /// Begins to observe the hold; `None` if nobody does. `lives` are the holds behind the guard.
-    pub(crate) fn granted<'a>(
+    pub(crate) fn granted<'a, T: Observed + 'static>(
         mut self,
-        lives: impl Iterator<Item = &'a Arc<LiveHold>> + Clone,
+        lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Holding> {
         self.end("granted");
         for live in lives.clone() {
-            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold.id, "granted");
+            tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
         Holding::begin(self.route.clone(), self.mode, lives)
     }

@@ -15,8 +15,7 @@ use super::server::Server;
 use super::{Fault, Faults, Tally, wakeups};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::LockKey;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{
     AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
     Wakeups,

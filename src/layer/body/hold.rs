@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{BoxError, poll_bytes};
+use super::poll_bytes;
+use crate::error::BoxError;
 use crate::guard::LockGuard;
 use crate::layer::confirm::{Unconfirmed, confirm};
-use crate::layer::policy::{Confirm, OnLost};
+use crate::layer::settings::{Confirm, OnLost};
 
 /// The lock inside a body.
 pub(super) struct Hold {

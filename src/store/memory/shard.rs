@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::channel::Listeners;
 use super::state::{State, after};
 use crate::error::StoreError;
-use crate::lock::FencingToken;
-use crate::name::{KeyMap, LockKey};
+use crate::lock::{FencingToken, KeyMap, LockKey};
 use crate::store::{Attempt, Fencing, Outcome, Record};
 
 /// How many new keys a sweep waits for at least.

@@ -6,8 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::error::StoreErrorKind;
-use crate::key::LockKey;
-use crate::lock::HoldId;
+use crate::lock::{HoldId, LockKey};
 use crate::store::memory::MemoryStore;
 
 mod client;

@@ -11,8 +11,7 @@ use super::reply::{conflict, standing, unintelligible};
 use super::script::{self, Call};
 use crate::admin::{Holder, Inspect, Inspection};
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::LockMode;
+use crate::lock::{LockKey, LockMode};
 use crate::store::Standing;
 
 /// The code of the administrating scripts for what is no lock.

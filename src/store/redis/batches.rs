@@ -8,8 +8,7 @@ use super::script::Call;
 use super::servers::Servers;
 use super::{calls, reply};
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::Hold;
+use crate::lock::{Hold, LockKey};
 use crate::store::{BATCH, Renewal, Standing};
 
 /// Begins leases anew.

@@ -25,7 +25,7 @@ use super::names::Names;
 use super::script::Call;
 use super::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::LockKey;
+use crate::lock::LockKey;
 use crate::store::Wakeups;
 pub(super) use node::Maker;
 use redirect::Redirect;

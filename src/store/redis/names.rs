@@ -6,8 +6,7 @@ use std::io::Write;
 use redis::{RedisWrite, ToRedisArgs};
 
 use super::slot::hash_tag;
-use crate::key::LockKey;
-use crate::lock::HoldId;
+use crate::lock::{HoldId, LockKey};
 
 /// What distinguishes the field of a write hold.
 const WRITE: &str = ":write";

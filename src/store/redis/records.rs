@@ -10,8 +10,7 @@ use super::reply::unintelligible;
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
-use crate::key::LockKey;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{Record, shared_work};
 
 /// Ends a hold and, if there was one, remembers `record`.

@@ -14,7 +14,7 @@ use super::slot::Slot;
 use super::source::Source;
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
-use crate::key::LockKey;
+use crate::lock::LockKey;
 use crate::store::Wakeups;
 
 /// Where the locks are.

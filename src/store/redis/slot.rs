@@ -1,6 +1,6 @@
 //! Hash slots: which part of a Cluster's keys a lock belongs to.
 
-use crate::key::LockKey;
+use crate::lock::LockKey;
 
 /// How many slots a Cluster has.
 pub(super) const SLOTS: u16 = 16384;

@@ -7,7 +7,7 @@ use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use super::slots::{Address, Range, ranges};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::LockKey;
+use crate::lock::LockKey;
 use crate::store::redis::channels::Channels;
 use crate::store::redis::failure;
 use crate::store::redis::lane::Lane;

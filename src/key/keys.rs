@@ -1,6 +1,5 @@
 use super::{KeyError, derived};
-use crate::lock::LockMode;
-use crate::name::LockKey;
+use crate::lock::{LockKey, LockMode};
 
 /// What a request names as locked: no key, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use http::HeaderName;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 
-use crate::layer::key::{
+use super::{
     Header, JsonFields, KeyError, KeyExtractor, Keys, compose, header, json_field, json_fields,
     only_line,
 };

@@ -3,22 +3,22 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 
-use crate::error::LockError;
-use crate::layer::body::{BoxError, LocalBody};
-use crate::layer::rejection::{Refusal, Rejection, RejectionKind};
+use crate::error::BoxError;
 
 /// Why a request names no key.
 #[derive(Debug)]
 pub struct KeyError(Cause);
 
 #[derive(Debug)]
-enum Cause {
+pub(crate) enum Cause {
     /// Perhaps with what would have been one.
     Missing(Option<Cow<'static, str>>),
     Invalid(&'static str),
     BodyUnread,
-    Response(Box<Response<LocalBody>>),
+    Response(Box<Response<UnsyncBoxBody<Bytes, BoxError>>>),
 }
 
 impl KeyError {
@@ -42,7 +42,8 @@ impl KeyError {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self(Cause::Response(Box::new(response.map(LocalBody::new))))
+        let response = response.map(|body| body.map_err(Into::into).boxed_unsync());
+        Self(Cause::Response(Box::new(response)))
     }
 
     /// It is in the body, which nobody has read yet.
@@ -58,28 +59,7 @@ impl KeyError {
         matches!(self.0, Cause::Missing(_))
     }
 
-    pub(crate) fn into_refusal(self) -> Refusal {
-        match self.0 {
-            Cause::Missing(reason) => {
-                let rejection = Rejection::new(RejectionKind::KeyMissing);
-                match reason {
-                    Some(reason) => rejection.with_detail(reason).into(),
-                    None => rejection.into(),
-                }
-            }
-            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
-                .with_detail(reason)
-                .into(),
-            Cause::BodyUnread => LockError::Invalid(
-                "the key is in the request's body, which was not read: call `buffer_body` on the layer",
-            )
-            .into(),
-            Cause::Response(mut response) => {
-                let rejection =
-                    Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
-                response.extensions_mut().insert(rejection);
-                Refusal::Response(response)
-            }
-        }
+    pub(crate) fn into_cause(self) -> Cause {
+        self.0
     }
 }

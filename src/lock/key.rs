@@ -1,0 +1,211 @@
+//! Names of what is protected.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::{Digest, Sha256};
+
+/// What a component may contain unescaped: RFC 3986 "unreserved", and `/`, which separates nothing here.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// A composed name longer than this (bytes) ends in a digest instead.
+const MAX_COMPOSED: usize = 256;
+
+/// How much of the resource stays readable in front of a digest (bytes).
+const DIGEST_PREFIX: usize = 64;
+
+/// The name of what a lock protects.
+///
+/// There are two ways to a key, for two kinds of input:
+///
+/// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would
+///   use. It is for names that the program itself chose, such as `"account:42"` or a name shared with a Java service.
+/// * [`LockKey::from_parts`] composes a key from a resource and components that **strangers may have chosen**. Every
+///   component is percent-encoded (RFC 3986) and joined by `:`, so that different components never make the same key, no
+///   brace or control character reaches the store, and a name of more than 256 bytes ends in its SHA-256 instead.
+///
+/// ```
+/// use tower_distributed_lock::LockKey;
+///
+/// assert_eq!(LockKey::from_parts("order", ["42"]).as_str(), "order:42");
+/// assert_eq!(LockKey::from_parts("order", ["4:2", "{x}"]).as_str(), "order:4%3A2:%7Bx%7D");
+/// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockKey {
+    name: Arc<str>,
+    /// Of the name, by a function of this process that nobody can foresee. A key is looked up many times in its life.
+    hash: u64,
+}
+
+impl LockKey {
+    /// Takes `name` as it is.
+    ///
+    /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
+    /// brace or one well-formed `{hash tag}`.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let name = name.into();
+        let hash = HASHER.hash_one(&name);
+        Self { name, hash }
+    }
+
+    /// Composes a key from a resource and its components, injectively and bounded.
+    pub fn from_parts<P>(resource: &str, components: P) -> Self
+    where
+        P: IntoIterator,
+        P::Item: AsRef<str>,
+    {
+        let mut name = String::with_capacity(DIGEST_PREFIX);
+        name.extend(utf8_percent_encode(resource, ESCAPED));
+        let readable = name.len().min(DIGEST_PREFIX);
+        for component in components {
+            name.push(':');
+            name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
+        }
+        if name.len() <= MAX_COMPOSED {
+            return Self::new(name);
+        }
+        // An encoded component never contains a bare `#`, so a digest is never mistaken for a component.
+        let digest = Sha256::digest(name.as_bytes());
+        name.truncate(readable);
+        name.push_str(":#");
+        for byte in digest {
+            name.push(char::from(HEX[usize::from(byte >> 4)]));
+            name.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+        Self::new(name)
+    }
+
+    /// The name, as it stands in the store.
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// Which of so many places is this key's, for as long as the process lives.
+    pub(crate) fn place_among(&self, places: usize) -> usize {
+        // Of the bits that a map in such a place does not look at first.
+        (self.hash >> 32) as usize % places
+    }
+}
+
+impl Hash for LockKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A map of keys that takes their hashes as they are.
+pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<Carried>>;
+
+/// What a key has written.
+#[derive(Default)]
+pub(crate) struct Carried(u64);
+
+impl Hasher for Carried {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key writes one number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+impl From<&str> for LockKey {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<String> for LockKey {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<&String> for LockKey {
+    fn from(name: &String) -> Self {
+        Self::new(name.as_str())
+    }
+}
+
+impl From<&LockKey> for LockKey {
+    fn from(key: &LockKey) -> Self {
+        key.clone()
+    }
+}
+
+impl fmt::Display for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.name, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn different_components_never_collide() {
+        let long = "x".repeat(300);
+        let longer = "x".repeat(301);
+        let cases: &[&[&str]] = &[
+            &[],
+            &[""],
+            &["", ""],
+            &["a"],
+            &["a", ""],
+            &["", "a"],
+            &["a:"],
+            &["a%3A"],
+            &[":a"],
+            &["{a}"],
+            &["a\0"],
+            &["a\r\n"],
+            &["é"],
+            &["e\u{301}"],
+            &[&long],
+            &[&longer],
+            &[&long, ""],
+        ];
+        let keys: HashSet<_> = cases
+            .iter()
+            .map(|c| LockKey::from_parts("r", c.iter()))
+            .collect();
+        assert_eq!(keys.len(), cases.len());
+    }
+
+    #[test]
+    fn composed_names_are_bounded_and_plain() {
+        let key = LockKey::from_parts(&"resource{".repeat(50), ["\u{7f}{}\n".repeat(1000)]);
+        assert!(key.as_str().len() <= MAX_COMPOSED);
+        assert!(
+            key.as_str()
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && b != b'{' && b != b'}')
+        );
+    }
+}
