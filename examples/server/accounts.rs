@@ -15,7 +15,7 @@ use tower_distributed_lock::key::{self, KeyError, Keys};
 use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockKey};
 
 use crate::hold::Hold;
-use crate::store::{Failure, Store};
+use crate::store::{Entry, Failure, Store};
 
 /// What every account has to begin with.
 const OPENING_BALANCE: u64 = 1000;
@@ -33,9 +33,9 @@ struct Transfer {
     amount: NonZeroU64,
 }
 
-/// GET reads and POST writes, on one name per account: `account:<id>`.
+/// GET reads and POST writes, on one name per account: `lock:account:<id>`.
 pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
-    let one = lock.clone().key(key::param("account", "id"));
+    let one = lock.clone().key(key::param("lock:account", "id"));
     let both = lock.buffer_body(LIMIT).key(accounts_of);
     Router::new()
         .route("/accounts/{id}", get(show).route_layer(one))
@@ -46,7 +46,8 @@ pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
 fn accounts_of(parts: &Parts) -> Result<[Keys; 2], KeyError> {
     let transfer: Transfer =
         serde_json::from_slice(key::body(parts)?).map_err(|_| KeyError::invalid(MALFORMED))?;
-    Ok([transfer.from, transfer.to].map(|id| Keys::derived(LockKey::from_parts("account", [id]))))
+    Ok([transfer.from, transfer.to]
+        .map(|id| Keys::derived(LockKey::from_parts("lock:account", [id]))))
 }
 
 async fn show(
@@ -55,7 +56,7 @@ async fn show(
     Query(hold): Query<Hold>,
     lock: LockHandle,
 ) -> Result<Response, Failure> {
-    let balance = balance(&store, &id).await?;
+    let balance = balance(&account(&store, &id).await?);
     hold.pass().await;
     let mode = lock.mode().as_str();
     Ok(Json(json!({ "id": id, "balance": balance, "mode": mode })).into_response())
@@ -75,32 +76,32 @@ async fn transfer(
             "from and to are the same account",
         ));
     }
-    let (giver, taker) = (balance(&store, &from).await?, balance(&store, &to).await?);
+    let (payer, payee) = (account(&store, &from).await?, account(&store, &to).await?);
     hold.pass().await;
-    let Some(giver) = giver.checked_sub(amount.get()) else {
+    let Some(rest) = balance(&payer).checked_sub(amount.get()) else {
         return Ok(refuse(
             StatusCode::UNPROCESSABLE_ENTITY,
             "insufficient funds",
         ));
     };
-    let taker = taker + amount.get();
+    let sum = balance(&payee) + amount.get();
     store
-        .write_all([(name(&from), &giver), (name(&to), &taker)])
+        .write([payer.change(Some(&rest))?, payee.change(Some(&sum))?])
         .await?;
     let answer = json!({
-        "from": { "id": from, "balance": giver },
-        "to": { "id": to, "balance": taker },
-        "balances": { &from: giver, &to: taker },
+        "from": { "id": from, "balance": rest },
+        "to": { "id": to, "balance": sum },
+        "balances": { &from: rest, &to: sum },
     });
     Ok(Json(answer).into_response())
 }
 
-async fn balance(store: &Store, id: &str) -> Result<u64, Failure> {
-    Ok(store.read(&name(id)).await?.unwrap_or(OPENING_BALANCE))
+async fn account(store: &Store, id: &str) -> Result<Entry<u64>, Failure> {
+    store.read(format!("accounts:{id}")).await
 }
 
-fn name(id: &str) -> String {
-    format!("accounts:{id}")
+fn balance(account: &Entry<u64>) -> u64 {
+    account.value.unwrap_or(OPENING_BALANCE)
 }
 
 fn refuse(status: StatusCode, error: &str) -> Response {

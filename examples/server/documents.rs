@@ -5,21 +5,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tower_distributed_lock::{DistributedLockLayer, LockHandle};
 
 use crate::hold::Hold;
-use crate::store::{Failure, Store};
+use crate::store::{Entry, Failure, Store};
 
 /// The longest document (bytes).
 const LIMIT: usize = 1024 * 1024;
-
-#[derive(Serialize, Deserialize)]
-struct Document {
-    version: u64,
-    content: String,
-}
 
 /// The layer's defaults do: its key is the route with the id, GET reads, PUT and DELETE write. Nobody holds a lock while
 /// their upload is on its way.
@@ -35,9 +28,10 @@ async fn show(
     Query(hold): Query<Hold>,
     lock: LockHandle,
 ) -> Result<Response, Failure> {
-    let document = store.read(&name(&id)).await?;
+    let document = document(&store, &id).await?;
     hold.pass().await;
-    Ok(answer(&id, document, &lock))
+    let version = document.version;
+    Ok(answer(&id, version, document.value, &lock))
 }
 
 async fn replace(
@@ -47,12 +41,10 @@ async fn replace(
     lock: LockHandle,
     content: String,
 ) -> Result<Response, Failure> {
-    let before: Option<Document> = store.read(&name(&id)).await?;
+    let before = document(&store, &id).await?;
     hold.pass().await;
-    let version = before.map_or(0, |document| document.version) + 1;
-    let document = Document { version, content };
-    store.write(name(&id), &document).await?;
-    Ok(answer(&id, Some(document), &lock))
+    store.write([before.change(Some(&content))?]).await?;
+    Ok(answer(&id, before.version + 1, Some(content), &lock))
 }
 
 async fn remove(
@@ -61,20 +53,23 @@ async fn remove(
     Query(hold): Query<Hold>,
     lock: LockHandle,
 ) -> Result<Response, Failure> {
-    let document = store.read(&name(&id)).await?;
+    let document = document(&store, &id).await?;
     hold.pass().await;
-    store.remove(&name(&id)).await?;
-    Ok(answer(&id, document, &lock))
+    if document.value.is_some() {
+        store.write([document.change(None)?]).await?;
+    }
+    let version = document.version;
+    Ok(answer(&id, version, document.value, &lock))
 }
 
-fn name(id: &str) -> String {
-    format!("documents:{id}")
+async fn document(store: &Store, id: &str) -> Result<Entry<String>, Failure> {
+    store.read(format!("documents:{id}")).await
 }
 
-fn answer(id: &str, document: Option<Document>, lock: &LockHandle) -> Response {
+fn answer(id: &str, version: u64, content: Option<String>, lock: &LockHandle) -> Response {
     let mode = lock.mode().as_str();
-    match document {
-        Some(Document { version, content }) => {
+    match content {
+        Some(content) => {
             Json(json!({ "id": id, "version": version, "content": content, "mode": mode }))
                 .into_response()
         }

@@ -13,28 +13,35 @@
 //! | `GET /accounts/{id}` | the account, to read | `{"id", "balance", "mode"}`; accounts begin with 1000 |
 //! | `POST /transfers` `{"from", "to", "amount"}` | both accounts, to write | `{"from": {"id", "balance"}, "to": {"id", "balance"}, "balances": {<id>: <balance>, …}}`; 400 malformed or one account, 422 insufficient funds |
 //! | `POST /webhooks/orders` `{"order"}` | its `webhook-id`, then the order | `{"order", "processed"}`: how often webhooks for the order were processed; 401 unless signed |
-//! | `GET /metrics` | nothing | waits, holds and losses by route and mode, for Prometheus |
 //!
-//! `?hold_ms=…` makes a handler take time between its read and its write.
+//! `?hold_ms=…` makes a handler take time between its read and its write: a minute at most. A handler answers 503 if its data
+//! cannot be reached, or has changed between its read and its write (see `store.rs`).
+//!
+//! `GET /metrics` shows waits, holds and losses by route and mode, for Prometheus. It is served on `ADMIN_LISTEN` only, which
+//! the public must not reach.
 //!
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
-//! | `REDIS_URL` | unset: memory | where locks and everything else live, so that several servers share them |
+//! | `ADMIN_LISTEN` | unset: nowhere | where to serve `/metrics` |
+//! | `REDIS_URL` | unset: memory | where locks and data live, so that several servers share them |
+//! | `DATA_URL` | `REDIS_URL` | where data lives, if not beside the locks |
 //! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies: 10 ms to a day |
 //! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock: a day at most |
-//! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with: `whsec_<base64>`, or any text |
+//! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with, at least 24 bytes: `whsec_<base64>`, or text |
 
 use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
+use tower_http::timeout::TimeoutLayer;
 use tracing_subscriber::EnvFilter;
 
 mod accounts;
@@ -49,8 +56,11 @@ mod webhooks;
 use settings::Settings;
 use store::Store;
 
-/// How long requests that are under way may take after the server was told to stop.
+/// How long requests that are under way may take after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// How long a request may take beside the wait for its locks. Longer than any `hold_ms`.
+const WORK: Duration = Duration::from_secs(90);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -62,7 +72,7 @@ async fn main() -> anyhow::Result<()> {
 
     let settings = Settings::from_env()?;
     let metrics = metrics::routes()?;
-    let (locks, store, place) = connect(settings.redis).await?;
+    let (locks, store, place) = connect(settings.redis, settings.data).await?;
 
     let (lease, wait) = (Lease::Renewed(settings.lease), settings.wait);
     let lock = DistributedLockLayer::new(locks.clone())
@@ -73,14 +83,18 @@ async fn main() -> anyhow::Result<()> {
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))
         .merge(webhooks::routes(lock, once, settings.secret))
-        .merge(metrics)
+        // Outside the locks: a request that takes too long is dropped, and its locks are released.
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::SERVICE_UNAVAILABLE,
+            wait.saturating_mul(2) + WORK,
+        ))
         .route("/healthz", get(|| async { "ok" }))
         .with_state(store);
 
     let listener = TcpListener::bind(&settings.listen)
         .await
         .with_context(|| format!("LISTEN={}", settings.listen))?;
-    // Before it is printed: whoever reads the address may stop the server at once.
+    // Before the address is printed: a reader of the address may send a signal at once.
     let signals = [
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -89,6 +103,9 @@ async fn main() -> anyhow::Result<()> {
         "listening on http://{}, locks in {place}",
         listener.local_addr()?
     );
+    if let Some(address) = settings.admin_listen {
+        serve_admin(&address, metrics).await?;
+    }
     match locks.audit().await {
         Ok(audit) => println!("{audit}"),
         Err(error) => tracing::warn!(%error, "the store cannot be audited"),
@@ -99,16 +116,30 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where locks and everything else live.
-async fn connect(url: Option<String>) -> anyhow::Result<(LockClient, Store, &'static str)> {
-    let Some(url) = url else {
+/// Where locks and data live.
+async fn connect(
+    locks: Option<String>,
+    data: Option<String>,
+) -> anyhow::Result<(LockClient, Store, &'static str)> {
+    let Some(url) = locks else {
         let locks = LockClient::new(MemoryStore::new());
         return Ok((locks, Store::in_memory(), "memory"));
     };
     let redis = RedisStore::connect(url.as_str())
         .await
         .context("REDIS_URL")?;
-    Ok((LockClient::new(redis), Store::in_redis(&url)?, "Redis"))
+    let store = Store::in_redis(data.as_ref().unwrap_or(&url)).context("DATA_URL")?;
+    Ok((LockClient::new(redis), store, "Redis"))
+}
+
+/// Serves what only operators may see, on an address of its own, until the server ends.
+async fn serve_admin(address: &str, routes: Router) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("ADMIN_LISTEN={address}"))?;
+    println!("metrics on http://{}/metrics", listener.local_addr()?);
+    tokio::spawn(axum::serve(listener, routes).into_future());
+    Ok(())
 }
 
 /// Serves until a signal comes, then finishes what is under way.

@@ -1,4 +1,4 @@
-//! What Prometheus sees of the locks: the table is in the docs of `tower_distributed_lock::telemetry`.
+//! The page that Prometheus reads. The docs of `tower_distributed_lock::telemetry` list the metrics.
 
 use std::time::Duration;
 
@@ -12,14 +12,11 @@ const SECONDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0,
 ];
 
-/// How often measurements are sorted into their buckets, asked for or not.
+/// How often measurements are sorted into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// To be called before any lock client is made, so that its metrics come with their descriptions.
-pub(crate) fn routes<S>() -> anyhow::Result<Router<S>>
-where
-    S: Clone + Send + Sync + 'static,
-{
+/// Call it before the first lock client is made: a client describes its metrics when it is made.
+pub(crate) fn routes() -> anyhow::Result<Router> {
     let prometheus = PrometheusBuilder::new()
         .set_buckets(&SECONDS)?
         .install_recorder()?;

@@ -1,4 +1,4 @@
-//! What the environment says. Whatever it says wrongly ends the server with the name of the variable.
+//! Settings from the environment. A value that makes no sense ends the server with the name of its variable.
 
 use std::env::{self, VarError};
 use std::ops::RangeInclusive;
@@ -8,12 +8,14 @@ use anyhow::{Context, bail};
 
 use crate::signature::Secret;
 
-/// A day (ms): as long as records of webhooks are kept, which no lease may outlive.
+/// A day (ms): the retention of webhook records. A lease must not be longer.
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 pub(crate) struct Settings {
     pub(crate) listen: String,
+    pub(crate) admin_listen: Option<String>,
     pub(crate) redis: Option<String>,
+    pub(crate) data: Option<String>,
     pub(crate) lease: Duration,
     pub(crate) wait: Duration,
     pub(crate) secret: Option<Secret>,
@@ -25,7 +27,9 @@ impl Settings {
         let secret = secret.as_deref().map(Secret::parse).transpose();
         Ok(Self {
             listen: variable("LISTEN")?.unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
+            admin_listen: variable("ADMIN_LISTEN")?,
             redis: variable("REDIS_URL")?,
+            data: variable("DATA_URL")?,
             lease: milliseconds("LOCK_LEASE_MS", 30_000, 10..=DAY)?,
             wait: milliseconds("LOCK_WAIT_MS", 10_000, 0..=DAY)?,
             secret: secret.context("WEBHOOK_SECRET")?,
@@ -53,7 +57,8 @@ fn milliseconds(
     }
 }
 
-/// `None`: it is not set. What cannot be read is not taken for that: the server would run without Redis, or without a secret.
+/// `None` if the variable is not set. A value that is not UTF-8 is an error, not `None`: the server would run without Redis, or
+/// without a secret.
 fn variable(name: &str) -> anyhow::Result<Option<String>> {
     match env::var(name) {
         Ok(value) => Ok(Some(value)),

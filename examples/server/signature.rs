@@ -22,6 +22,9 @@ use crate::webhooks::LIMIT;
 /// How far (seconds) a webhook's time may be from ours: what was recorded long ago is not to be sent again.
 const TOLERANCE: u64 = 5 * 60;
 
+/// The fewest bytes of a secret: with less, a stranger who has seen one signature may find it by trying.
+const SHORTEST: usize = 24;
+
 /// What the sender signs with.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
@@ -33,7 +36,11 @@ impl Secret {
             Some(encoded) => BASE64_STANDARD.decode(encoded).context("after whsec_")?,
             None => secret.as_bytes().to_vec(),
         };
-        ensure!(!secret.is_empty(), "it is empty: anybody could sign");
+        ensure!(
+            secret.len() >= SHORTEST,
+            "it has {} bytes: {SHORTEST} are the least that cannot be guessed",
+            secret.len()
+        );
         Ok(Self(secret))
     }
 

@@ -2,12 +2,12 @@
 
 use axum::body::Bytes;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, OnCancel, key};
 
@@ -18,9 +18,24 @@ use crate::store::{Failure, Store};
 /// The longest webhook (bytes).
 pub(crate) const LIMIT: usize = 64 * 1024;
 
+/// How many webhooks an order remembers.
+const REMEMBERED: usize = 32;
+
 #[derive(Deserialize)]
 struct Ordered {
     order: String,
+}
+
+/// What is known of an order.
+#[derive(Default, Serialize, Deserialize)]
+struct Order {
+    processed: u64,
+    /// The ids of the last webhooks that were counted.
+    ///
+    /// The layer answers a repeat with the recorded response. A repeat runs nevertheless if the first run counted, and
+    /// ended before its response was recorded: its write timed out and arrived late, or the server died. The count and
+    /// the id change in one write, so that such a repeat counts nothing.
+    counted: Vec<String>,
 }
 
 /// From the outside: whose webhook it is, whether it was processed before, and the lock on its order, since webhooks of
@@ -32,7 +47,7 @@ pub(crate) fn routes(
 ) -> Router<Store> {
     let lock = lock
         .buffer_body(LIMIT)
-        .key(key::json_field("order", "/order"));
+        .key(key::json_field("lock:order", "/order"));
     // A sender that hangs up between the write and its record would find the webhook processed once more.
     let once = once
         .key(key::standard_webhooks())
@@ -49,16 +64,23 @@ pub(crate) fn routes(
 async fn ordered(
     State(store): State<Store>,
     Query(hold): Query<Hold>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failure> {
-    let Ok(Ordered { order }) = serde_json::from_slice(&body) else {
+    let id = headers.get("webhook-id").and_then(|id| id.to_str().ok());
+    let (Some(id), Ok(Ordered { order })) = (id, serde_json::from_slice(&body)) else {
         let error = json!({ "error": r#"send {"order": "…"}"# });
         return Ok((StatusCode::BAD_REQUEST, Json(error)).into_response());
     };
-    let name = format!("orders:{order}");
-    let before: Option<u64> = store.read(&name).await?;
+    let mut entry = store.read::<Order>(format!("orders:{order}")).await?;
+    let mut known = entry.value.take().unwrap_or_default();
     hold.pass().await;
-    let processed = before.unwrap_or(0) + 1;
-    store.write(name, &processed).await?;
-    Ok(Json(json!({ "order": order, "processed": processed })).into_response())
+    if !known.counted.iter().any(|counted| counted == id) {
+        known.processed += 1;
+        known.counted.push(id.to_owned());
+        let forgotten = known.counted.len().saturating_sub(REMEMBERED);
+        known.counted.drain(..forgotten);
+        store.write([entry.change(Some(&known))?]).await?;
+    }
+    Ok(Json(json!({ "order": order, "processed": known.processed })).into_response())
 }

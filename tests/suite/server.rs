@@ -2,6 +2,7 @@
 
 mod documents;
 mod faults;
+mod late;
 mod settings;
 mod signatures;
 mod transfers;

@@ -92,6 +92,23 @@ async fn a_delete_excludes_and_what_is_absent_is_not_found() {
 }
 
 #[tokio::test]
+async fn a_document_that_is_deleted_and_written_again_has_a_new_version() {
+    let server = DemoServer::start(&[]).await;
+    put(server.url(), "1", NO_TIME, "x").await;
+    let url = format!("{}/documents/1", server.url());
+    answer(Client::new().delete(&url)).await;
+    let again = put(server.url(), "1", NO_TIME, "y").await;
+    assert_eq!(again.body["version"], 3, "{again:?}");
+}
+
+#[tokio::test]
+async fn a_request_cannot_ask_for_more_than_a_minute() {
+    let server = DemoServer::start(&[]).await;
+    let endless = put(server.url(), "1", Duration::from_secs(61), "x").await;
+    assert_eq!(endless.status, StatusCode::BAD_REQUEST, "{endless:?}");
+}
+
+#[tokio::test]
 async fn other_documents_and_health_do_not_wait() {
     let server = DemoServer::start(&[("LOCK_WAIT_MS", "100")]).await;
     let long = put(server.url(), "1", Duration::from_secs(1), "x");
@@ -135,7 +152,8 @@ async fn a_wait_that_is_over_is_423_with_retry_after() {
 
 #[tokio::test]
 async fn prometheus_sees_routes_and_modes_and_no_documents() {
-    let server = DemoServer::start(&[("LOCK_WAIT_MS", "100")]).await;
+    let settings = [("LOCK_WAIT_MS", "100"), ("ADMIN_LISTEN", "127.0.0.1:0")];
+    let server = DemoServer::start(&settings).await;
     let long = put(server.url(), "secret", HOLD, "x");
     let late = async {
         eventually("the lock is held", HOLD, async || {
@@ -146,7 +164,10 @@ async fn prometheus_sees_routes_and_modes_and_no_documents() {
     let (kept, ()) = tokio::join!(long, late);
     assert_eq!(kept.status, StatusCode::OK);
 
-    let shown = reqwest::get(format!("{}/metrics", server.url())).await;
+    let public = reqwest::get(format!("{}/metrics", server.url())).await;
+    let public = public.expect("an answer").status();
+    assert_eq!(public, StatusCode::NOT_FOUND, "only operators see it");
+    let shown = reqwest::get(server.printed_url("/metrics").await).await;
     let shown = shown.expect("an answer");
     assert_eq!(shown.headers()["content-type"], "text/plain; version=0.0.4");
     let shown = shown.text().await.expect("text");

@@ -11,12 +11,12 @@ use crate::support::{DemoServer, RedisServer, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 
-async fn transfer(server: &str, transfer: Value, hold_ms: u64) -> Answer {
+pub(super) async fn transfer(server: &str, transfer: Value, hold_ms: u64) -> Answer {
     let url = format!("{server}/transfers?hold_ms={hold_ms}");
     answer(Client::new().post(url).json(&transfer)).await
 }
 
-async fn account(server: &str, id: &str, hold_ms: u64) -> Answer {
+pub(super) async fn account(server: &str, id: &str, hold_ms: u64) -> Answer {
     let url = format!("{server}/accounts/{id}?hold_ms={hold_ms}");
     answer(Client::new().get(url)).await
 }

@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::{Answer, answer, locks_in, pair};
 use crate::support::{DemoServer, RedisServer, eventually};
 
-pub(super) const SECRET: &str = "correct horse";
+pub(super) const SECRET: &str = "correct horse battery staple";
 const SOON: Duration = Duration::from_secs(10);
 
 pub(super) fn now() -> u64 {
@@ -38,7 +38,7 @@ pub(super) fn webhook(server: &str, id: &str, order: &str, hold_ms: u64) -> Requ
         .body(body)
 }
 
-async fn deliver(server: &str, id: &str, order: &str, hold_ms: u64) -> Answer {
+pub(super) async fn deliver(server: &str, id: &str, order: &str, hold_ms: u64) -> Answer {
     answer(webhook(server, id, order, hold_ms)).await
 }
 

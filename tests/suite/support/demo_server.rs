@@ -46,6 +46,22 @@ impl DemoServer {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// The address with this path that the server prints after its own.
+    pub(crate) async fn printed_url(&self, path: &str) -> String {
+        eventually(
+            "the address is printed",
+            Duration::from_secs(30),
+            async || {
+                let output = self.process.output();
+                let words = output.split_whitespace();
+                let mut urls =
+                    words.filter(|word| word.starts_with("http://") && word.ends_with(path));
+                urls.next().map(str::to_owned)
+            },
+        )
+        .await
+    }
 }
 
 /// The address in the first whole line that has one.
