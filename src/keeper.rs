@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::runtime;
 
-use crate::error::LockError;
-use crate::store::{BATCH, DynStore, Standing};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::store::{BATCH, DynStore, HoldStatus};
 
 mod calendar;
 mod checks;
@@ -80,8 +80,8 @@ impl Keeper {
     /// Asks the store whether it carries the hold now. Everybody who asks at about the same time shares one question.
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
         match self.handle.errands.check(live).await {
-            Ok(Standing::Held) => Ok(()),
-            Ok(Standing::Gone) => match live.phase() {
+            Ok(HoldStatus::Held) => Ok(()),
+            Ok(HoldStatus::Gone) => match live.phase() {
                 // It went on after us and its release overtook the question: that release speaks for us too.
                 Phase::Released => Ok(()),
                 Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
@@ -91,6 +91,7 @@ impl Keeper {
                     Err(LockError::Lost)
                 }
             },
+            Ok(HoldStatus::Unknown) => Err(undecided().into()),
             Err(error) => Err(error.into()),
         }
     }
@@ -123,6 +124,14 @@ impl Drop for Handle {
         self.renewals.retire();
         self.errands.retire();
     }
+}
+
+/// The store answered, but could not say whether it carries a hold.
+fn undecided() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store cannot say whether it carries the hold",
+    )
 }
 
 fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {

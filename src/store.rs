@@ -78,29 +78,33 @@ pub enum Outcome {
     },
 }
 
-/// Whether a hold was in the store when the store was asked.
+/// Whether the store carries a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// The store carried the hold. After a release: it carried it until now.
+#[non_exhaustive]
+pub enum HoldStatus {
+    /// The store carries the hold. After a release: it carried the hold until now.
     Held,
-    /// The store does not carry the hold: it lapsed, was removed, or never was.
+    /// The store does not carry the hold: the hold lapsed, was removed, or never was.
     Gone,
+    /// The store answered, but cannot say it of this hold: of the stores of a quorum that carry the hold, too few
+    /// answered. The client keeps the hold's deadline as it is and asks again.
+    Unknown,
 }
 
 /// What the store answers to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
     /// Whether the store carried the hold until now.
-    pub standing: Standing,
+    pub standing: HoldStatus,
     /// How many [`Wakeups`] the end of a `Reentrant` or `Write` hold has woken: an estimate, which may count a process of
     /// many as one, and 0 where the store cannot tell. Whoever gave up a lock that it wants again looks here whether to
     /// let others go first.
     pub listeners: usize,
 }
 
-impl From<Standing> for Released {
+impl From<HoldStatus> for Released {
     /// A release of a store that cannot tell who listens.
-    fn from(standing: Standing) -> Self {
+    fn from(standing: HoldStatus) -> Self {
         Self {
             standing,
             listeners: 0,
@@ -192,13 +196,13 @@ pub trait LockStore: Send + Sync + 'static {
     fn renew(
         &self,
         renewals: &[Renewal],
-    ) -> impl Future<Output = Result<Vec<Standing>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send;
 
     /// Asks which of several holds the store carries; answers for each, in order.
     fn check(
         &self,
         holds: &[Hold],
-    ) -> impl Future<Output = Result<Vec<Standing>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send;
 
     /// Ends a hold, and says whether there was one.
     fn release(&self, hold: &Hold) -> impl Future<Output = Result<Released, StoreError>> + Send;
@@ -356,8 +360,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
     fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome>;
     fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome>;
-    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>>;
-    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>>;
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>>;
+    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<HoldStatus>>;
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Released>;
     fn release_recording(self: Arc<Self>, hold: Hold, record: Record) -> Answer<Released>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
@@ -384,11 +388,11 @@ impl<S: LockStore> DynStore for S {
         Box::pin(async move { LockStore::acquire_any(&*self, &attempts).await })
     }
 
-    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<Standing>> {
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>> {
         Box::pin(async move { LockStore::renew(&*self, &renewals).await })
     }
 
-    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<Standing>> {
+    fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<HoldStatus>> {
         Box::pin(async move { LockStore::check(&*self, &holds).await })
     }
 

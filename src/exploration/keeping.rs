@@ -16,7 +16,7 @@ use super::{Mutant, explore, finds, pass};
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold, Phase};
 use crate::lock::{Hold, HoldId, Lease, LockMode};
-use crate::store::{Attempt, LockStore, Outcome, Renewal, Standing};
+use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -211,7 +211,7 @@ fn a_renewal_touches_nothing_but_its_hold() {
             };
             let renewal = Renewal { hold, lease: LEASE };
             let renewed = store.renew(slice::from_ref(&renewal)).await.unwrap();
-            assert_eq!(renewed, [Standing::Gone]);
+            assert_eq!(renewed, [HoldStatus::Gone]);
             assert!(store.store.is_empty());
         });
     });

@@ -8,7 +8,7 @@ use shuttle::future::yield_now;
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockMode};
 use crate::store::memory::MemoryStore;
-use crate::store::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
+use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups};
 
 /// [`MemoryStore`], with time for others before and after each step, and a book of what was granted and given back.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl Paced {
     /// Ends a hold behind its holder's back.
     pub(super) async fn steal(&self, hold: &Hold) {
         let stolen = self.store.release(hold).await.unwrap();
-        if stolen.standing == Standing::Held {
+        if stolen.standing == HoldStatus::Held {
             self.page(hold, |page| page.ended += 1);
         }
     }
@@ -51,7 +51,7 @@ impl Paced {
     /// Whether the store carries the hold at this moment.
     pub(super) async fn carries(&self, hold: &Hold) -> bool {
         let standings = self.store.check(std::slice::from_ref(hold)).await;
-        standings.unwrap()[0] == Standing::Held
+        standings.unwrap()[0] == HoldStatus::Held
     }
 
     fn page(&self, hold: &Hold, write: impl FnOnce(&mut Page)) {
@@ -72,14 +72,14 @@ impl LockStore for Paced {
         Ok(outcome)
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         yield_now().await;
         let renewed = self.store.renew(renewals).await;
         yield_now().await;
         renewed
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         yield_now().await;
         let checked = self.store.check(holds).await;
         yield_now().await;
@@ -89,7 +89,7 @@ impl LockStore for Paced {
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         yield_now().await;
         let mut released = self.store.release(hold).await?;
-        if released.standing == Standing::Held {
+        if released.standing == HoldStatus::Held {
             self.page(hold, |page| page.ended += 1);
         }
         // To whom others go first is a matter of time, which stands still here.

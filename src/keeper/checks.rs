@@ -11,12 +11,12 @@ use super::live::LiveHold;
 use super::{FIRST_BACKOFF, in_batches};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
-use crate::store::{DynStore, Standing};
+use crate::store::{DynStore, HoldStatus};
 
 /// How long an owner check is tried.
 const BUDGET: Duration = Duration::from_secs(1);
 
-pub(super) type Asker = oneshot::Sender<Result<Standing, StoreError>>;
+pub(super) type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
 /// Questions that wait for one another, so that those who ask one part of a store at about the same time share one.
 #[derive(Default)]
@@ -65,24 +65,60 @@ impl Checks {
     }
 }
 
-/// Asks the store, and tells everybody.
-pub(super) async fn answer(store: Arc<dyn DynStore>, checks: Vec<Check>) {
-    for batch in in_batches(by_hold(checks)) {
+/// A hold, and all that ask about it.
+pub(super) type Question = (Arc<LiveHold>, Vec<Asker>);
+
+/// Asks the store and delivers its answers. Returns the questions that the store left undecided.
+pub(super) async fn answer(store: &Arc<dyn DynStore>, checks: Vec<Check>) -> Vec<Question> {
+    ask_all(store, by_hold(checks), Instant::now() + BUDGET).await
+}
+
+/// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
+pub(super) async fn ask_again(store: &Arc<dyn DynStore>, mut undecided: Vec<Question>) {
+    let over = Instant::now() + BUDGET;
+    let mut backoff = FIRST_BACKOFF;
+    while !undecided.is_empty() && Instant::now() + backoff < over {
+        tokio::time::sleep(backoff).await;
+        backoff *= 2;
+        undecided = ask_all(store, undecided, over).await;
+    }
+    for (_, askers) in undecided {
+        deliver(askers, Ok(HoldStatus::Unknown));
+    }
+}
+
+async fn ask_all(
+    store: &Arc<dyn DynStore>,
+    questions: Vec<Question>,
+    over: Instant,
+) -> Vec<Question> {
+    let mut undecided = Vec::new();
+    for batch in in_batches(questions) {
         let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
-        let answers = ask(&store, holds).await;
-        for (index, (_, askers)) in batch.into_iter().enumerate() {
-            let answer = answers.as_ref().map(|standings| standings[index]);
-            for asker in askers {
-                // Whoever asked may have gone.
-                let _ = asker.send(answer.map_err(Clone::clone));
+        let answers = ask(store, holds, over).await;
+        for (index, (live, askers)) in batch.into_iter().enumerate() {
+            match answers.as_ref().map(|statuses| statuses[index]) {
+                Ok(HoldStatus::Unknown) => undecided.push((live, askers)),
+                answer => deliver(askers, answer.map_err(Clone::clone)),
             }
         }
+    }
+    undecided
+}
+
+fn deliver(askers: Vec<Asker>, answer: Result<HoldStatus, StoreError>) {
+    for asker in askers {
+        // The asker may have gone.
+        let _ = asker.send(answer.clone());
     }
 }
 
 /// Asks which holds there are; a question that changes nothing is asked again when it fails.
-async fn ask(store: &Arc<dyn DynStore>, holds: Vec<Hold>) -> Result<Vec<Standing>, StoreError> {
-    let over = Instant::now() + BUDGET;
+async fn ask(
+    store: &Arc<dyn DynStore>,
+    holds: Vec<Hold>,
+    over: Instant,
+) -> Result<Vec<HoldStatus>, StoreError> {
     let mut backoff = FIRST_BACKOFF;
     loop {
         let error = match store.clone().check(holds.clone()).await {
@@ -105,9 +141,9 @@ async fn ask(store: &Arc<dyn DynStore>, holds: Vec<Hold>) -> Result<Vec<Standing
 /// had it.
 ///
 /// They stay in the order in which they were first asked about: an order of addresses would be another in each run.
-fn by_hold(checks: Vec<Check>) -> Vec<(Arc<LiveHold>, Vec<Asker>)> {
+fn by_hold(checks: Vec<Check>) -> Vec<Question> {
     let mut places = HashMap::with_capacity(checks.len());
-    let mut holds: Vec<(Arc<LiveHold>, Vec<Asker>)> = Vec::new();
+    let mut holds: Vec<Question> = Vec::new();
     for Check { live, answer } in checks {
         let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
         match holds.get_mut(place) {

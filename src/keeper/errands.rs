@@ -13,7 +13,7 @@ use super::checks::{self, Checks};
 use super::live::LiveHold;
 use super::task::Task;
 use crate::error::StoreError;
-use crate::store::{DynStore, Standing};
+use crate::store::{DynStore, HoldStatus};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Jobs that are driven to their end, and owner checks.
@@ -71,7 +71,7 @@ impl Errands {
     pub(super) async fn check(
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
-    ) -> Result<Standing, StoreError> {
+    ) -> Result<HoldStatus, StoreError> {
         let part = self.store.part(&live.hold.key);
         loop {
             let (answer, answered) = oneshot::channel();
@@ -190,9 +190,11 @@ impl Errands {
     }
 
     async fn answer(self: Arc<Self>, part: u16, checks: Vec<checks::Check>) {
-        checks::answer(self.store.clone(), checks).await;
+        let undecided = checks::answer(&self.store, checks).await;
         self.state().checks.done(part);
         self.work.notify_one();
+        // Other checks of the part do not wait for these.
+        checks::ask_again(&self.store, undecided).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

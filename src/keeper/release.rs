@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::live::{LiveHold, Phase};
-use super::{FIRST_BACKOFF, Keeper};
+use super::{FIRST_BACKOFF, Keeper, undecided};
 use crate::error::{LockError, StoreErrorKind};
-use crate::store::{DynStore, Record, Standing};
+use crate::store::{DynStore, HoldStatus, Record};
 use crate::telemetry;
 
 /// The longest pause between two tries to release.
@@ -79,9 +79,10 @@ pub(super) async fn release(
             asked(released.as_ref().map_or(0, |released| released.listeners));
         }
         let error = match released.map(|released| released.standing) {
-            Ok(Standing::Held) => return Ok(()),
+            Ok(HoldStatus::Held) => return Ok(()),
             // An earlier try may have been the one that released it: nobody can say.
-            Ok(Standing::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
+            Ok(HoldStatus::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
+            Ok(HoldStatus::Unknown) => undecided(),
             Err(error) => error,
         };
         match error.kind() {

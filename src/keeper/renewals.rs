@@ -14,8 +14,9 @@ use super::calendar::{Batch, Calendar};
 use super::live::LiveHold;
 use super::outage::Outage;
 use super::task::Task;
+use super::undecided;
 use crate::error::StoreError;
-use crate::store::{DynStore, Renewal, Standing};
+use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
@@ -184,44 +185,48 @@ impl Renewals {
             })
             .collect();
         let sent = Instant::now();
-        let standings = match self.store.clone().renew(renewals).await {
-            Ok(standings) => standings,
+        let statuses = match self.store.clone().renew(renewals).await {
+            Ok(statuses) => statuses,
             Err(error) => return self.not_renewed(&batch, &error),
         };
-        // Outside the mutex: recorders are foreign code.
-        for ((live, _), standing) in batch.iter().zip(&standings) {
-            match standing {
-                Standing::Held => {
-                    telemetry::renewed(&live.route, live.hold.mode, || live.overdue());
-                }
-                Standing::Gone => telemetry::not_renewed(&live.route, live.hold.mode, "lost"),
+        let (mut renewed, mut lost, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        for ((live, lease), status) in batch.into_iter().zip(statuses) {
+            match status {
+                HoldStatus::Held => renewed.push((live, lease)),
+                HoldStatus::Gone => lost.push(live),
+                HoldStatus::Unknown => unknown.push((live, lease)),
             }
         }
-        let mut lost = Vec::new();
+        if !unknown.is_empty() {
+            self.not_renewed(&unknown, &undecided());
+        }
+        // Outside the mutex: recorders are foreign code.
+        for (live, _) in &renewed {
+            telemetry::renewed(&live.route, live.hold.mode, || live.overdue());
+        }
+        for live in &lost {
+            telemetry::not_renewed(&live.route, live.hold.mode, "lost");
+        }
         let news = {
             let mut state = self.state();
-            for ((live, lease), standing) in batch.iter().zip(standings) {
-                match standing {
-                    Standing::Held => {
-                        live.renewed(sent, *lease);
-                        let next = sent + live.lease.duration() / 3;
-                        state.calendar.postpone(live, next);
-                    }
-                    Standing::Gone => lost.push(live),
-                }
+            for (live, lease) in &renewed {
+                live.renewed(sent, *lease);
+                let next = sent + live.lease.duration() / 3;
+                state.calendar.postpone(live, next);
             }
-            let answered = batch.iter().map(|(live, _)| live);
+            let answered = renewed.iter().map(|(live, _)| live).chain(&lost);
             state.outage.answered(answered, Instant::now())
         };
         if let Some(news) = news {
             news.say(None);
         }
-        for live in lost {
+        for live in &lost {
             self.lose(live, "the store does not carry it any more");
         }
     }
 
-    /// Nobody knows: every deadline stays where it is, and renewal is tried again soon.
+    /// The store did not say of these whether they are renewed: each deadline stays as it is, and renewal is tried again
+    /// soon.
     fn not_renewed(&self, batch: &Batch, error: &StoreError) {
         for (live, _) in batch {
             telemetry::not_renewed(&live.route, live.hold.mode, "failed");

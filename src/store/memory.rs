@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    AllOutcome, AnyOutcome, Attempt, LATENESS, LockStore, Outcome, Record, Released, Renewal,
-    Standing, Wakeups, shared_work,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LATENESS, LockStore, Outcome, Record, Released,
+    Renewal, Wakeups, shared_work,
 };
 use crate::admin::{Inspect, Inspection};
 use crate::audit::{Audit, Deployment};
@@ -115,7 +115,7 @@ impl LockStore for MemoryStore {
         }
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let renew = |Renewal { hold, lease }: &Renewal| {
             self.shared
                 .shard(&hold.key)
@@ -126,7 +126,7 @@ impl LockStore for MemoryStore {
         Ok(renewals.iter().map(renew).collect())
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let check = |hold: &Hold| {
             self.shared
                 .shard(&hold.key)
@@ -212,8 +212,12 @@ impl Inspect for MemoryStore {
     }
 }
 
-fn standing(held: bool) -> Standing {
-    if held { Standing::Held } else { Standing::Gone }
+fn standing(held: bool) -> HoldStatus {
+    if held {
+        HoldStatus::Held
+    } else {
+        HoldStatus::Gone
+    }
 }
 
 /// A place among the listeners of a key, given up on drop.
@@ -251,7 +255,7 @@ impl Shared {
             Some(entry.listeners.signals(wake))
         });
         let Some(signals) = signals else {
-            return Standing::Gone.into();
+            return HoldStatus::Gone.into();
         };
         let listeners = match hold.mode {
             LockMode::Reentrant | LockMode::Write => signals.listeners(),
@@ -259,7 +263,7 @@ impl Shared {
         };
         signals.send();
         Released {
-            standing: Standing::Held,
+            standing: HoldStatus::Held,
             listeners,
         }
     }

@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups};
+use super::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups};
 use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey, LockMode};
@@ -268,11 +268,11 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         self.elect(attempt).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.survey_renewing(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.survey(holds).await
     }
 

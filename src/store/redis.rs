@@ -15,8 +15,8 @@ use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey};
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, BATCH, LockStore, Outcome, Record, Released, Renewal,
-    Standing, Wakeups,
+    self, AllOutcome, AnyOutcome, Attempt, BATCH, HoldStatus, LockStore, Outcome, Record, Released,
+    Renewal, Wakeups,
 };
 
 mod admin;
@@ -276,7 +276,7 @@ impl RedisStore {
     ) -> Result<Released, StoreError> {
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
-        if released.standing == Standing::Held {
+        if released.standing == HoldStatus::Held {
             effect.counts().await?;
         }
         Ok(released)
@@ -318,7 +318,7 @@ impl LockStore for RedisStore {
         Ok(outcome)
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let Inner { servers, apart, .. } = &*self.inner;
         match batches::renew(apart, renewals).await {
             // The server may have no room for one more connection: better renewed like everything else than not at all.
@@ -330,7 +330,7 @@ impl LockStore for RedisStore {
         }
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let Inner {
             servers,
             acknowledging,

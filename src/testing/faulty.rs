@@ -17,7 +17,7 @@ use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     Wakeups,
 };
 
@@ -215,7 +215,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         .await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.call(|server| {
             let renewals = renewals.to_vec();
             async move { server.store.renew(&renewals).await }
@@ -223,7 +223,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         .await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.call(|server| {
             let holds = holds.to_vec();
             async move { server.store.check(&holds).await }

@@ -8,7 +8,7 @@ use super::link::Link;
 use super::{Fault, Faults, Tally};
 use crate::error::StoreError;
 use crate::lock::Hold;
-use crate::store::{AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Standing};
+use crate::store::{AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome};
 
 pub(super) struct Server<S> {
     pub(super) store: S,
@@ -115,7 +115,7 @@ impl<S: LockStore> Server<S> {
                 state.holds.swap_remove(place)
             };
             let released = self.store.release(&hold).await;
-            if released.is_ok_and(|released| released.standing == Standing::Held) {
+            if released.is_ok_and(|released| released.standing == HoldStatus::Held) {
                 self.state().tally.hit(Fault::Vanished);
                 return;
             }

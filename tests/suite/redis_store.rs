@@ -18,7 +18,7 @@ mod wakeups;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
+use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, Outcome};
 use tower_distributed_lock::{
     Hold, HoldId, LockFamily, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
     Wakeups,
@@ -95,12 +95,12 @@ pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Durati
 }
 
 pub(crate) async fn releases(store: &RedisStore, attempt: &Attempt) -> bool {
-    store.release(&attempt.hold).await.unwrap().standing == Standing::Held
+    store.release(&attempt.hold).await.unwrap().standing == HoldStatus::Held
 }
 
 pub(crate) async fn holds(store: &RedisStore, attempt: &Attempt) -> bool {
     let standings = store.check(std::slice::from_ref(&attempt.hold)).await;
-    standings.unwrap() == [Standing::Held]
+    standings.unwrap() == [HoldStatus::Held]
 }
 
 pub(crate) async fn error(store: &RedisStore, attempt: &Attempt) -> StoreError {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Standing};
+use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     Hold, HoldId, Inspect, Lease, LockClient, LockError, LockKey, LockMode, MemoryStore,
@@ -93,7 +93,7 @@ async fn a_call_that_is_served_twice_is_answered_once() {
     let granted = store.acquire(&attempt(1)).await.unwrap();
     assert!(matches!(granted, Outcome::Granted { .. }));
     let released = store.release(&attempt(1).hold).await.unwrap();
-    assert_eq!(released.standing, Standing::Held);
+    assert_eq!(released.standing, HoldStatus::Held);
     assert_eq!(store.tally().of(Fault::Twice), 2);
 }
 

@@ -83,7 +83,7 @@ fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
 fn released(store: &MemoryStore, attempt: &Attempt) {
     assert_eq!(
         at_once(store.release(&attempt.hold)).standing,
-        Standing::Held
+        HoldStatus::Held
     );
 }
 
@@ -91,11 +91,11 @@ fn withdraw(store: &MemoryStore, attempt: &Attempt, unanswered: bool) {
     at_once(store.withdraw(attempt, unanswered));
 }
 
-fn check(store: &MemoryStore, attempt: &Attempt) -> Standing {
+fn check(store: &MemoryStore, attempt: &Attempt) -> HoldStatus {
     at_once(store.check(std::slice::from_ref(&attempt.hold)))[0]
 }
 
-fn renew(store: &MemoryStore, attempt: &Attempt, lease: Duration) -> Standing {
+fn renew(store: &MemoryStore, attempt: &Attempt, lease: Duration) -> HoldStatus {
     let hold = attempt.hold.clone();
     at_once(store.renew(&[Renewal { hold, lease }]))[0]
 }

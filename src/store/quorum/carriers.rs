@@ -1,7 +1,7 @@
 //! Which stores speak for a hold.
 
 use super::members::Members;
-use crate::store::Standing;
+use crate::store::HoldStatus;
 
 /// The stores that carry a hold, as far as their answers to its attempt tell.
 ///
@@ -24,18 +24,23 @@ impl Carriers {
         majority: usize,
         held: Members,
         gone: Members,
-    ) -> Option<Standing> {
+    ) -> Option<HoldStatus> {
         if self.counted.without(gone).len() < majority {
-            return Some(Standing::Gone);
+            return Some(HoldStatus::Gone);
         }
-        (self.counted.and(held).len() >= majority).then_some(Standing::Held)
+        (self.counted.and(held).len() >= majority).then_some(HoldStatus::Held)
     }
 
     /// Whether the lease of a hold began anew in a majority; late stores count as well. A hold that cannot be confirmed any
     /// more is gone, so that its holder hears of it now and not at the end.
-    pub(super) fn renewed(self, majority: usize, held: Members, gone: Members) -> Option<Standing> {
+    pub(super) fn renewed(
+        self,
+        majority: usize,
+        held: Members,
+        gone: Members,
+    ) -> Option<HoldStatus> {
         match self.unbroken(majority, held, gone) {
-            None if held.len() >= majority => Some(Standing::Held),
+            None if held.len() >= majority => Some(HoldStatus::Held),
             standing => standing,
         }
     }

@@ -15,7 +15,7 @@ use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
-use crate::store::{Attempt, LockStore, Released, Standing};
+use crate::store::{Attempt, HoldStatus, LockStore, Released};
 
 /// For how long a store is asked at least to take something back; longer if the lease is.
 const UNDO: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const UNDO_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::f
 struct Release {
     hold: Hold,
     epoch: Epoch,
-    round: Round<Standing>,
+    round: Round<HoldStatus>,
     /// As many as any of the stores has woken.
     listeners: AtomicUsize,
     until: Instant,
@@ -126,7 +126,7 @@ impl<S: LockStore> QuorumStore<S> {
                 answer
             }
         };
-        let failed = answer.is_err();
+        let failed = !matches!(answer, Ok(HoldStatus::Held | HoldStatus::Gone));
         // After an undecided release somebody will try again.
         if round.cast(store, answer) == Some(Verdict::Carried) && failed {
             self.undo(&undoing(hold), &entry, store).await;

@@ -9,7 +9,7 @@ use super::carriers::Carriers;
 use super::members::Members;
 use super::turn::{Lines, Turn};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::Standing;
+use crate::store::HoldStatus;
 
 /// One hold, from its first attempt until nobody speaks of it any more.
 pub(super) struct Entry {
@@ -31,8 +31,6 @@ struct State {
     ending: bool,
     ended: Ended,
     waiting: Waiting,
-    /// Since when renewals are undecided.
-    doubt: Option<Instant>,
     /// Until when the entry is needed, even if nobody uses it just now.
     needed: Option<Instant>,
 }
@@ -100,7 +98,6 @@ impl Entry {
         state.epoch += 1;
         state.ending = false;
         state.ended = Ended::default();
-        state.doubt = None;
         state.needed = Some(needed);
         (state.epoch, stores.without(state.spent))
     }
@@ -193,19 +190,12 @@ impl Entry {
     pub(super) fn proved(&self, late_when_asked: Members) {
         let mut state = self.state();
         state.carriers.follow(late_when_asked);
-        state.doubt = None;
     }
 
     /// The hold is needed for one more lease.
     pub(super) fn renewed(&self, needed: Instant) {
         let mut state = self.state();
-        state.doubt = None;
         state.needed = state.needed.map(|before| before.max(needed));
-    }
-
-    /// Since when nobody can say whether the hold is renewed.
-    pub(super) fn doubtful_since(&self, now: Instant) -> Instant {
-        *self.state().doubt.get_or_insert(now)
     }
 
     /// From now on nothing of the hold is wanted. Says of which attempt.
@@ -216,15 +206,15 @@ impl Entry {
     }
 
     /// What the store has said to an earlier release, if that is settled.
-    pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<Standing> {
+    pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<HoldStatus> {
         let state = self.state();
         let Ended { held, gone, .. } = state.ended;
         if state.epoch != epoch {
             None
         } else if held.contains(store) {
-            Some(Standing::Held)
+            Some(HoldStatus::Held)
         } else {
-            gone.contains(store).then_some(Standing::Gone)
+            gone.contains(store).then_some(HoldStatus::Gone)
         }
     }
 
@@ -233,7 +223,7 @@ impl Entry {
         &self,
         epoch: Epoch,
         store: usize,
-        answer: &Result<Standing, StoreError>,
+        answer: &Result<HoldStatus, StoreError>,
     ) {
         let mut state = self.state();
         if state.epoch != epoch {
@@ -241,17 +231,18 @@ impl Entry {
         }
         let ended = &mut state.ended;
         match answer {
-            Ok(Standing::Held) => ended.held.insert(store),
+            Ok(HoldStatus::Held) => ended.held.insert(store),
             // An earlier release may have been the one that ended it.
-            Ok(Standing::Gone) if ended.unsure.contains(store) => {}
-            Ok(Standing::Gone) => ended.gone.insert(store),
+            Ok(HoldStatus::Gone) if ended.unsure.contains(store) => {}
+            Ok(HoldStatus::Gone) => ended.gone.insert(store),
+            Ok(HoldStatus::Unknown) => ended.unsure.insert(store),
             Err(error) if error.kind() == StoreErrorKind::Unanswered => ended.unsure.insert(store),
             Err(_) => {}
         }
     }
 
     /// Whether a majority carried the hold until it was released.
-    pub(super) fn released(&self, majority: usize) -> Option<Standing> {
+    pub(super) fn released(&self, majority: usize) -> Option<HoldStatus> {
         let state = self.state();
         let Ended { held, gone, .. } = state.ended;
         state.carriers.unbroken(majority, held, gone)

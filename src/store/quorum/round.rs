@@ -54,19 +54,18 @@ impl<T> Round<T> {
         None
     }
 
-    /// Waits until the votes decide, but not longer than `until`. One waits at a time.
+    /// Waits until the votes decide, but not longer than `until`; false if they did not. One waits at a time.
     pub(super) async fn wait(
         &self,
         until: Instant,
         mut decided: impl FnMut(&[Option<Vote<T>>]) -> bool,
-    ) {
+    ) -> bool {
         let deciding = async {
             while !decided(&self.state().votes) {
                 self.changed.notified().await;
             }
         };
-        // Whether it was in time is seen from the votes.
-        let _ = timeout_at(until, deciding).await;
+        timeout_at(until, deciding).await.is_ok()
     }
 
     /// Ends the round: `count` makes of the votes what it will, and says the verdict.

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,136 +13,147 @@ use super::tally::no_majority;
 use super::{QuorumStore, after};
 use crate::error::StoreError;
 use crate::lock::Hold;
-use crate::store::{LockStore, Renewal, Standing};
+use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// What was known of a hold when the question was sent.
 struct Sample {
     entry: Option<Opened>,
     carriers: Carriers,
+    /// How long the question waits for the stores to decide about this hold.
+    until: Instant,
 }
 
-type Votes = [Option<Vote<Vec<Standing>>>];
+type Votes = [Option<Vote<Vec<HoldStatus>>>];
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Renews everywhere. A hold whose renewal is undecided fails the question, so that it is asked again. But one that
-    /// hangs on a dead store must not take the others of its batch along: after a quarter of its lease it is gone.
+    /// Renews everywhere. Each hold is decided for itself and has its own time: a hold with a short lease shortens the
+    /// time of no other, and an undecided one is [`HoldStatus::Unknown`].
     pub(super) async fn survey_renewing(
         &self,
         renewals: &[Renewal],
-    ) -> Result<Vec<Standing>, StoreError> {
+    ) -> Result<Vec<HoldStatus>, StoreError> {
         let now = Instant::now();
-        let samples = self.sample(renewals.iter().map(|renewal| &renewal.hold));
-        let shortest = renewals.iter().map(|renewal| renewal.lease).min();
-        let until = self.until(now, shortest.unwrap_or_default());
+        let sample = |renewal: &Renewal| self.sample(&renewal.hold, self.until(now, renewal.lease));
+        let samples: Vec<_> = renewals.iter().map(sample).collect();
         let renewals: Arc<[Renewal]> = renewals.into();
         let asked = renewals.clone();
-        let round = self.poll(until, &samples, Carriers::renewed, move |quorum, store| {
+        let round = self.poll(&samples, Carriers::renewed, move |quorum, store| {
             let renewals = asked.clone();
             async move { quorum.shared.stores[store].renew(&renewals).await }
         });
         round.await.close(|votes| {
-            let counts = self.counts(&samples, votes, Carriers::renewed);
-            let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
-            let decide = |((sample, count), renewal): ((&Sample, Option<Standing>), &Renewal)| {
-                let hopeless = count.is_none() && sample.doubtful_for(now) >= renewal.lease / 4;
-                count.or((hopeless && answered >= self.majority()).then_some(Standing::Gone))
-            };
-            let members = samples.iter().zip(counts).zip(&*renewals);
-            // All of them, so that every doubt begins to count.
-            let standings: Vec<_> = members.map(decide).collect();
-            let Some(standings) = standings.into_iter().collect::<Option<Vec<_>>>() else {
-                let error = no_majority(self.majority(), votes, true);
-                return (Verdict::Failed, Err(error));
-            };
-            for ((sample, standing), renewal) in samples.iter().zip(&standings).zip(&*renewals) {
-                if let (Some(entry), Standing::Held) = (&sample.entry, standing) {
+            let decision = self.decide(&samples, votes, Carriers::renewed, true);
+            let statuses = decision.iter().flatten();
+            for ((sample, status), renewal) in samples.iter().zip(statuses).zip(&*renewals) {
+                if let (Some(entry), HoldStatus::Held) = (&sample.entry, status) {
                     entry.renewed(after(now, renewal.lease));
                 }
             }
-            (Verdict::Carried, Ok(standings))
+            (Verdict::Carried, decision)
         })
     }
 
-    /// Asks everywhere. An undecided hold fails the question, unless others in it are decided: they are not to go
-    /// unconfirmed for it, and it counts as gone.
-    pub(super) async fn survey(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
-        let samples = self.sample(holds);
+    /// Asks everywhere. An undecided hold is [`HoldStatus::Unknown`].
+    pub(super) async fn survey(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let until = self.deadline();
+        let samples: Vec<_> = holds.iter().map(|hold| self.sample(hold, until)).collect();
         let holds: Arc<[Hold]> = holds.into();
-        let round = self.poll(until, &samples, Carriers::unbroken, move |quorum, store| {
+        let round = self.poll(&samples, Carriers::unbroken, move |quorum, store| {
             let holds = holds.clone();
             async move { quorum.shared.stores[store].check(&holds).await }
         });
         round.await.close(|votes| {
-            let counts = self.counts(&samples, votes, Carriers::unbroken);
-            if !counts.is_empty() && counts.iter().all(Option::is_none) {
-                let error = no_majority(self.majority(), votes, false);
-                return (Verdict::Failed, Err(error));
-            }
-            let standings = counts
-                .into_iter()
-                .map(|standing| standing.unwrap_or(Standing::Gone));
-            (Verdict::Carried, Ok(standings.collect()))
+            let decision = self.decide(&samples, votes, Carriers::unbroken, false);
+            (Verdict::Carried, decision)
         })
     }
 
-    fn sample<'a>(&self, holds: impl IntoIterator<Item = &'a Hold>) -> Vec<Sample> {
+    /// What the votes say of each hold. The question fails if they decide about none because too few stores answered.
+    fn decide(
+        &self,
+        samples: &[Sample],
+        votes: &Votes,
+        rule: Rule,
+        touched: bool,
+    ) -> Result<Vec<HoldStatus>, StoreError> {
+        let counts = self.counts(samples, votes, rule);
+        let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
+        let undecided = !counts.is_empty() && counts.iter().all(Option::is_none);
+        if undecided && answered < self.majority() {
+            return Err(no_majority(self.majority(), votes, touched));
+        }
+        let statuses = counts
+            .into_iter()
+            .map(|status| status.unwrap_or(HoldStatus::Unknown));
+        Ok(statuses.collect())
+    }
+
+    fn sample(&self, hold: &Hold, until: Instant) -> Sample {
         let foreign = Carriers {
             counted: self.all(),
             late: Members::default(),
         };
-        holds
-            .into_iter()
-            .map(|hold| {
-                let entry = self.shared.ledger.find(hold);
-                let carriers = entry.as_ref().map_or(foreign, |entry| entry.carriers());
-                Sample { entry, carriers }
-            })
-            .collect()
+        let entry = self.shared.ledger.find(hold);
+        let carriers = entry.as_ref().map_or(foreign, |entry| entry.carriers());
+        Sample {
+            entry,
+            carriers,
+            until,
+        }
     }
 
-    /// Asks every store, and waits until the answers decide about every hold.
+    /// Asks every store, and waits until the answers decide about every hold, or until the time of those that are
+    /// undecided is over.
     async fn poll<F>(
         &self,
-        until: Instant,
         samples: &[Sample],
         rule: Rule,
         ask: impl Fn(Self, usize) -> F,
-    ) -> Arc<Round<Vec<Standing>>>
+    ) -> Arc<Round<Vec<HoldStatus>>>
     where
-        F: Future<Output = Vote<Vec<Standing>>> + Send + 'static,
+        F: Future<Output = Vote<Vec<HoldStatus>>> + Send + 'static,
     {
         let round = Arc::new(Round::new(self.count()));
+        let mut ends: Vec<Instant> = samples.iter().map(|sample| sample.until).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let Some(&last) = ends.last() else {
+            return round;
+        };
         for store in self.all().iter() {
             let (quorum, round) = (self.clone(), round.clone());
             let answer = ask(self.clone(), store);
             tokio::spawn(async move {
-                let answer = quorum.heard(store, until, answer).await;
+                let answer = quorum.heard(store, last, answer).await;
                 round.cast(store, answer);
             });
         }
-        let decided = |votes: &Votes| {
-            votes.iter().all(Option::is_some)
-                || self
-                    .counts(samples, votes, rule)
-                    .iter()
-                    .all(Option::is_some)
-        };
-        round.wait(until, decided).await;
+        for end in ends {
+            // Holds whose time ended before are not waited for.
+            let decided = |votes: &Votes| {
+                let counts = self.counts(samples, votes, rule);
+                let mut counts = counts.iter().zip(samples);
+                votes.iter().all(Option::is_some)
+                    || counts.all(|(count, sample)| count.is_some() || sample.until < end)
+            };
+            if round.wait(end, decided).await {
+                break;
+            }
+        }
         round
     }
 
     /// What the votes say about each hold. A hold that is proved unbroken gains the stores that had joined it.
-    fn counts(&self, samples: &[Sample], votes: &Votes, rule: Rule) -> Vec<Option<Standing>> {
+    fn counts(&self, samples: &[Sample], votes: &Votes, rule: Rule) -> Vec<Option<HoldStatus>> {
         let majority = self.majority();
         let count = |(index, sample): (usize, &Sample)| {
             let that_say = |standing| -> Members {
                 let says = |&store: &usize| matches!(&votes[store], Some(Ok(all)) if all.get(index) == Some(&standing));
                 (0..votes.len()).filter(says).collect()
             };
-            let (held, gone) = (that_say(Standing::Held), that_say(Standing::Gone));
+            let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
             if let Some(entry) = &sample.entry
-                && sample.carriers.unbroken(majority, held, gone) == Some(Standing::Held)
+                && sample.carriers.unbroken(majority, held, gone) == Some(HoldStatus::Held)
             {
                 entry.proved(sample.carriers.late);
             }
@@ -154,12 +164,4 @@ impl<S: LockStore> QuorumStore<S> {
 }
 
 /// What makes a hold held, or gone.
-type Rule = fn(Carriers, usize, Members, Members) -> Option<Standing>;
-
-impl Sample {
-    /// For how long it has been undecided, once it is asked for the first time.
-    fn doubtful_for(&self, now: Instant) -> Duration {
-        let since = self.entry.as_ref().map(|entry| entry.doubtful_since(now));
-        since.map_or(Duration::MAX, |since| now - since)
-    }
-}
+type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;

@@ -87,7 +87,10 @@ async fn settle() {
     sleep(2 * MS).await;
 }
 
-async fn renew(quorum: &QuorumStore<Scripted>, attempt: &Attempt) -> Result<Standing, StoreError> {
+async fn renew(
+    quorum: &QuorumStore<Scripted>,
+    attempt: &Attempt,
+) -> Result<HoldStatus, StoreError> {
     let renewal = Renewal {
         hold: attempt.hold.clone(),
         lease: attempt.lease,
@@ -95,7 +98,10 @@ async fn renew(quorum: &QuorumStore<Scripted>, attempt: &Attempt) -> Result<Stan
     Ok(quorum.renew(&[renewal]).await?[0])
 }
 
-async fn check(quorum: &QuorumStore<Scripted>, attempt: &Attempt) -> Result<Standing, StoreError> {
+async fn check(
+    quorum: &QuorumStore<Scripted>,
+    attempt: &Attempt,
+) -> Result<HoldStatus, StoreError> {
     Ok(quorum.check(std::slice::from_ref(&attempt.hold)).await?[0])
 }
 

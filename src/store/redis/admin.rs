@@ -12,7 +12,7 @@ use super::script::{self, Call};
 use crate::admin::{Holder, Inspect, Inspection};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
-use crate::store::Standing;
+use crate::store::HoldStatus;
 
 /// The code of the administrating scripts for what is no lock.
 const NO_LOCK: i64 = 3;
@@ -28,7 +28,7 @@ impl Inspect for RedisStore {
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         match self.call(key, |publish| Ok(force(key, publish))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => Ok(standing(&answer)? == Standing::Held),
+            answer => Ok(standing(&answer)? == HoldStatus::Held),
         }
     }
 }

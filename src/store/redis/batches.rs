@@ -9,13 +9,13 @@ use super::servers::Servers;
 use super::{calls, reply};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
-use crate::store::{BATCH, Renewal, Standing};
+use crate::store::{BATCH, HoldStatus, Renewal};
 
 /// Begins leases anew.
 pub(super) async fn renew(
     servers: &Servers,
     renewals: &[Renewal],
-) -> Result<Vec<Standing>, StoreError> {
+) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
         servers,
         renewals,
@@ -30,7 +30,7 @@ pub(super) async fn check(
     servers: &Servers,
     holds: &[Hold],
     acknowledge: bool,
-) -> Result<Vec<Standing>, StoreError> {
+) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
         servers,
         holds,
@@ -49,7 +49,7 @@ async fn call_in_batches<'a, T>(
     items: &'a [T],
     key: impl Fn(&T) -> &LockKey,
     call: impl Fn(&[&'a T]) -> Call,
-) -> Result<Vec<Standing>, StoreError> {
+) -> Result<Vec<HoldStatus>, StoreError> {
     let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
         let group = groups.entry(servers.together(key(item)));
@@ -62,13 +62,13 @@ async fn call_in_batches<'a, T>(
         async move {
             let (answer, effect) = servers.call(key, &call).await?;
             let standings = reply::standings(&answer, batch.len())?;
-            if standings.contains(&Standing::Held) {
+            if standings.contains(&HoldStatus::Held) {
                 effect.counts().await?;
             }
             Ok((batch, standings))
         }
     });
-    let mut standings = vec![Standing::Gone; items.len()];
+    let mut standings = vec![HoldStatus::Gone; items.len()];
     // All are driven to their end: each batch has its effect, whatever becomes of the others.
     for answer in join_all(answers).await {
         let (batch, answers) = answer?;

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, LockFamily};
-use crate::store::{Outcome, Released, Standing};
+use crate::store::{HoldStatus, Outcome, Released};
 
 /// The codes of the acquiring scripts; lua/*/acquire.lua name them.
 const GRANTED: i64 = 0;
@@ -54,9 +54,9 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
 /// Reads the answer of a releasing script: nothing was held, or one more than have heard of the end of it.
 pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
-        Value::Int(0) => Ok(Standing::Gone.into()),
+        Value::Int(0) => Ok(HoldStatus::Gone.into()),
         Value::Int(heard @ 1..) => Ok(Released {
-            standing: Standing::Held,
+            standing: HoldStatus::Held,
             listeners: usize::try_from(heard - 1).unwrap_or(usize::MAX),
         }),
         _ => Err(unintelligible(answer)),
@@ -64,16 +64,16 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
 }
 
 /// Reads the answer of a script that says yes or no.
-pub(super) fn standing(answer: &Value) -> Result<Standing, StoreError> {
+pub(super) fn standing(answer: &Value) -> Result<HoldStatus, StoreError> {
     match answer {
-        Value::Int(1) => Ok(Standing::Held),
-        Value::Int(0) => Ok(Standing::Gone),
+        Value::Int(1) => Ok(HoldStatus::Held),
+        Value::Int(0) => Ok(HoldStatus::Gone),
         _ => Err(unintelligible(answer)),
     }
 }
 
 /// Reads the answer of a script that was asked about `expected` holds.
-pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<Standing>, StoreError> {
+pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     match answer {
         Value::Array(answers) if answers.len() == expected => {
             answers.iter().map(standing).collect()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, StoreErrorKind,
 };
@@ -104,7 +104,7 @@ async fn a_key_that_is_on_its_way_is_asked_for_where_it_has_arrived() {
         hold: held.hold.clone(),
         lease: LEASE,
     };
-    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(holds(&store, &held).await);
     let sent = sent(&monitors, &name).await;
     let asked = sent[1].iter().filter(|line| line.contains("EVALSHA"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::store::{Fencing, Record, Renewal, Standing};
+use tower_distributed_lock::store::{Fencing, HoldStatus, Record, Renewal};
 use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{
     Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
@@ -47,7 +47,7 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
         hold: holder.hold.clone(),
         lease: LEASE,
     };
-    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(holds(store, &holder).await);
     let seen = store.inspect(&key).await.unwrap();
     let ours = holder.hold.id.to_string();
@@ -59,7 +59,7 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
             retention: Duration::from_secs(60),
         };
         let released = store.release_recording(&holder.hold, &record).await;
-        assert_eq!(released.unwrap().standing, Standing::Held);
+        assert_eq!(released.unwrap().standing, HoldStatus::Held);
         assert_eq!(store.record(&key).await.unwrap().as_deref(), Some(value));
     } else {
         assert!(releases(store, &holder).await);
@@ -192,7 +192,7 @@ async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
         .collect();
     let standings = store.renew(&renewals).await.unwrap();
     for (place, standing) in standings.into_iter().enumerate() {
-        assert_eq!(standing == Standing::Held, place != 122);
+        assert_eq!(standing == HoldStatus::Held, place != 122);
     }
     let by_sha = |line: &&String| line.contains("EVALSHA");
     let sent = sent(&monitors, &beginning).await.concat();

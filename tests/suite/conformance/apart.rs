@@ -2,7 +2,7 @@
 
 use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{Hold, LockKey, LockMode, StoreError};
 
@@ -49,7 +49,7 @@ impl<S: LockStore> LockStore for Apart<S> {
         self.inner.acquire(&self.attempt(attempt)).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let renewals = renewals.iter().map(|renewal| Renewal {
             hold: self.hold(&renewal.hold),
             ..renewal.clone()
@@ -57,7 +57,7 @@ impl<S: LockStore> LockStore for Apart<S> {
         self.inner.renew(&renewals.collect::<Vec<_>>()).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let holds: Vec<_> = holds.iter().map(|hold| self.hold(hold)).collect();
         self.inner.check(&holds).await
     }

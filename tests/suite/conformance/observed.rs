@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError};
 
@@ -99,12 +99,12 @@ impl<S: LockStore> LockStore for Observed<S> {
         self.ask(answer).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.ledger.renewals.fetch_add(1, Ordering::SeqCst);
         self.inner.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.ask(self.inner.check(holds)).await
     }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Released, Standing};
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, HoldStatus, Outcome, Released};
 use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
 use super::step::{KEYS, Step, Who, queues};
@@ -38,7 +38,7 @@ pub(super) enum Reply {
     AllRefused { index: usize, retry_after: About },
     AnyGranted { index: usize, fenced: bool },
     AnyRefused { retry_after: About },
-    Standings(Vec<Standing>),
+    Standings(Vec<HoldStatus>),
     Released(Released),
     Recorded(Released),
     Record(Option<Bytes>),
@@ -125,13 +125,13 @@ impl Seen {
             Reply::AnyRefused { .. } => "any refused",
             Reply::Released(Released { listeners: 1.., .. }) => "heard",
             Reply::Released(released) | Reply::Recorded(released)
-                if released.standing == Standing::Gone =>
+                if released.standing == HoldStatus::Gone =>
             {
                 "gone"
             }
             Reply::Released(_) => "released",
             Reply::Recorded(_) => "recorded",
-            Reply::Standings(standings) if standings.contains(&Standing::Held) => {
+            Reply::Standings(standings) if standings.contains(&HoldStatus::Held) => {
                 "renewed or there"
             }
             Reply::Standings(_) => "gone",

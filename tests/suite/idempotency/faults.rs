@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tower_distributed_lock::store::{Attempt, Outcome, Record, Released, Renewal, Standing};
+use tower_distributed_lock::store::{Attempt, HoldStatus, Outcome, Record, Released, Renewal};
 use tower_distributed_lock::{
     Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
     MemoryStore, StoreError, Wakeups,
@@ -181,11 +181,11 @@ impl LockStore for Forgetful {
         self.0.acquire(attempt).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.0.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.0.check(holds).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use tower_distributed_lock::store::{Attempt, Fencing, Outcome, Standing};
+use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, Outcome};
 use tower_distributed_lock::{Hold, HoldId, Lease, LockStore, RedisStore};
 use uuid::Uuid;
 
@@ -164,7 +164,7 @@ pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name:
     let granted = store.acquire(&attempt).await.expect("Redis answers");
     assert!(matches!(granted, Outcome::Granted { .. }));
     let released = store.release(&attempt.hold).await;
-    assert_eq!(released.expect("Redis answers").standing, Standing::Held);
+    assert_eq!(released.expect("Redis answers").standing, HoldStatus::Held);
 }
 
 fn attempt(kind: Kind, name: &str) -> Attempt {

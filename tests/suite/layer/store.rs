@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{Attempt, Outcome, Record, Released, Renewal, Standing};
+use tower_distributed_lock::store::{Attempt, HoldStatus, Outcome, Record, Released, Renewal};
 use tower_distributed_lock::{
     Hold, LockKey, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
 };
@@ -70,12 +70,12 @@ impl LockStore for TestStore {
         Ok(outcome)
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.gate().await?;
         self.memory.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.gate().await?;
         self.memory.check(holds).await
     }

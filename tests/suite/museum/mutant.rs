@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::store::{
-    Attempt, LockStore, Outcome, Record, Released, Renewal, Standing, Wakeups,
+    Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, MemoryStore, StoreError};
 
@@ -155,15 +155,15 @@ impl LockStore for Mutant {
         Ok(outcome)
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.renewing.pass().await;
         let mut standings = self.store.renew(renewals).await?;
         for (renewal, standing) in renewals.iter().zip(&mut standings) {
             let hold = &renewal.hold;
-            if self.has(Bug::RenewalCreates) && *standing == Standing::Gone {
+            if self.has(Bug::RenewalCreates) && *standing == HoldStatus::Gone {
                 let attempt = attempt(hold.clone(), renewal.lease);
                 self.store.acquire(&attempt).await?;
-                *standing = Standing::Held;
+                *standing = HoldStatus::Held;
             }
             if self.has(Bug::OneTimeToLive) && hold.mode == LockMode::Read {
                 let lease = renewal.lease;
@@ -175,7 +175,7 @@ impl LockStore for Mutant {
         Ok(standings)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.store.check(holds).await
     }
 
@@ -184,7 +184,7 @@ impl LockStore for Mutant {
             for other in self.granted(&hold.key, hold.mode) {
                 self.store.release(&other).await?;
             }
-            return Ok(Standing::Held.into());
+            return Ok(HoldStatus::Held.into());
         }
         self.store.release(hold).await
     }
@@ -216,7 +216,7 @@ impl LockStore for Mutant {
             let again = attempt(hold.clone(), Duration::from_secs(1));
             if let Outcome::Refused { .. } = self.store.acquire(&again).await? {
                 // It does not even notice.
-                return Ok(Standing::Held.into());
+                return Ok(HoldStatus::Held.into());
             }
         }
         self.store.release_recording(hold, record).await

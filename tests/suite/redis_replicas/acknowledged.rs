@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Record, Renewal, Standing};
+use tower_distributed_lock::store::{AllOutcome, AnyOutcome, HoldStatus, Record, Renewal};
 use tower_distributed_lock::{LockMode, LockStore, Replicas};
 
 use super::store;
@@ -84,7 +84,7 @@ async fn several_keys_renewals_and_records_too() {
         hold: attempt.hold,
         lease,
     });
-    assert_eq!(store.renew(&renewals).await.unwrap(), [Standing::Held; 2]);
+    assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
     for dump in dumps(&replicated).await {
         assert!(dump["b"].ttl.unwrap() > Duration::from_secs(300));
     }
@@ -93,7 +93,7 @@ async fn several_keys_renewals_and_records_too() {
         retention: lease,
     };
     let ended = store.release_recording(&both[0].hold, &record).await;
-    assert_eq!(ended.unwrap().standing, Standing::Held);
+    assert_eq!(ended.unwrap().standing, HoldStatus::Held);
     assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);
     assert_eq!(everywhere(&replicated, "a").await, 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
 };
@@ -76,7 +76,7 @@ async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every
     let renewed = eventually("there is a master", LIMIT, async || {
         store.renew(&renewals).await
     });
-    assert_eq!(renewed.await, [Standing::Held; 4]);
+    assert_eq!(renewed.await, [HoldStatus::Held; 4]);
     let master = sentinels.until_another_than(0).await;
     let dump = sentinels.replicated.servers[master].dump().await;
     for attempt in &all {
@@ -86,7 +86,7 @@ async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every
         let released = eventually("the new master is found", LIMIT, async || {
             store.release(&attempt.hold).await
         });
-        assert_eq!(released.await.standing, Standing::Held);
+        assert_eq!(released.await.standing, HoldStatus::Held);
     }
 }
 
@@ -146,7 +146,7 @@ async fn replicas_that_acknowledge_are_those_of_the_new_master() {
     let ended = eventually("it is released", LIMIT, async || {
         store.release(&hold.hold).await
     });
-    assert_eq!(ended.await.standing, Standing::Held);
+    assert_eq!(ended.await.standing, HoldStatus::Held);
     works(&store, "other").await;
     let master = sentinels.until_another_than(0).await;
     assert_eq!(sentinels.replicated.servers[master].dump().await.len(), 0);

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tower_distributed_lock::store::Standing;
+use tower_distributed_lock::store::HoldStatus;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore, StoreErrorKind};
 
 use super::{connections, store, works};
@@ -140,7 +140,7 @@ async fn no_task_outlives_the_store() {
     let hold = patient("k", LockMode::Reentrant);
     let wakeups = store.subscribe(&hold).await.unwrap();
     assert!(asks(&store, &hold).await);
-    assert_eq!(store.check(&[hold.hold]).await.unwrap(), [Standing::Held]);
+    assert_eq!(store.check(&[hold.hold]).await.unwrap(), [HoldStatus::Held]);
     assert!(metrics.num_alive_tasks() > 0);
     drop(store);
     // Whoever still listens keeps nothing alive.

@@ -85,9 +85,9 @@ async fn exclusive(store: &RedisStore, key: &str) -> Result<(), StoreError> {
         hold: waiter.hold.clone(),
         lease: LEASE,
     };
-    assert_eq!(store.renew(&[renewal]).await?, [Standing::Held]);
+    assert_eq!(store.renew(&[renewal]).await?, [HoldStatus::Held]);
     let holds = [waiter.hold.clone()];
-    assert_eq!(store.check(&holds).await?, [Standing::Held]);
+    assert_eq!(store.check(&holds).await?, [HoldStatus::Held]);
     store.withdraw(&waiter, true).await
 }
 

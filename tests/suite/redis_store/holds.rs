@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{Renewal, Standing};
+use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{LockMode, LockStore, StoreErrorKind};
 
 use super::*;
@@ -136,8 +136,8 @@ async fn renewal_begins_leases_anew_and_creates_nothing() {
     }
     let standings = store.renew(&renewals).await.unwrap();
     assert_eq!(standings.len(), 258);
-    assert!(standings[..250].iter().all(|s| *s == Standing::Held));
-    assert!(standings[250..].iter().all(|s| *s == Standing::Gone));
+    assert!(standings[..250].iter().all(|s| *s == HoldStatus::Held));
+    assert!(standings[250..].iter().all(|s| *s == HoldStatus::Gone));
     let dump = server.dump().await;
     assert!(!dump.contains_key("nobody's"));
     for (key, entry) in dump {
@@ -151,9 +151,9 @@ async fn renewal_begins_leases_anew_and_creates_nothing() {
     let renewed = store.renew(&renewals).await.unwrap();
     for n in 0..250 {
         let expected = if n == 7 {
-            Standing::Gone
+            HoldStatus::Gone
         } else {
-            Standing::Held
+            HoldStatus::Held
         };
         assert_eq!(checked[n], expected);
         assert_eq!(renewed[n], expected);
@@ -172,7 +172,7 @@ async fn a_renewed_reader_never_shortens_the_life_of_another() {
         hold: one.hold.clone(),
         lease: Duration::from_secs(2),
     };
-    assert_eq!(store.renew(&[renewal]).await.unwrap(), [Standing::Held]);
+    assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(server.dump().await["k"].ttl.unwrap() > Duration::from_secs(20));
     eventually("it lapses", Duration::from_secs(10), async || {
         !holds(&store, &one).await
@@ -197,7 +197,7 @@ async fn a_late_renewal_for_less_shortens_no_life() {
             hold: hold.hold.clone(),
             lease: Duration::from_millis(60),
         };
-        assert_eq!(store.renew(&[late]).await.unwrap(), [Standing::Held]);
+        assert_eq!(store.renew(&[late]).await.unwrap(), [HoldStatus::Held]);
         for (key, entry) in server.dump().await {
             let (ttl, was) = (entry.ttl.unwrap(), before[&key].ttl.unwrap());
             assert!(

@@ -64,7 +64,7 @@ async fn every_mode_excludes_wakes_and_records_in_both_protocols() {
                 retention: LEASE,
             };
             let ended = store.release_recording(&waiter.hold, &record).await;
-            assert_eq!(ended.unwrap().standing, Standing::Held);
+            assert_eq!(ended.unwrap().standing, HoldStatus::Held);
             let kept = store.record(&waiter.hold.key).await.unwrap();
             assert_eq!(kept.as_deref(), Some(&b"done"[..]));
         }

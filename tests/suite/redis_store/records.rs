@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{Record, Standing};
+use tower_distributed_lock::store::{HoldStatus, Record};
 use tower_distributed_lock::{LockKey, LockMode, LockStore, StoreErrorKind};
 
 use super::*;
@@ -23,7 +23,7 @@ async fn records(
     store: &RedisStore,
     attempt: &Attempt,
     value: &'static [u8],
-) -> Result<Standing, StoreError> {
+) -> Result<HoldStatus, StoreError> {
     let released = store
         .release_recording(&attempt.hold, &record(value))
         .await?;
@@ -47,7 +47,7 @@ async fn a_record_is_kept_byte_for_byte_under_a_name_of_its_own() {
             assert_eq!(remembered(&store, key).await, None);
             assert!(asks(&store, &holder).await);
             let answer = records(&store, &holder, b"\0\xff\r\n").await;
-            assert_eq!(answer.unwrap(), Standing::Held);
+            assert_eq!(answer.unwrap(), HoldStatus::Held);
             assert_eq!(remembered(&store, key).await.unwrap(), b"\0\xff\r\n");
             let dump = server.dump().await;
             let kept: Vec<_> = dump.iter().collect();
@@ -68,16 +68,16 @@ async fn a_hold_that_is_gone_leaves_no_record_and_harms_none() {
     for mode in EXCLUDING {
         let (gone, holder) = (attempt("k", mode), attempt("k", mode));
         let answer = records(&store, &gone, b"late");
-        assert_eq!(answer.await.unwrap(), Standing::Gone);
+        assert_eq!(answer.await.unwrap(), HoldStatus::Gone);
         assert!(asks(&store, &holder).await);
         let answer = records(&store, &gone, b"late");
-        assert_eq!(answer.await.unwrap(), Standing::Gone);
+        assert_eq!(answer.await.unwrap(), HoldStatus::Gone);
         assert_eq!(remembered(&store, "k").await, None);
 
         let answer = records(&store, &holder, b"done");
-        assert_eq!(answer.await.unwrap(), Standing::Held);
+        assert_eq!(answer.await.unwrap(), HoldStatus::Held);
         let answer = records(&store, &holder, b"again");
-        assert_eq!(answer.await.unwrap(), Standing::Gone, "it is ended once");
+        assert_eq!(answer.await.unwrap(), HoldStatus::Gone, "it is ended once");
         assert_eq!(remembered(&store, "k").await.unwrap(), b"done");
         server.connection().await.flushall().await.unwrap();
     }
@@ -89,7 +89,7 @@ async fn a_later_record_replaces_an_earlier_one_and_its_retention() {
     let holder = attempt("k", LockMode::Reentrant);
     assert!(asks(&store, &holder).await);
     let first = records(&store, &holder, b"first");
-    assert_eq!(first.await.unwrap(), Standing::Held);
+    assert_eq!(first.await.unwrap(), HoldStatus::Held);
 
     let second = Record {
         value: "second".into(),
@@ -97,7 +97,7 @@ async fn a_later_record_replaces_an_earlier_one_and_its_retention() {
     };
     assert!(asks(&store, &holder).await, "a record is no lock");
     let answer = store.release_recording(&holder.hold, &second).await;
-    assert_eq!(answer.unwrap().standing, Standing::Held);
+    assert_eq!(answer.unwrap().standing, HoldStatus::Held);
     eventually("the retention ends", Duration::from_secs(10), async || {
         remembered(&store, "k").await.is_none()
     })
@@ -113,7 +113,7 @@ async fn the_release_of_a_recorded_hold_wakes_as_any_release_does() {
         assert!(!asks(&store, &waiter).await);
         let mut wakeups = store.subscribe(&waiter).await.unwrap();
         let answer = records(&store, &holder, b"done");
-        assert_eq!(answer.await.unwrap(), Standing::Held);
+        assert_eq!(answer.await.unwrap(), HoldStatus::Held);
         woken(&mut wakeups).await;
         assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
     }
@@ -141,7 +141,7 @@ async fn when_memory_is_full_a_release_still_records() {
             StoreErrorKind::Refused
         );
         let answer = records(&store, &holder, b"done");
-        assert_eq!(answer.await.unwrap(), Standing::Held);
+        assert_eq!(answer.await.unwrap(), HoldStatus::Held);
         assert_eq!(remembered(&store, "k").await.unwrap(), b"done");
         configure(&server, "maxmemory", "0").await;
         server.connection().await.flushall().await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     Wakeups,
 };
 use tower_distributed_lock::{
@@ -61,9 +61,9 @@ impl<S> Flawed<S> {
         self.line.lock().unwrap().retain(|waiter| waiter != hold);
     }
 
-    fn standing(&self, standing: Standing) -> Standing {
+    fn standing(&self, standing: HoldStatus) -> HoldStatus {
         match self.flaw {
-            Flaw::Confirms => Standing::Held,
+            Flaw::Confirms => HoldStatus::Held,
             _ => standing,
         }
     }
@@ -112,7 +112,7 @@ impl<S: Inspect> LockStore for Flawed<S> {
         self.inner.acquire_any(attempts).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let mut standings = self.inner.renew(renewals).await?;
         if self.flaw == Flaw::Resurrects {
             for (Renewal { hold, lease }, standing) in renewals.iter().zip(&mut standings) {
@@ -123,21 +123,21 @@ impl<S: Inspect> LockStore for Flawed<S> {
                     fencing: None,
                 };
                 if let Ok(Outcome::Granted { .. }) = self.inner.acquire(&attempt).await {
-                    *standing = Standing::Held;
+                    *standing = HoldStatus::Held;
                 }
             }
         }
         Ok(standings)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let standings = self.inner.check(holds).await?;
         Ok(standings.into_iter().map(|s| self.standing(s)).collect())
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         if self.flaw == Flaw::ReleasesOthers && self.inner.force_unlock(&hold.key).await? {
-            return Ok(Standing::Held.into());
+            return Ok(HoldStatus::Held.into());
         }
         let released = self.inner.release(hold).await?;
         Ok(Released {
@@ -155,7 +155,7 @@ impl<S: Inspect> LockStore for Flawed<S> {
             Flaw::ForgetsRecords => self.inner.release(hold).await?,
             _ => self.inner.release_recording(hold, record).await?,
         };
-        if self.flaw == Flaw::RecordsAlways && released.standing == Standing::Gone {
+        if self.flaw == Flaw::RecordsAlways && released.standing == HoldStatus::Gone {
             let attempt = Attempt {
                 hold: hold.clone(),
                 lease: record.retention,

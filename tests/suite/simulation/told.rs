@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Released, Renewal, Standing, Wakeups,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{Hold, HoldId, LockMode, StoreError, StoreErrorKind};
 
@@ -136,18 +136,18 @@ impl<S: LockStore> LockStore for Told<S> {
         answer
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.unless_dead(self.inner.renew(renewals)).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.unless_dead(self.inner.check(holds)).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
         let mut released = self.unless_dead(self.inner.release(hold)).await?;
         if self.flaw == Flaw::Vouches {
-            released.standing = Standing::Held;
+            released.standing = HoldStatus::Held;
         }
         Ok(released)
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, LockStore, Outcome, Record, Released, Renewal, Standing,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     Wakeups,
 };
 use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
@@ -67,7 +67,7 @@ impl<S: LockStore + Inspect> Witness<S> {
     }
 
     /// Compares an answer about a hold with the book, which it ends in if `ends`.
-    fn stands(&self, what: &str, hold: &Hold, standing: Standing, ends: bool) {
+    fn stands(&self, what: &str, hold: &Hold, standing: HoldStatus, ends: bool) {
         self.log.note(|| {
             format!(
                 "{what} {} {:?} {}: {standing:?}",
@@ -79,7 +79,7 @@ impl<S: LockStore + Inspect> Witness<S> {
         let tick = self.log.tick();
         let mut book = self.book();
         let carried = book.carries(hold);
-        if carried != (standing == Standing::Held) {
+        if carried != (standing == HoldStatus::Held) {
             let id = short(hold.id);
             let text = format!("{id} is said to be {standing:?} ({what})");
             self.log.violated("S9", text);
@@ -149,7 +149,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         } else {
             for Attempt { hold, .. } in attempts {
                 let left = self.inner.check(std::slice::from_ref(hold)).await.unwrap();
-                if left == [Standing::Held] && !self.book().carries(hold) {
+                if left == [HoldStatus::Held] && !self.book().carries(hold) {
                     let text = format!("{} of a refused several is held", hold.key);
                     self.log.violated("S8", text);
                 }
@@ -168,7 +168,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         answer
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let standings = self.inner.renew(renewals).await?;
         for (Renewal { hold, lease }, standing) in renewals.iter().zip(&standings) {
             self.stands("renewed", hold, *standing, false);
@@ -180,7 +180,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         Ok(standings)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         let standings = self.inner.check(holds).await?;
         for (hold, standing) in holds.iter().zip(&standings) {
             self.stands("checked", hold, *standing, false);
@@ -204,7 +204,7 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         let released = self.inner.release_recording(hold, record).await?;
         let kept = self.inner.record(&hold.key).await?;
         self.stands("recorded", hold, released.standing, true);
-        let recorded = (released.standing == Standing::Held).then_some(&record.value);
+        let recorded = (released.standing == HoldStatus::Held).then_some(&record.value);
         self.recorded(&hold.key, recorded, kept.as_ref());
         self.compare(&hold.key).await;
         Ok(released)

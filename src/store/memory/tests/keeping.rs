@@ -24,7 +24,7 @@ async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
         let done = record("done", 60 * SECOND);
         assert_eq!(
             at_once(store.release_recording(&first.hold, &done)).standing,
-            Standing::Held
+            HoldStatus::Held
         );
         granted(&store, &second);
         assert_eq!(recorded(&store).expect("it is kept"), "done");
@@ -46,7 +46,7 @@ async fn who_holds_no_more_records_nothing() {
         let stale = record("stale", SECOND);
         assert_eq!(
             at_once(store.release_recording(&lapsed.hold, &stale)).standing,
-            Standing::Gone
+            HoldStatus::Gone
         );
         assert_eq!(recorded(&store), None);
     }
@@ -61,7 +61,7 @@ async fn a_reader_cannot_record_and_goes_on_reading() {
     let answer = store.release_recording(&reader.hold, &done).now_or_never();
     let error = answer.expect("it completes when first polled").unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
-    assert_eq!(check(&store, &reader), Standing::Held);
+    assert_eq!(check(&store, &reader), HoldStatus::Held);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn force_ends_every_hold_and_wakes_the_waiters() {
         assert!(woken(&mut wakeups), "{held:?}");
         assert_eq!(
             at_once(store.release(&holder.hold)).standing,
-            Standing::Gone
+            HoldStatus::Gone
         );
         granted(&store, &waiter);
     }

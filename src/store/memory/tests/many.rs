@@ -30,7 +30,7 @@ fn all_are_granted_or_none() {
     assert!(
         second
             .iter()
-            .all(|attempt| check(&store, attempt) == Standing::Gone)
+            .all(|attempt| check(&store, attempt) == HoldStatus::Gone)
     );
     first[2..]
         .iter()

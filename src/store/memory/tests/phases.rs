@@ -150,11 +150,11 @@ async fn a_writer_lives_as_long_as_its_own_read_and_keeps_that_life() {
     refused(&store, &impatient(LockMode::Read, 2), SECOND);
     granted(&store, &read(1));
     refused(&store, &impatient(LockMode::Write, 2), LEASE);
-    assert_eq!(renew(&store, &short, SECOND), Standing::Held);
+    assert_eq!(renew(&store, &short, SECOND), HoldStatus::Held);
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
     released(&store, &read(1));
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
-    assert_eq!(renew(&store, &short, SECOND), Standing::Held);
+    assert_eq!(renew(&store, &short, SECOND), HoldStatus::Held);
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
 }
 

@@ -29,7 +29,7 @@ impl Ledger {
         self.0.retain(|(hold, _)| *hold != attempt.hold);
     }
 
-    fn carries(&self, attempt: &Attempt) -> Standing {
+    fn carries(&self, attempt: &Attempt) -> HoldStatus {
         standing(self.until(attempt).is_some())
     }
 
@@ -92,7 +92,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 4 => {
                     let known = ledger.carries(&attempt);
                     assert_eq!(renew(&store, &attempt, attempt.lease), known);
-                    if known == Standing::Held {
+                    if known == HoldStatus::Held {
                         // A renewal shortens no life.
                         let until = ledger
                             .until(&attempt)
@@ -106,7 +106,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
             for (hold, _) in &ledger.0 {
                 assert_eq!(
                     at_once(store.check(std::slice::from_ref(hold))),
-                    [Standing::Held]
+                    [HoldStatus::Held]
                 );
             }
         }

@@ -35,7 +35,7 @@ async fn the_other_family_is_a_conflict_while_it_lives() {
             assert_eq!(kind, StoreErrorKind::Conflict);
             advance(LEASE).await;
             granted(&store, &attempt(second, 2));
-            assert_eq!(check(&store, &attempt(first, 1)), Standing::Gone);
+            assert_eq!(check(&store, &attempt(first, 1)), HoldStatus::Gone);
         }
     }
 }
@@ -47,12 +47,12 @@ async fn a_lease_ends_by_itself_and_a_renewal_begins_it_anew() {
         let holder = attempt(mode, 1);
         granted(&store, &holder);
         advance(LEASE - SECOND).await;
-        assert_eq!(renew(&store, &holder, LEASE), Standing::Held);
+        assert_eq!(renew(&store, &holder, LEASE), HoldStatus::Held);
         advance(LEASE - SECOND).await;
-        assert_eq!(check(&store, &holder), Standing::Held);
-        assert_eq!(renew(&store, &holder, SECOND), Standing::Held);
+        assert_eq!(check(&store, &holder), HoldStatus::Held);
+        assert_eq!(renew(&store, &holder, SECOND), HoldStatus::Held);
         advance(SECOND).await;
-        assert_eq!(check(&store, &holder), Standing::Gone);
+        assert_eq!(check(&store, &holder), HoldStatus::Gone);
         assert!(store.is_empty());
     }
 }
@@ -63,9 +63,9 @@ async fn a_late_renewal_for_less_shortens_no_life() {
         let store = MemoryStore::new();
         let holder = attempt(mode, 1);
         granted(&store, &holder);
-        assert_eq!(renew(&store, &holder, SECOND), Standing::Held);
+        assert_eq!(renew(&store, &holder, SECOND), HoldStatus::Held);
         advance(LEASE - SECOND).await;
-        assert_eq!(check(&store, &holder), Standing::Held);
+        assert_eq!(check(&store, &holder), HoldStatus::Held);
     }
 }
 
@@ -76,11 +76,11 @@ async fn nothing_but_acquire_creates() {
         let lapsed = attempt(mode, 1);
         granted(&store, &lapsed);
         advance(LEASE).await;
-        assert_eq!(renew(&store, &lapsed, LEASE), Standing::Gone);
-        assert_eq!(check(&store, &lapsed), Standing::Gone);
+        assert_eq!(renew(&store, &lapsed, LEASE), HoldStatus::Gone);
+        assert_eq!(check(&store, &lapsed), HoldStatus::Gone);
         assert_eq!(
             at_once(store.release(&lapsed.hold)).standing,
-            Standing::Gone
+            HoldStatus::Gone
         );
         withdraw(&store, &lapsed, false);
         assert!(store.is_empty());
@@ -93,13 +93,13 @@ async fn a_stranger_cannot_renew_release_or_withdraw() {
         let store = MemoryStore::new();
         let (holder, stranger) = (attempt(mode, 1), attempt(mode, 2));
         granted(&store, &holder);
-        assert_eq!(renew(&store, &stranger, LEASE), Standing::Gone);
+        assert_eq!(renew(&store, &stranger, LEASE), HoldStatus::Gone);
         assert_eq!(
             at_once(store.release(&stranger.hold)).standing,
-            Standing::Gone
+            HoldStatus::Gone
         );
         withdraw(&store, &stranger, true);
-        assert_eq!(check(&store, &holder), Standing::Held);
+        assert_eq!(check(&store, &holder), HoldStatus::Held);
         released(&store, &holder);
     }
 }
@@ -116,7 +116,7 @@ async fn a_repeated_attempt_is_the_same_hold() {
         released(&store, &holder);
         assert_eq!(
             at_once(store.release(&holder.hold)).standing,
-            Standing::Gone
+            HoldStatus::Gone
         );
         assert!(store.is_empty());
     }
@@ -185,8 +185,8 @@ async fn each_reader_lapses_on_its_own_and_a_writer_waits_for_the_last() {
     granted(&store, &short);
     refused(&store, &impatient(LockMode::Write, 3), LEASE);
     advance(5 * SECOND).await;
-    assert_eq!(check(&store, &short), Standing::Gone);
-    assert_eq!(check(&store, &long), Standing::Held);
+    assert_eq!(check(&store, &short), HoldStatus::Gone);
+    assert_eq!(check(&store, &long), HoldStatus::Held);
     refused(&store, &impatient(LockMode::Write, 3), LEASE - 5 * SECOND);
     advance(LEASE - 5 * SECOND).await;
     granted(&store, &impatient(LockMode::Write, 3));
@@ -200,8 +200,8 @@ async fn a_writers_own_read_outlives_its_write() {
     granted(&store, &read);
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
     released(&store, &write);
-    assert_eq!(check(&store, &read), Standing::Held);
-    assert_eq!(check(&store, &write), Standing::Gone);
+    assert_eq!(check(&store, &read), HoldStatus::Held);
+    assert_eq!(check(&store, &write), HoldStatus::Gone);
     granted(&store, &impatient(LockMode::Read, 2));
     refused(&store, &impatient(LockMode::Write, 3), LEASE);
     released(&store, &read);
@@ -216,7 +216,7 @@ async fn a_writers_own_read_ends_without_its_write() {
     granted(&store, &write);
     granted(&store, &read);
     released(&store, &read);
-    assert_eq!(check(&store, &write), Standing::Held);
+    assert_eq!(check(&store, &write), HoldStatus::Held);
     refused(&store, &impatient(LockMode::Read, 2), LEASE);
 }
 
@@ -289,7 +289,7 @@ fn clones_share_and_need_no_runtime() {
     let clone = store.clone();
     assert_eq!(
         check(&clone, &attempt(LockMode::Reentrant, 1)),
-        Standing::Held
+        HoldStatus::Held
     );
     released(&clone, &attempt(LockMode::Reentrant, 1));
     assert!(store.is_empty());

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::client::LockClient;
 use crate::error::LockError;
+use crate::guard::LockGuard;
 use crate::lock::Lease;
 
 fn clients<const N: usize>(stores: &[Scripted]) -> [LockClient; N] {
@@ -113,6 +114,69 @@ async fn a_lock_outlives_two_stores_and_is_lost_with_the_third() {
     stores[1].set(Mood::Well);
     tokio::time::timeout(LEASE, guard.lost()).await.unwrap();
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
+}
+
+/// A client with two holds that it shares between two readers each. One of the three stores that carry the first does not
+/// answer any more; all carry the second.
+async fn shared_holds() -> (Vec<Scripted>, [[LockGuard; 2]; 2]) {
+    let (stores, _) = five();
+    let [locks] = clients(&stores);
+    let read = |key: &'static str| locks.lock(key).mode(LockMode::Read).acquire();
+    set(&stores[3..], Mood::Failing(StoreErrorKind::Unreachable));
+    let first = [read("first").await.unwrap(), read("first").await.unwrap()];
+    set(&stores[3..], Mood::Well);
+    let second = [read("second").await.unwrap(), read("second").await.unwrap()];
+    stores[0].set(Mood::Failing(StoreErrorKind::Unreachable));
+    (stores, [first, second])
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_check_does_not_lose_a_hold_that_others_share() {
+    let (stores, [[first, sharer], [second, _other]]) = shared_holds().await;
+    // Both are asked about in one question.
+    let (first, second) = tokio::join!(first.release(), second.release());
+    second.expect("all its stores but one say so");
+    assert!(matches!(first, Err(LockError::Unavailable(_))), "{first:?}");
+    assert!(
+        !sharer.is_lost(),
+        "too few stores have said that it is gone"
+    );
+    stores[0].set(Mood::Well);
+    sharer.release().await.expect("it was held all the time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_check_is_asked_again_and_keeps_no_others_waiting() {
+    let (stores, [[first, _sharer], [second, other]]) = shared_holds().await;
+    let recovery = async {
+        sleep(300 * MS).await;
+        stores[0].set(Mood::Well);
+    };
+    let later = async {
+        sleep(30 * MS).await;
+        let asked = Instant::now();
+        other
+            .release()
+            .await
+            .expect("all its stores but one say so");
+        assert!(asked.elapsed() < 100 * MS, "{:?}", asked.elapsed());
+    };
+    let (first, second, ..) = tokio::join!(first.release(), second.release(), recovery, later);
+    second.expect("all its stores but one say so");
+    first.expect("the third store says so in time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_renewal_moves_no_deadline_and_loses_nothing() {
+    let (stores, [[first, _sharer], [second, _other]]) = shared_holds().await;
+    let deadlines = [first.deadline(), second.deadline()];
+    sleep(LEASE / 3 + SECOND).await;
+    assert_eq!(first.deadline(), deadlines[0], "nothing is known");
+    assert!(second.deadline() > deadlines[1], "it is renewed");
+    stores[0].set(Mood::Well);
+    sleep(SECOND).await;
+    assert!(first.deadline() > deadlines[0], "it is renewed again");
+    assert!(!first.is_lost() && !second.is_lost());
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ async fn a_majority_grants_while_two_of_five_are_down() {
     refused(&quorum, &reentrant(2)).await;
     assert_eq!(
         quorum.release(&reentrant(1).hold).await.unwrap().standing,
-        Standing::Held
+        HoldStatus::Held
     );
     granted(&quorum, &reentrant(2)).await;
 }
@@ -177,10 +177,16 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
     granted(&quorum, &reentrant(1)).await;
     assert!(started.elapsed() <= 6 * MS, "{:?}", started.elapsed());
     let started = Instant::now();
-    assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
-    assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+    assert_eq!(
+        renew(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Held
+    );
+    assert_eq!(
+        check(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Held
+    );
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Held);
+    assert_eq!(released, HoldStatus::Held);
     assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
 
@@ -303,7 +309,7 @@ async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     stores[3].forget();
     stores[4].forget();
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Held);
+    assert_eq!(released, HoldStatus::Held);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
     assert!(quorum.shared.ledger.is_empty());

@@ -9,12 +9,12 @@ async fn a_release_is_confirmed_by_a_majority() {
     stores[0].forget();
     stores[1].set(Mood::Hanging);
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Held);
+    assert_eq!(released, HoldStatus::Held);
     stores[1].set(Mood::Well);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Gone);
+    assert_eq!(released, HoldStatus::Gone);
 }
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +25,7 @@ async fn a_hold_that_a_majority_forgot_is_gone() {
         store.forget();
     }
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Gone);
+    assert_eq!(released, HoldStatus::Gone);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
 }
@@ -39,7 +39,7 @@ async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
     assert_eq!(kind(answer), StoreErrorKind::Unanswered, "two released");
     stores[2].set(Mood::Well);
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Held);
+    assert_eq!(released, HoldStatus::Held);
     assert_eq!(stores[0].log(), ["acquire", "release"]);
 
     // Those that could not be reached are released when they can be.
@@ -78,12 +78,12 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     let other = QuorumStore::new(stores.clone()).unwrap();
     granted(&other, &reentrant(2)).await;
     let released = other.release(&reentrant(2).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Held);
+    assert_eq!(released, HoldStatus::Held);
     // Then the late grants arrive: a majority carries the first client's hold, but not all the time.
     sleep(2 * SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-    assert_eq!(released, Standing::Gone);
+    assert_eq!(released, HoldStatus::Gone);
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn a_name_that_is_used_again_is_released_again() {
         set(&stores[..2], Mood::Slow(3 * MS));
         granted(&quorum, &read).await;
         let released = quorum.release(&read.hold).await.unwrap().standing;
-        assert_eq!(released, Standing::Held);
+        assert_eq!(released, HoldStatus::Held);
     }
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &read).await, 0);

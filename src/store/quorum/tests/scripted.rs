@@ -60,7 +60,7 @@ impl Scripted {
     /// Whether the hold is there, whatever the store would say.
     pub(super) async fn carries(&self, hold: &Hold) -> bool {
         let held = self.memory().check(std::slice::from_ref(hold)).await;
-        held.unwrap()[0] == Standing::Held
+        held.unwrap()[0] == HoldStatus::Held
     }
 
     /// The operations that have had their effect, in order.
@@ -103,12 +103,12 @@ impl LockStore for Scripted {
             .await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<Standing>, StoreError> {
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.moody("renew", async { self.memory().renew(renewals).await })
             .await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<Standing>, StoreError> {
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
         self.moody("check", async { self.memory().check(holds).await })
             .await
     }

@@ -8,23 +8,28 @@ async fn renewal_needs_a_majority_and_never_creates() {
     granted(&quorum, &reentrant(1)).await;
     stores[0].forget();
     stores[1].set(Mood::Failing(StoreErrorKind::Unreachable));
-    assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+    assert_eq!(
+        renew(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Held
+    );
     assert!(
         !stores[0].carries(&reentrant(1).hold).await,
         "it stays lost"
     );
 
     stores[2].forget();
-    let answer = renew(&quorum, &reentrant(1)).await;
-    assert_eq!(
-        kind(answer),
-        StoreErrorKind::Unanswered,
-        "two say yes, two no"
-    );
+    let answer = renew(&quorum, &reentrant(1)).await.unwrap();
+    assert_eq!(answer, HoldStatus::Unknown, "two say yes, two no");
     stores[1].set(Mood::Well);
-    assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+    assert_eq!(
+        renew(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Held
+    );
     stores[3].forget();
-    assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Gone);
+    assert_eq!(
+        renew(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Gone
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +38,10 @@ async fn a_renewed_hold_lives_on_in_a_majority() {
     granted(&quorum, &reentrant(1)).await;
     for _ in 0..4 {
         sleep(20 * SECOND).await;
-        assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+        assert_eq!(
+            renew(&quorum, &reentrant(1)).await.unwrap(),
+            HoldStatus::Held
+        );
     }
     refused(&quorum, &reentrant(2)).await;
     sleep(LEASE).await;
@@ -45,7 +53,10 @@ async fn a_check_needs_a_majority() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..2], Mood::Failing(StoreErrorKind::Unreachable));
-    assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+    assert_eq!(
+        check(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Held
+    );
     stores[2].set(Mood::Failing(StoreErrorKind::Unreachable));
     let answer = check(&quorum, &reentrant(1)).await;
     assert_eq!(kind(answer), StoreErrorKind::Unreachable);
@@ -53,7 +64,10 @@ async fn a_check_needs_a_majority() {
     for store in &stores[..3] {
         store.forget();
     }
-    assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Gone);
+    assert_eq!(
+        check(&quorum, &reentrant(1)).await.unwrap(),
+        HoldStatus::Gone
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,49 +80,109 @@ async fn late_grants_count_once_the_others_have_proved_that_there_was_no_gap() {
         sleep(SECOND).await;
         assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
         if renewed {
-            assert_eq!(renew(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+            assert_eq!(
+                renew(&quorum, &reentrant(1)).await.unwrap(),
+                HoldStatus::Held
+            );
         } else {
             // It does not take a renewal.
             sleep(SECOND).await;
         }
         stores[0].forget();
         stores[1].forget();
-        assert_eq!(check(&quorum, &reentrant(1)).await.unwrap(), Standing::Held);
+        assert_eq!(
+            check(&quorum, &reentrant(1)).await.unwrap(),
+            HoldStatus::Held
+        );
         let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
-        assert_eq!(released, Standing::Held);
+        assert_eq!(released, HoldStatus::Held);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_hold_that_hangs_on_a_dead_store_does_not_take_its_batch_along() {
-    let (stores, quorum) = five();
+/// The attempt of the first asker to get another key.
+fn other() -> Attempt {
     let first = reentrant(1);
-    let second = Attempt {
+    Attempt {
         hold: Hold {
             key: LockKey::new("other"),
             ..first.hold.clone()
         },
-        ..first.clone()
-    };
-    set(&stores[3..], Mood::Failing(StoreErrorKind::Unreachable));
-    granted(&quorum, &first).await;
-    set(&stores[3..], Mood::Well);
-    granted(&quorum, &second).await;
-    stores[0].set(Mood::Failing(StoreErrorKind::Unreachable));
+        ..first
+    }
+}
 
-    let batch = [&first, &second].map(|attempt| Renewal {
+fn renewal(attempt: &Attempt, lease: Duration) -> Renewal {
+    Renewal {
         hold: attempt.hold.clone(),
-        lease: LEASE,
-    });
-    let answer = quorum.renew(&batch).await;
-    assert_eq!(kind(answer), StoreErrorKind::Unanswered, "it may come back");
-    sleep(LEASE / 4).await;
-    let answer = quorum.renew(&batch).await.unwrap();
-    assert_eq!(answer, [Standing::Gone, Standing::Held]);
+        lease,
+    }
+}
 
-    let holds = [first.hold, second.hold];
+/// Two holds, the first in three stores of which one does not answer any more, the second in all.
+async fn undecided_and_decided() -> (Vec<Scripted>, QuorumStore<Scripted>, [Attempt; 2]) {
+    let (stores, quorum) = five();
+    set(&stores[3..], Mood::Failing(StoreErrorKind::Unreachable));
+    granted(&quorum, &reentrant(1)).await;
+    set(&stores[3..], Mood::Well);
+    granted(&quorum, &other()).await;
+    stores[0].set(Mood::Failing(StoreErrorKind::Unreachable));
+    (stores, quorum, [reentrant(1), other()])
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_renewal_does_not_fail_its_batch() {
+    let (stores, quorum, holds) = undecided_and_decided().await;
+    let batch = holds.each_ref().map(|attempt| renewal(attempt, LEASE));
+    for _ in 0..4 {
+        let answer = quorum.renew(&batch).await.unwrap();
+        assert_eq!(answer, [HoldStatus::Unknown, HoldStatus::Held]);
+        sleep(LEASE / 4 - SECOND).await;
+    }
+    stores[0].set(Mood::Well);
+    let answer = quorum.renew(&batch).await.unwrap();
+    assert_eq!(answer, [HoldStatus::Held; 2], "the undecided one was held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_check_is_not_answered_gone_because_others_are_decided() {
+    let (stores, quorum, holds) = undecided_and_decided().await;
+    let holds = holds.map(|attempt| attempt.hold);
     let answer = quorum.check(&holds).await.unwrap();
-    assert_eq!(answer, [Standing::Gone, Standing::Held]);
+    assert_eq!(answer, [HoldStatus::Unknown, HoldStatus::Held]);
+    stores[0].set(Mood::Slow(SECOND));
+    let answer = quorum.check(&holds).await.unwrap();
+    assert_eq!(
+        answer,
+        [HoldStatus::Unknown, HoldStatus::Held],
+        "a store is slow"
+    );
+    stores[0].set(Mood::Well);
+    let answer = quorum.check(&holds).await.unwrap();
+    assert_eq!(answer, [HoldStatus::Held; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_lease_does_not_bound_the_time_for_the_others() {
+    let (stores, quorum) = five();
+    let attempts = [reentrant(1), other()];
+    for attempt in &attempts {
+        granted(&quorum, attempt).await;
+    }
+    set(&stores, Mood::Slow(100 * MS));
+    let batch = [renewal(&attempts[0], 4 * MS), renewal(&attempts[1], LEASE)];
+    let answer = quorum.renew(&batch).await.unwrap();
+    assert_eq!(answer[1], HoldStatus::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_waits_for_an_undecided_hold_no_longer_than_a_quarter_of_its_own_lease() {
+    let (stores, quorum, holds) = undecided_and_decided().await;
+    stores[0].set(Mood::Slow(SECOND));
+    let batch = [renewal(&holds[0], 80 * MS), renewal(&holds[1], LEASE)];
+    let asked = Instant::now();
+    let answer = quorum.renew(&batch).await.unwrap();
+    assert_eq!(answer, [HoldStatus::Unknown, HoldStatus::Held]);
+    assert_eq!(asked.elapsed(), 20 * MS);
 }
 
 #[tokio::test(start_paused = true)]
