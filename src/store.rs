@@ -192,13 +192,15 @@ pub trait LockStore: Send + Sync + 'static {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Begins the leases of several holds anew; answers for each, in order.
+    /// Begins the leases of several holds anew; answers for each, in order. A hold of which the store cannot say whether
+    /// it is renewed is [`HoldStatus::Unknown`] and does not fail the others.
     fn renew(
         &self,
         renewals: &[Renewal],
     ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send;
 
-    /// Asks which of several holds the store carries; answers for each, in order.
+    /// Asks which of several holds the store carries; answers for each, in order. A hold of which the store cannot say is
+    /// [`HoldStatus::Unknown`] and does not fail the others.
     fn check(
         &self,
         holds: &[Hold],
