@@ -22,7 +22,7 @@ mod ask;
 mod many;
 mod request;
 
-use request::FOR_EVER;
+use crate::limits::FOR_EVER;
 pub use request::{LockRequest, Target};
 
 /// What the store may take for an answer: less of a wait than this is no chance.

@@ -52,6 +52,7 @@
 //! that a handler takes.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -67,9 +68,10 @@ use crate::lock::{Lease, LockMode};
 
 mod admission;
 mod body;
+mod body_mode;
+mod body_reader;
 mod confirm;
 mod future;
-mod intake;
 mod mode;
 mod policy;
 mod rejection;
@@ -78,24 +80,22 @@ mod service;
 mod settings;
 
 pub use body::ResponseBody;
+pub use body_mode::{BodyMode, Buffered, DefaultBody, Streamed};
 pub use future::ResponseFuture;
-pub use intake::{Buffered, Intake, Streamed};
 pub use mode::{ByMethod, ModePolicy, by_method};
 pub use rejection::{Rejection, RejectionKind};
 pub use service::DistributedLock;
 pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
+pub(crate) use crate::limits::SHORTEST;
 pub(crate) use body::{local, poll_bytes};
+pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
 pub(crate) use future::{call, in_task, unless_lost};
-pub(crate) use intake::read;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::{Responder, Witness};
 
 use policy::Policy;
-
-/// The shortest lease that can be held, which is [`LockRequest`](crate::LockRequest)'s limit too.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Longer than anything that is meant; short enough to be added to a clock.
 pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -108,15 +108,15 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// # Panics
 ///
-/// A setter panics on a value that makes no sense by itself, and [`Layer::layer`] (so `Router::layer`, too) on settings
-/// that contradict each other or that the store cannot serve. The text says what to change.
+/// [`Layer::layer`] (so `Router::layer`, too) panics on settings that make no sense, contradict each other, or that the store
+/// cannot serve. The text says what to change. Setters do not panic. A duration that is longer than ten years is taken as
+/// ten years.
 #[must_use = "a layer does nothing until it is applied"]
-#[derive(Clone)]
-pub struct DistributedLockLayer<K = DefaultKey, I = Streamed> {
+pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
     client: LockClient,
     key: K,
-    intake: I,
     policy: Policy,
+    body: PhantomData<fn() -> M>,
 }
 
 impl DistributedLockLayer {
@@ -125,20 +125,20 @@ impl DistributedLockLayer {
         Self {
             client,
             key: DefaultKey::default(),
-            intake: Streamed::default(),
             policy: Policy::default(),
+            body: PhantomData,
         }
     }
 }
 
-impl<K, I> DistributedLockLayer<K, I> {
+impl<K, M> DistributedLockLayer<K, M> {
     /// What a request locks: an extractor of [`key`](crate::key), or a closure over `&Parts`.
-    pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, I> {
+    pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, M> {
         DistributedLockLayer {
             client: self.client,
             key,
-            intake: self.intake,
             policy: self.policy,
+            body: PhantomData,
         }
     }
 
@@ -158,49 +158,21 @@ impl<K, I> DistributedLockLayer<K, I> {
     ///
     /// A client that hangs up is not always noticed while its request waits (HTTP/1 with an unread body), so the wait is
     /// always finite.
-    ///
-    /// # Panics
-    ///
-    /// If the wait is longer than a year.
-    #[track_caller]
     pub fn wait(mut self, wait: Duration) -> Self {
-        assert!(
-            wait <= LONGEST,
-            "the wait must be finite: choose a year at most"
-        );
         self.policy.wait = wait;
         self
     }
 
-    /// How long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s).
-    ///
-    /// # Panics
-    ///
-    /// If the lease is shorter than 10 ms or longer than a year.
-    #[track_caller]
+    /// How long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
-        assert!(
-            (SHORTEST..=LONGEST).contains(&lease.duration()),
-            "the lease cannot be held: choose from 10 ms to a year"
-        );
         self.policy.lease = lease;
         self
     }
 
     /// How long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it for ever;
-    /// `None`: as long as it lives. After that the lock counts as lost.
-    ///
-    /// # Panics
-    ///
-    /// If the time is shorter than 10 ms or longer than a year.
-    #[track_caller]
+    /// `None`: as long as it lives. After that the lock counts as lost. At least 10 ms.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        let max_hold = max_hold.into();
-        assert!(
-            max_hold.is_none_or(|max_hold| (SHORTEST..=LONGEST).contains(&max_hold)),
-            "the longest hold cannot be kept: choose from 10 ms to a year, or `None`"
-        );
-        self.policy.max_hold = max_hold;
+        self.policy.max_hold = max_hold.into();
         self
     }
 
@@ -261,18 +233,9 @@ impl<K, I> DistributedLockLayer<K, I> {
 
     /// The status of a request that waited in vain (default 423). Many HTTP clients retry 409 or 503 by themselves, and not
     /// 423.
-    ///
-    /// # Panics
-    ///
-    /// If it is no status of an error.
-    #[track_caller]
     pub fn contended_status(mut self, status: impl TryInto<StatusCode>) -> Self {
-        match status.try_into() {
-            Ok(status) if status.is_client_error() || status.is_server_error() => {
-                self.policy.contended_status = status;
-            }
-            _ => panic!("`contended_status` needs a status from 400 to 599"),
-        }
+        // What is no status at all is refused as no status of an error, when the layer is built.
+        self.policy.contended_status = status.try_into().unwrap_or(StatusCode::OK);
         self
     }
 
@@ -299,31 +262,60 @@ impl<K, I> DistributedLockLayer<K, I> {
         self
     }
 
-    /// Reads the request's body, at most `limit` bytes, before the lock is asked for.
+    /// Reads every request's body, at most `limit` bytes, before the lock is asked for.
     ///
-    /// Then a slow upload does not hold the lock, and a client that hangs up while its request waits is noticed at once. A
-    /// longer body is answered 413. Trailers of the request are dropped. Keys may be taken from the body then: see
-    /// [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body).
+    /// A body that is read first does not hold the lock while it arrives, and a client that hangs up while its request
+    /// waits is noticed at once. `axum::body::Body` is read so by default, up to 2 MiB. A longer body is answered 413.
+    /// Trailers of the request are dropped. Keys may be taken from a body that is read: see
+    /// [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body). The body of a request that takes no
+    /// lock is left alone.
     ///
     /// The body type of the requests must be one that can be made of [`Bytes`], as axum's can.
+    pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {
+        self.policy.body_reader.limit(limit);
+        self.with_body()
+    }
+
+    /// Leaves the request's body to the handler, which reads it while the lock is held: for uploads that are too long to
+    /// be kept in memory, and for streams.
     ///
-    /// # Panics
-    ///
-    /// If the limit is 0.
-    #[track_caller]
-    pub fn buffer_body(self, limit: usize) -> DistributedLockLayer<K, Buffered> {
-        assert!(limit > 0, "`buffer_body` needs room for at least one byte");
+    /// **A slow sender then holds the lock**, for at most [`max_hold`](Self::max_hold).
+    pub fn stream_body(self) -> DistributedLockLayer<K, Streamed> {
+        self.with_body()
+    }
+
+    /// How long the body of a request may take to arrive, where it is read before the lock is asked for (default 60 s). A
+    /// slower one is answered 408.
+    pub fn body_time_limit(mut self, limit: Duration) -> Self {
+        self.policy.body_reader.time_limit(limit);
+        self
+    }
+
+    /// How much memory (bytes) the bodies that are read may occupy together, until their handlers are done with them
+    /// (default 64 MiB). A request for whose body there is no room is answered 503. Clones of the layer share the budget.
+    pub fn body_budget(mut self, bytes: usize) -> Self {
+        self.policy.body_reader.budget(bytes);
+        self
+    }
+
+    fn with_body<N>(self) -> DistributedLockLayer<K, N> {
         DistributedLockLayer {
             client: self.client,
             key: self.key,
-            intake: Buffered::up_to(limit),
             policy: self.policy,
+            body: PhantomData,
         }
+    }
+
+    /// How many keys one request may name (default 32). More are answered 400 `key-invalid`.
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.policy.max_keys = max_keys;
+        self
     }
 }
 
-impl<S, K: Clone, I: Clone> Layer<S> for DistributedLockLayer<K, I> {
-    type Service = DistributedLock<S, K, I>;
+impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
+    type Service = DistributedLock<S, K, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
         if let Err(reason) = self.policy.check(&self.client) {
@@ -333,7 +325,18 @@ impl<S, K: Clone, I: Clone> Layer<S> for DistributedLockLayer<K, I> {
     }
 }
 
-impl<K, I> fmt::Debug for DistributedLockLayer<K, I> {
+impl<K: Clone, M> Clone for DistributedLockLayer<K, M> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            key: self.key.clone(),
+            policy: self.policy.clone(),
+            body: PhantomData,
+        }
+    }
+}
+
+impl<K, M> fmt::Debug for DistributedLockLayer<K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedLockLayer")
             .field("client", &self.client)

@@ -60,6 +60,7 @@ pub mod idempotency;
 mod keeper;
 pub mod key;
 pub mod layer;
+mod limits;
 mod local;
 pub mod lock;
 pub mod store;

@@ -10,18 +10,13 @@ use tracing::Instrument;
 use super::{LockClient, Wait};
 use crate::error::LockError;
 use crate::guard::LockGuard;
+use crate::limits::{self, FOR_EVER};
 use crate::local::Terms;
 use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::telemetry::{Route, Waiting};
 
-/// The shortest lease that leaves room for clock drift and a renewal.
-const MIN_LEASE: Duration = Duration::from_millis(10);
-
 /// How long a single try may take when the caller does not want to wait.
 const ONE_TRY: Duration = Duration::from_secs(2);
-
-/// What is asked to last longer lasts this long: for ever, to any process, and still an instant that clocks can name.
-pub(super) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
@@ -114,10 +109,7 @@ impl LockRequest {
 
     /// How long the hold lives without renewal, and whether it is renewed.
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.terms.lease = match lease {
-            Lease::Renewed(duration) => Lease::Renewed(duration.min(FOR_EVER)),
-            Lease::Fixed(duration) => Lease::Fixed(duration.min(FOR_EVER)),
-        };
+        self.terms.lease = limits::bounded(lease);
         self
     }
 
@@ -238,16 +230,7 @@ impl LockRequest {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        if self.terms.lease.duration() < MIN_LEASE {
-            return Err(LockError::Invalid(
-                "the lease is too short to be held: choose at least 10 ms",
-            ));
-        }
-        if self.terms.max_hold.is_some_and(|max| max < MIN_LEASE) {
-            return Err(LockError::Invalid(
-                "the longest hold is too short: choose at least 10 ms",
-            ));
-        }
+        limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::Invalid)?;
         let mode = self.terms.mode;
         match &self.targets {
             Targets::All(targets) if !targets.is_empty() => targets

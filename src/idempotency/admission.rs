@@ -15,7 +15,7 @@ use super::scope;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
-use crate::layer::{ModePolicy, Refusal, Rejection, RejectionKind, by_method, read};
+use crate::layer::{BodyReader, ModePolicy, Refusal, Rejection, RejectionKind, by_method};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
@@ -152,7 +152,10 @@ enum Payload<B> {
 impl<B: Body> Payload<B> {
     async fn read(self, limit: usize) -> Result<Bytes, Rejection> {
         match self {
-            Self::Unread(body) => read(body, limit).await.map_err(Rejection::new),
+            Self::Unread(body) => {
+                let read = BodyReader::new(limit).read(body).await;
+                read.map_err(Rejection::new)
+            }
             Self::Read(body) => Ok(body),
         }
     }

@@ -27,6 +27,11 @@ impl Keys {
         self.0.is_empty()
     }
 
+    /// How many keys the request names.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What to lock and how, where `mode` is that of keys without one of their own.
     pub(crate) fn targets(self, mode: LockMode) -> Vec<(LockKey, LockMode)> {
         self.0

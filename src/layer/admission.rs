@@ -5,14 +5,29 @@ use std::error::Error;
 use http::request::Parts;
 
 use super::DistributedLockLayer;
-use super::rejection::Refusal;
+use super::body_mode::BodyMode;
+use super::rejection::{Refusal, Rejection};
 use super::settings::{OnMissing, OnUnavailable};
 use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::{KeyError, KeyExtractor, Keys, template};
+use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
+
+/// A request's body, before and after it was read.
+enum Payload<B> {
+    Unread(B),
+    Read(B),
+}
+
+impl<B> Payload<B> {
+    fn into_inner(self) -> B {
+        match self {
+            Self::Unread(body) | Self::Read(body) => body,
+        }
+    }
+}
 
 /// What a request is to lock.
 pub(super) struct Plan {
@@ -20,13 +35,21 @@ pub(super) struct Plan {
     reads_only: bool,
 }
 
-impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
-    /// What to lock; `None`: nothing.
-    pub(super) async fn plan(&self, parts: &mut Parts) -> Result<Option<Plan>, Refusal> {
+impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
+    /// What to lock (`None`: nothing), and the body that the handler gets. A body is read only for a lock.
+    pub(super) async fn plan<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(Option<Plan>, B), Refusal>
+    where
+        M: BodyMode<B>,
+    {
         let Some(mode) = self.policy.mode(parts) else {
-            return Ok(None);
+            return Ok((None, body));
         };
-        let (keys, missing) = match self.key.extract(parts).await {
+        let (found, body) = self.find(parts, body).await?;
+        let (keys, missing) = match found {
             Ok(keys) => (keys, KeyError::missing()),
             Err(error) if error.is_missing() => (Keys::default(), error),
             Err(error) => return Err(error.into()),
@@ -34,12 +57,44 @@ impl<K: KeyExtractor, I> DistributedLockLayer<K, I> {
         let keys = match self.policy.on_missing {
             _ if !keys.is_empty() => keys,
             OnMissing::Reject => return Err(missing.into()),
-            OnMissing::Skip => return Ok(None),
+            OnMissing::Skip => return Ok((None, body.into_inner())),
             OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
         };
-        Ok(Some(
-            self.ask_for(keys.targets(mode), Route::new(template(parts))),
-        ))
+        if keys.len() > self.policy.max_keys {
+            return Err(KeyError::invalid("the request names too many keys").into());
+        }
+        let body = match body {
+            Payload::Unread(body) => M::take(&self.policy.body_reader, body).await,
+            Payload::Read(body) => Ok((body, None)),
+        };
+        let (body, _) = body.map_err(Rejection::new)?;
+        let plan = self.ask_for(keys.targets(mode), Route::new(template(parts)));
+        Ok((Some(plan), body))
+    }
+
+    /// The keys, or why there are none. Reads the body if they are in it.
+    async fn find<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(Result<Keys, KeyError>, Payload<B>), Refusal>
+    where
+        M: BodyMode<B>,
+    {
+        if M::reads() {
+            // A layer further out may have read another body.
+            parts.extensions.remove::<RequestBody>();
+        }
+        let found = self.key.extract(parts).await;
+        if !M::reads() || !found.as_ref().is_err_and(KeyError::is_body_unread) {
+            return Ok((found, Payload::Unread(body)));
+        }
+        let taken = M::take(&self.policy.body_reader, body).await;
+        let (body, read) = taken.map_err(Rejection::new)?;
+        parts
+            .extensions
+            .insert(RequestBody(read.unwrap_or_default()));
+        Ok((self.key.extract(parts).await, Payload::Read(body)))
     }
 
     fn ask_for(&self, targets: Vec<(LockKey, LockMode)>, route: Route) -> Plan {

@@ -11,9 +11,9 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::ResponseBody;
+use super::body_mode::BodyMode;
 use super::confirm::{Unconfirmed, confirm};
-use super::intake::Intake;
-use super::rejection::{Refusal, Rejection};
+use super::rejection::Refusal;
 use super::respond::Witness;
 use super::settings::{OnCancel, OnLost, ReleaseOn};
 use super::{DistributedLockLayer, Unlocked};
@@ -32,8 +32,8 @@ pub struct ResponseFuture<R, E> {
 type Serving<R, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;
 
 impl<R, E> ResponseFuture<R, E> {
-    pub(super) fn new<S, K, I, B>(
-        layer: Arc<DistributedLockLayer<K, I>>,
+    pub(super) fn new<S, K, M, B>(
+        layer: Arc<DistributedLockLayer<K, M>>,
         inner: S,
         request: Request<B>,
     ) -> Self
@@ -42,7 +42,7 @@ impl<R, E> ResponseFuture<R, E> {
         S::Future: Send + 'static,
         E: Send + 'static,
         K: KeyExtractor + 'static,
-        I: Intake<B> + 'static,
+        M: BodyMode<B>,
         B: Send + 'static,
         R: Body + Send + 'static,
     {
@@ -67,8 +67,8 @@ impl<R, E> fmt::Debug for ResponseFuture<R, E> {
 }
 
 /// A request on its way, from its head to its response.
-async fn serve<S, K, I, B, R>(
-    layer: Arc<DistributedLockLayer<K, I>>,
+async fn serve<S, K, M, B, R>(
+    layer: Arc<DistributedLockLayer<K, M>>,
     inner: S,
     request: Request<B>,
 ) -> Result<Response<ResponseBody<R>>, S::Error>
@@ -77,15 +77,13 @@ where
     S::Future: Send + 'static,
     S::Error: Send + 'static,
     K: KeyExtractor + 'static,
-    I: Intake<B> + 'static,
+    M: BodyMode<B>,
     B: Send + 'static,
     R: Body + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
     let admitted = async {
-        let taken = layer.intake.take(body, &mut parts).await;
-        let body = taken.map_err(Rejection::new)?;
-        let plan = layer.plan(&mut parts).await?;
+        let (plan, body) = layer.plan(&mut parts, body).await?;
         let guard = layer.admit(plan, &mut parts).await?;
         Ok((guard, body))
     };
@@ -126,8 +124,8 @@ where
 }
 
 /// From the grant to the response.
-async fn run<S, K, I, B, R>(
-    layer: Arc<DistributedLockLayer<K, I>>,
+async fn run<S, K, M, B, R>(
+    layer: Arc<DistributedLockLayer<K, M>>,
     inner: S,
     request: Request<B>,
     guard: LockGuard,
@@ -212,7 +210,7 @@ fn length<R: Body>(response: &Response<R>) -> Option<u64> {
         .or_else(|| response.body().size_hint().exact())
 }
 
-impl<K, I> DistributedLockLayer<K, I> {
+impl<K, M> DistributedLockLayer<K, M> {
     fn refuse<R>(&self, refusal: Refusal, witness: &Witness) -> Response<ResponseBody<R>> {
         let refusal = self.policy.refused(refusal);
         self.policy.responder.refuse(refusal, witness)

@@ -7,11 +7,13 @@ use std::time::Duration;
 use http::StatusCode;
 use http::request::Parts;
 
+use super::body_reader::BodyReader;
 use super::mode::{ByMethod, ModePolicy, is_safe};
 use super::rejection::{Refusal, RejectionKind};
 use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
+use crate::limits;
 use crate::lock::{Lease, LockMode};
 
 /// Every setting of a layer that is not a type parameter.
@@ -24,6 +26,8 @@ pub(super) struct Policy {
     pub(super) lease: Lease,
     pub(super) max_hold: Option<Duration>,
     pub(super) max_waiters: usize,
+    pub(super) max_keys: usize,
+    pub(super) body_reader: BodyReader,
     pub(super) fenced: bool,
     pub(super) on_missing: OnMissing,
     pub(super) on_unavailable: OnUnavailable,
@@ -45,6 +49,8 @@ impl Default for Policy {
             lease: Lease::default(),
             max_hold: Some(Duration::from_secs(300)),
             max_waiters: 1024,
+            max_keys: 32,
+            body_reader: BodyReader::new(2 * 1024 * 1024),
             fenced: false,
             on_missing: OnMissing::default(),
             on_unavailable: OnUnavailable::default(),
@@ -78,6 +84,14 @@ impl Policy {
     /// Why no request could be served so, or not as it was meant.
     pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
         self.check_modes(client)?;
+        self.body_reader.check()?;
+        limits::check(self.lease, self.max_hold)?;
+        if !(self.contended_status.is_client_error() || self.contended_status.is_server_error()) {
+            return Err("`contended_status` needs a status from 400 to 599");
+        }
+        if self.max_keys == 0 {
+            return Err("`max_keys` is 0, so every request would be refused: choose at least 1");
+        }
         if self.release_on == ReleaseOn::BodyEnd
             && self.max_hold.is_none()
             && matches!(self.lease, Lease::Renewed(_))

@@ -53,6 +53,12 @@ pub enum RejectionKind {
     BodyTooLarge,
     /// The request's body could not be read to its end: 400 `body-unreadable`.
     BodyUnreadable,
+    /// The request's body took longer to arrive than
+    /// [`body_time_limit`](super::DistributedLockLayer::body_time_limit) allows: 408 `body-timeout`.
+    BodyTimeout,
+    /// There is no room for the request's body within [`body_budget`](super::DistributedLockLayer::body_budget): 503
+    /// `body-budget`.
+    BodyBudget,
     /// A request with the same idempotency key was under way until the wait was over: 409 `request-in-progress`.
     InProgress,
     /// The idempotency key was used before, for a request that is not the same: 422 `key-reused`.
@@ -69,7 +75,10 @@ impl RejectionKind {
     fn status(self) -> StatusCode {
         match self {
             Self::Contended => StatusCode::LOCKED,
-            Self::Overloaded | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded | Self::Unavailable | Self::BodyBudget => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Lost | Self::RecordUnreadable | Self::Misconfigured => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -94,6 +103,8 @@ impl RejectionKind {
             Self::KeyRejected => "key-rejected",
             Self::BodyTooLarge => "body-too-large",
             Self::BodyUnreadable => "body-unreadable",
+            Self::BodyTimeout => "body-timeout",
+            Self::BodyBudget => "body-budget",
             Self::InProgress => "request-in-progress",
             Self::KeyReused => "key-reused",
             Self::RecordUnreadable => "record-unreadable",
@@ -111,6 +122,8 @@ impl RejectionKind {
             Self::KeyInvalid | Self::KeyRejected => "The request's key is not a proper one",
             Self::BodyTooLarge => "The request body is too large",
             Self::BodyUnreadable => "The request body could not be read",
+            Self::BodyTimeout => "The request body took too long to arrive",
+            Self::BodyBudget => "Too many request bodies are being read",
             Self::InProgress => "A request with this idempotency key is under way",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::RecordUnreadable => "The response to the first such request cannot be read",

@@ -8,18 +8,18 @@ use tower_service::Service;
 
 use super::DistributedLockLayer;
 use super::body::ResponseBody;
+use super::body_mode::{BodyMode, DefaultBody};
 use super::future::ResponseFuture;
-use super::intake::{Intake, Streamed};
 use crate::key::{DefaultKey, KeyExtractor};
 
 /// Serves each request under its lock. See [`DistributedLockLayer`].
-pub struct DistributedLock<S, K = DefaultKey, I = Streamed> {
+pub struct DistributedLock<S, K = DefaultKey, M = DefaultBody> {
     inner: S,
-    layer: Arc<DistributedLockLayer<K, I>>,
+    layer: Arc<DistributedLockLayer<K, M>>,
 }
 
-impl<S, K, I> DistributedLock<S, K, I> {
-    pub(super) fn new(inner: S, layer: DistributedLockLayer<K, I>) -> Self {
+impl<S, K, M> DistributedLock<S, K, M> {
+    pub(super) fn new(inner: S, layer: DistributedLockLayer<K, M>) -> Self {
         Self {
             inner,
             layer: Arc::new(layer),
@@ -42,13 +42,13 @@ impl<S, K, I> DistributedLock<S, K, I> {
     }
 }
 
-impl<S, K, I, B, R> Service<Request<B>> for DistributedLock<S, K, I>
+impl<S, K, M, B, R> Service<Request<B>> for DistributedLock<S, K, M>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send + 'static,
     S::Error: Send + 'static,
     K: KeyExtractor + 'static,
-    I: Intake<B> + 'static,
+    M: BodyMode<B>,
     B: Send + 'static,
     R: Body + Send + 'static,
 {
@@ -67,7 +67,7 @@ where
     }
 }
 
-impl<S: Clone, K, I> Clone for DistributedLock<S, K, I> {
+impl<S: Clone, K, M> Clone for DistributedLock<S, K, M> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -76,7 +76,7 @@ impl<S: Clone, K, I> Clone for DistributedLock<S, K, I> {
     }
 }
 
-impl<S: fmt::Debug, K, I> fmt::Debug for DistributedLock<S, K, I> {
+impl<S: fmt::Debug, K, M> fmt::Debug for DistributedLock<S, K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedLock")
             .field("inner", &self.inner)

@@ -27,6 +27,7 @@ mod policies;
 mod sockets;
 pub(crate) mod store;
 mod telemetry;
+mod uploads;
 
 use store::TestStore;
 

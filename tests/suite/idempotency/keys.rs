@@ -208,7 +208,7 @@ async fn a_lock_layer_locks_what_is_in_the_body_if_it_reads_it() {
     let app = route.clone().layer(lock.clone().buffer_body(100));
     let answer = send(&app, sent((&[], r#"{"order":"7"}"#))).await;
     assert_eq!(super::text(answer).await, "order:7");
-    let app = route.layer(lock);
+    let app = route.layer(lock.stream_body());
     let (status, problem) = problem(send(&app, sent((&[], r#"{"order":"7"}"#))).await).await;
     assert_eq!(
         (status, &problem["type"]),

@@ -41,7 +41,7 @@ fn endless() -> Router {
     Router::new().route("/orders/{id}", any(std::future::pending::<()>))
 }
 
-async fn serve(app: Router) -> SocketAddr {
+pub(super) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -140,7 +140,8 @@ async fn large_upload(address: SocketAddr) -> TcpStream {
 async fn http1_with_a_large_unread_body_is_not_seen_to_go_unless_the_body_is_buffered() {
     let (store, locks, layer) = patient();
     let held = elsewhere(&store).await;
-    let address = serve(endless().layer(layer.clone().wait(Duration::from_secs(3)))).await;
+    let address =
+        serve(endless().layer(layer.clone().stream_body().wait(Duration::from_secs(3)))).await;
     let client = large_upload(address).await;
     is_asked(&locks).await;
     drop(client);

@@ -18,7 +18,8 @@ async fn the_wait_ends_for_clients_that_are_not_seen_to_go() {
     for head in [EXPECTING, UNFINISHED, &pipelined] {
         let (store, locks, layer) = patient();
         let held = elsewhere(&store).await;
-        let address = serve(endless().layer(layer.wait(Duration::from_secs(2)))).await;
+        let address =
+            serve(endless().layer(layer.stream_body().wait(Duration::from_secs(2)))).await;
         let client = http1(address, head).await;
         is_asked(&locks).await;
         drop(client);

@@ -1,0 +1,202 @@
+//! Reading request bodies before anything is held.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::rejection::RejectionKind;
+
+/// The capacity that a buffer begins with (bytes). A sender must send that much before it gets more.
+const FIRST: usize = 4 * 1024;
+
+/// How much of a body over the limit is still read (bytes), so that a client that writes it sees the answer.
+const DRAINED: usize = 256 * 1024;
+
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// Reads request bodies within a limit for each, a time limit, and one budget for all of a layer.
+#[derive(Debug, Clone)]
+pub struct BodyReader {
+    limit: usize,
+    time_limit: Duration,
+    budget: Budget,
+}
+
+impl BodyReader {
+    /// Reads at most `limit` bytes of a body, within a minute, and holds at most 64 MiB of all bodies together.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            time_limit: Duration::from_secs(60),
+            budget: Budget::new(64 * 1024 * 1024),
+        }
+    }
+
+    pub(crate) fn limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    pub(crate) fn time_limit(&mut self, time_limit: Duration) {
+        self.time_limit = time_limit;
+    }
+
+    pub(crate) fn budget(&mut self, bytes: usize) {
+        self.budget = Budget::new(bytes);
+    }
+
+    /// Why no body could be read so.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match self.limit == 0 || self.time_limit.is_zero() || self.limit > self.budget.size {
+            false => Ok(()),
+            true => Err(
+                "request bodies cannot be read: the limit and the time limit must be more than 0, \
+                 and the budget at least the limit",
+            ),
+        }
+    }
+
+    /// Reads a body to its end. Trailers are dropped. The bytes keep their share of the budget for as long as any clone of
+    /// them lives.
+    ///
+    /// # Errors
+    ///
+    /// [`RejectionKind::BodyTooLarge`], [`RejectionKind::BodyTimeout`], [`RejectionKind::BodyBudget`], or
+    /// [`RejectionKind::BodyUnreadable`].
+    pub(crate) async fn read<B: Body>(&self, body: B) -> Result<Bytes, RejectionKind> {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let declared = body.size_hint();
+        if declared.lower() > self.limit as u64 {
+            return Err(RejectionKind::BodyTooLarge);
+        }
+        let longest = declared.upper().unwrap_or(u64::MAX).min(self.limit as u64);
+        let mut body = pin!(body);
+        let collected = timeout(
+            self.time_limit,
+            self.collect(body.as_mut(), longest as usize),
+        );
+        let read = collected.await.unwrap_or(Err(RejectionKind::BodyTimeout));
+        if matches!(read, Err(RejectionKind::BodyTooLarge)) {
+            let _ = timeout(DRAIN_TIME, drain(body)).await;
+        }
+        read
+    }
+
+    async fn collect<B: Body>(
+        &self,
+        mut body: Pin<&mut B>,
+        longest: usize,
+    ) -> Result<Bytes, RejectionKind> {
+        let mut buffer = self.budget.buffer()?;
+        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            let frame = frame.map_err(|_| RejectionKind::BodyUnreadable)?;
+            let Ok(mut data) = frame.into_data() else {
+                continue;
+            };
+            let length = buffer.bytes.len() + data.remaining();
+            if length > self.limit {
+                return Err(RejectionKind::BodyTooLarge);
+            }
+            self.budget.make_room(&mut buffer, length, longest)?;
+            // Copied: a frame of a server is often a small part of a large read buffer, which it would keep alive.
+            while data.has_remaining() {
+                let chunk = data.chunk();
+                buffer.bytes.extend_from_slice(chunk);
+                let length = chunk.len();
+                data.advance(length);
+            }
+        }
+        Ok(Bytes::from_owner(buffer))
+    }
+}
+
+/// Reads on for a little. A connection that is closed while its client writes is reset, and the answer is lost.
+async fn drain<B: Body>(mut body: Pin<&mut B>) {
+    let mut left = DRAINED;
+    while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let length = frame.data_ref().map_or(0, Buf::remaining);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+/// How many bytes all bodies of a layer may occupy at a time. Clones share it.
+#[derive(Clone)]
+struct Budget {
+    free: Arc<Semaphore>,
+    size: usize,
+}
+
+/// A body that is being read, or was. `share` covers the capacity of `bytes`.
+struct Buffer {
+    bytes: Vec<u8>,
+    share: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    fn new(size: usize) -> Self {
+        let size = size.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(size)),
+            size,
+        }
+    }
+
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RejectionKind> {
+        let bytes = u32::try_from(bytes).map_err(|_| RejectionKind::BodyBudget)?;
+        let taken = self.free.clone().try_acquire_many_owned(bytes);
+        taken.map_err(|_| RejectionKind::BodyBudget)
+    }
+
+    fn buffer(&self) -> Result<Buffer, RejectionKind> {
+        Ok(Buffer {
+            bytes: Vec::new(),
+            share: self.take(0)?,
+        })
+    }
+
+    /// Makes room for `length` bytes in all, of a body that has at most `longest`: the capacity doubles, so that what a
+    /// sender occupies is at most twice what it has sent.
+    fn make_room(
+        &self,
+        buffer: &mut Buffer,
+        length: usize,
+        longest: usize,
+    ) -> Result<(), RejectionKind> {
+        let capacity = buffer.bytes.capacity();
+        if length <= capacity {
+            return Ok(());
+        }
+        let doubled = capacity.saturating_mul(2).max(FIRST);
+        let wanted = doubled.min(longest).max(length);
+        buffer.share.merge(self.take(wanted - capacity)?);
+        buffer.bytes.reserve_exact(wanted - buffer.bytes.len());
+        Ok(())
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("free", &self.free.available_permits())
+            .field("size", &self.size)
+            .finish()
+    }
+}

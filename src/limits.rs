@@ -1,0 +1,33 @@
+//! The limits of leases and holds: one answer for a request to a client and for every layer.
+//!
+//! A duration that is too short to be kept is refused, when a request is made or a layer is built. A duration that is longer
+//! than [`FOR_EVER`] is taken as that.
+
+use std::time::Duration;
+
+use crate::lock::Lease;
+
+/// The shortest lease that leaves room for clock drift and a renewal.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
+
+/// For ever, to any process, and still an instant that clocks can name.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Why a lock cannot be held so.
+pub(crate) fn check(lease: Lease, max_hold: Option<Duration>) -> Result<(), &'static str> {
+    if lease.duration() < SHORTEST {
+        return Err("the lease is too short to be held: choose at least 10 ms");
+    }
+    if max_hold.is_some_and(|max_hold| max_hold < SHORTEST) {
+        return Err("the longest hold is too short: choose at least 10 ms");
+    }
+    Ok(())
+}
+
+/// The same lease, no longer than [`FOR_EVER`].
+pub(crate) fn bounded(lease: Lease) -> Lease {
+    match lease {
+        Lease::Renewed(duration) => Lease::Renewed(duration.min(FOR_EVER)),
+        Lease::Fixed(duration) => Lease::Fixed(duration.min(FOR_EVER)),
+    }
+}

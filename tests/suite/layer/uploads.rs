@@ -1,0 +1,163 @@
+//! Request bodies: what a slow, long or hostile one may cost the others.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::any;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::Request;
+use http::request::Parts;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower_distributed_lock::{LockKey, key};
+
+use super::sockets::{http1, patient, serve};
+use super::{locking, orders, problem, put, request, send, settle, text};
+
+/// A body that begins and never ends.
+fn dribbling(first: &'static [u8]) -> Body {
+    let begin = stream::iter([Ok::<_, io::Error>(Bytes::from_static(first))]);
+    Body::from_stream(begin.chain(stream::pending()))
+}
+
+fn upload(path: &str, body: Body) -> Request<Body> {
+    Request::put(path).body(body).unwrap()
+}
+
+fn reading() -> Router {
+    Router::new().route(
+        "/orders/{id}",
+        any(async |body: Bytes| body.len().to_string()),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_dribbles_holds_nothing_by_default() {
+    let (store, _locks, layer) = locking();
+    let app = reading().layer(layer);
+    let slow = {
+        let app = app.clone();
+        tokio::spawn(async move { send(&app, upload("/orders/1", dribbling(b"x"))).await })
+    };
+    settle().await;
+    assert!(store.is_free());
+    assert_eq!(text(put(&app, "/orders/1").await).await, "0");
+    slow.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_streamed_on_purpose_is_read_under_the_lock() {
+    let (store, _locks, layer) = locking();
+    let app = reading().layer(layer.stream_body());
+    let slow = tokio::spawn(async move { send(&app, upload("/orders/1", dribbling(b"x"))).await });
+    settle().await;
+    assert!(!store.is_free());
+    slow.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_takes_too_long_is_408_and_never_locks() {
+    let (store, _locks, layer) = locking();
+    let app = reading().layer(layer.body_time_limit(Duration::from_secs(5)));
+    let response = send(&app, upload("/orders/1", dribbling(b"x"))).await;
+    let (status, problem) = problem(response).await;
+    assert_eq!(status.as_u16(), 408);
+    assert!(is_of_type(&problem, "body-timeout"), "{problem}");
+    assert_eq!(store.asked(), 0);
+}
+
+pub(super) fn is_of_type(problem: &serde_json::Value, kind: &str) -> bool {
+    problem["type"].as_str().unwrap().ends_with(kind)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
+    const KIB: usize = 1024;
+    static BLOCK: [u8; 64 * KIB] = [b'x'; 64 * KIB];
+    let (_store, _locks, layer) = locking();
+    let layer = layer.buffer_body(64 * KIB).body_budget(256 * KIB);
+    let app = reading().layer(layer);
+    let uploads: Vec<_> = (0..4)
+        .map(|n| {
+            let (app, path) = (app.clone(), format!("/orders/{n}"));
+            let body = dribbling(&BLOCK);
+            tokio::spawn(async move { send(&app, upload(&path, body)).await })
+        })
+        .collect();
+    settle().await;
+    let small = || upload("/orders/9", Body::from("fits"));
+    let (status, problem) = problem(send(&app, small()).await).await;
+    assert_eq!(status.as_u16(), 503);
+    assert!(is_of_type(&problem, "body-budget"), "{problem}");
+    assert_eq!(
+        text(put(&app, "/orders/9").await).await,
+        "0",
+        "no body, no cost"
+    );
+    for upload in uploads {
+        upload.abort();
+    }
+    settle().await;
+    assert_eq!(text(send(&app, small()).await).await, "4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_is_free_again_when_the_handlers_are_done() {
+    let (_store, _locks, layer) = locking();
+    let app = reading().layer(layer.buffer_body(8192).body_budget(8192));
+    for _ in 0..10 {
+        let response = send(&app, upload("/orders/1", Body::from(vec![b'x'; 8192]))).await;
+        assert_eq!(text(response).await, "8192");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_names_too_many_keys_is_400_and_never_locks() {
+    let (store, _locks, layer) = locking();
+    let layer = layer.key(|parts: &Parts| {
+        let many: usize = parts.uri.query().unwrap().parse().unwrap();
+        (0..many)
+            .map(|n| LockKey::from_parts("lock:order", [n.to_string()]))
+            .collect::<Vec<_>>()
+    });
+    let app = orders().layer(layer.clone());
+    let (status, problem) = problem(put(&app, "/orders/1?33").await).await;
+    assert_eq!(status.as_u16(), 400);
+    assert!(is_of_type(&problem, "key-invalid"), "{problem}");
+    assert_eq!(store.asked(), 0);
+    assert_eq!(put(&app, "/orders/1?32").await.status(), 200);
+    let app = orders().layer(layer.max_keys(2));
+    assert_eq!(put(&app, "/orders/1?3").await.status(), 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_decided_before_its_body_is_read() {
+    let (store, _locks, layer) = locking();
+    let keyed = orders().layer(layer.clone().key(key::header("x-order")));
+    let response = send(&keyed, upload("/orders/1", dribbling(b"x"))).await;
+    assert_eq!(response.status(), 400);
+    let mut unlocked = request("OPTIONS", "/orders/1");
+    *unlocked.body_mut() = dribbling(b"x");
+    let app = orders().layer(layer.safe_methods(None).mode(|_: &Parts| None));
+    assert_eq!(text(send(&app, unlocked).await).await, "unlocked");
+    assert_eq!(store.asked(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
+    let (_store, _locks, layer) = patient();
+    let address = serve(reading().layer(layer.buffer_body(16))).await;
+    let head = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    let mut client = http1(address, head).await;
+    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
+    for _ in 0..8 {
+        client.write_all(chunk.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
