@@ -15,7 +15,6 @@ local calls = {
   {'HMGET', name, 'f'},
   {'HSET', name, 'f', 'v', 'a field without a value'},
   {'LINDEX', name, 0},
-  {'LRANGE', name, 0, 0},
   {'LREM', name, 0, 'v'},
   {'PEXPIRE', name, 1},
   {'PTTL', name},
@@ -23,8 +22,6 @@ local calls = {
   {'SET', name, 'v', 'NX', 'XX'},
   {'TIME'},
   {'ZADD', name, 'no number', 'm'},
-  {'ZINCRBY', name, 'no number', 'm'},
-  {'ZRANGE', name, 0, 0},
   {'ZREM', name, 'm'},
   {'ZREMRANGEBYSCORE', name, 0, 0},
   {'ZREVRANGE', name, 0, 0},
@@ -54,7 +51,12 @@ if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', name, '')) then
   may({'PUBLISH', name, ''})
 end
 -- This has an effect on any key, so it is tried only where it can be undone.
-if may({'DEL', name}) and may({'RPUSH', name, 'v'}) then
-  redis.pcall('DEL', name)
+if may({'DEL', name}) then
+  if may({'LPUSH', name, 'v'}) then
+    redis.pcall('DEL', name)
+  end
+  if may({'RPUSH', name, 'v'}) then
+    redis.pcall('DEL', name)
+  end
 end
 return missing

@@ -36,7 +36,7 @@ local function wait(id)
 end
 for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   local blocks, lives = redis.call('ZSCORE', KEYS[3], id), redis.call('ZSCORE', KEYS[4], id)
-  if tonumber(blocks or now + 1) > now and tonumber(lives or now + 1) > now then
+  if tonumber(lives or blocks or now + 1) > now then
     wait(id)
   end
 end

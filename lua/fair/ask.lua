@@ -7,13 +7,13 @@ local function ask_fair(keys, args)
   local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
 
   local function grant()
-    local token = keys[6] and next_token(keys[6], args[7], args[8])
+    local token = keys[6] and next_token(keys[6], args[6], args[7])
     redis.call('HSET', name, id, 1)
     expire(name, args[1])
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', name, queue, keys[5]) == 0 then
+  if redis.call('EXISTS', name, queue, alive, keys[5]) == 0 then
     return nil, grant
   end
   if redis.call('EXISTS', keys[5]) == 1 then
@@ -27,30 +27,30 @@ local function ask_fair(keys, args)
     return nil, grant
   end
 
-  local now, wait, left = now_ms(), tonumber(args[3]), redis.call('PTTL', name)
+  local now, liveness, left = now_ms(), tonumber(args[3]), redis.call('PTTL', name)
   if left == -1 then
     return 4
   end
-  local head, dropped = first_in_line(queue, timeouts, alive, now)
-  if left == -2 and (not head or head == id) then
+  local head, dropped, more = first_in_line(queue, timeouts, alive, now)
+  if left == -2 and not more and (not head or head == id) then
     return nil, function()
       local granted = grant()
       forget(queue, timeouts, alive, id)
-      advance(timeouts, redis.call('ZRANGE', timeouts, 0, -1), 1, wait)
       return granted
     end
   end
   if left == -2 then
     local lives = redis.call('ZSCORE', alive, head)
-    -- One of Redisson's may have missed its turn: up to 3.31 it sleeps until it is told, and nobody else will tell it.
+    -- One of Redisson's may have missed its turn: up to 3.31 it sleeps until a message comes, and no other will come.
     if dropped or not lives then
-      redis.call(args[6], args[5] .. ':' .. head, '0')
+      redis.call(args[5], args[4] .. ':' .. head, '0')
     end
     -- The lock waits for its next holder: for as long as that one counts as alive, or a second for one of Redisson's.
-    left = (lives or now + 1000) - now
+    -- While there may be more dead heads, the next question drops them.
+    left = more and 1 or (lives or now + 1000) - now
   end
-  if wait > 0 then
-    line_up(queue, timeouts, alive, id, now, wait, left, args[4])
+  if liveness > 0 then
+    line_up(queue, timeouts, alive, id, now, liveness, head)
   end
   return {1, left}
 end

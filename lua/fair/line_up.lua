@@ -1,18 +1,31 @@
--- Puts an attempt at the end of the queue, or says that it is still alive there. `left` is the rest of the present lease.
+-- Puts an attempt at the end of the queue, or keeps it alive in its place. `head` is the first in line.
 -- Needs    fair/queue.lua
-local function line_up(queue, timeouts, alive, id, now, wait, left, liveness)
-  if tonumber(redis.call('ZSCORE', alive, id) or now + 1) <= now then
+local function line_up(queue, timeouts, alive, id, now, liveness, head)
+  local lives, blocks = redis.call('ZSCORE', alive, id), redis.call('ZSCORE', timeouts, id)
+  if tonumber(lives or now + 1) <= now then
     forget(queue, timeouts, alive, id)
+    lives, blocks = false, false
   end
-  local blocks = redis.call('ZSCORE', timeouts, id)
-  if not blocks then
+  local near = now + liveness + MARGIN
+  local score = near
+  if blocks and head ~= id then
+    -- Each grant of Redisson before it takes that waiter's own wait off the score. The rest moves along with the time.
+    score = blocks + (lives and now + liveness - lives or 0)
+  elseif not blocks and lives then
+    -- Redisson drops only the first in line: it was that, and is alive.
+    redis.call('LREM', queue, 1, id)
+    redis.call('LPUSH', queue, id)
+  elseif not blocks then
     local last = redis.call('LINDEX', queue, -1)
-    blocks = (last and redis.call('ZSCORE', timeouts, last) or now + left) + wait
-    redis.call('ZADD', timeouts, blocks, id)
+    local before = last and redis.call('ZSCORE', timeouts, last)
+    if before then
+      score = before + (redis.call('ZSCORE', alive, last) and 0 or liveness + MARGIN)
+    end
     redis.call('RPUSH', queue, id)
   end
+  score = math.max(score, near)
+  redis.call('ZADD', timeouts, score, id)
   redis.call('ZADD', alive, now + liveness, id)
-  -- The entry must be there for as long as the id may be in the queue, even if it dies now.
-  local stay = math.max(liveness, blocks - now, redis.call('PTTL', alive))
-  redis.call('PEXPIRE', alive, string.format('%.0f', stay))
+  -- The set stays for as long as an id of it may be in the queue, even if all of them die now.
+  redis.call('PEXPIRE', alive, string.format('%.0f', math.max(score - now, redis.call('PTTL', alive))))
 end

@@ -1,40 +1,35 @@
 -- The fair queue (PROTOCOL 1.2): a list of ids; beside it Redisson's sorted set, id -> the ms until which it may block
--- the head; and one of ours, id -> the ms until which it counts as alive. An id that never was in ours is Redisson's and
--- knows Redisson's rule only; one of ours that lapsed stays in it, so that it is not taken for Redisson's.
--- Needs    now.lua
+-- the head; and one of ours, id -> the ms until which it counts as alive. An id that is not in ours is Redisson's: its
+-- score alone decides when it is dropped. For an id of ours the second set alone decides. Its score stays near, for
+-- Redisson to drop it when it is dead, and may pass while it is alive: each grant of Redisson lowers the scores of all
+-- who wait. An id of ours that lapsed stays in our set until it is dropped, so that it is not taken for Redisson's.
+
+-- How many dead heads one script drops at most. Its cost does not depend on the length of the queue.
+local DROPS = 16
+-- How many ms longer than we Redisson waits for a dead waiter of ours: so far may the clocks of its clients differ.
+local MARGIN = 2000
+
 local function forget(queue, timeouts, alive, id)
-  redis.call('LREM', queue, 0, id)
+  redis.call('LREM', queue, 1, id)
   redis.call('ZREM', timeouts, id)
   redis.call('ZREM', alive, id)
 end
 
--- The first in line after everybody whose time is over, and whether anybody was dropped to find it.
+-- The first in line after the dead heads are dropped; whether one was dropped; whether more may have to be dropped.
 local function first_in_line(queue, timeouts, alive, now)
-  local dropped = false
-  while true do
+  for dropped = 0, DROPS do
     local head = redis.call('LINDEX', queue, 0)
-    if not head then
-      return nil, dropped
+    if not head or dropped == DROPS then
+      return head, dropped > 0, dropped == DROPS and head
     end
-    local blocks = redis.call('ZSCORE', timeouts, head)
-    local lives = redis.call('ZSCORE', alive, head)
-    if tonumber(blocks or now + 1) > now and tonumber(lives or now + 1) > now then
-      if not blocks then
-        -- Nobody would ever drop it.
-        redis.call('ZADD', timeouts, now + 30000, head)
+    local blocks, lives = redis.call('ZSCORE', timeouts, head), redis.call('ZSCORE', alive, head)
+    if tonumber(lives or blocks or now + 1) > now then
+      -- Redisson would drop a live head whose score has passed, and never drop a head without a score.
+      if tonumber(blocks or 0) <= now then
+        redis.call('ZADD', timeouts, lives and lives + MARGIN or now + 30000, head)
       end
-      return head, dropped
+      return head, dropped > 0, false
     end
     forget(queue, timeouts, alive, head)
-    dropped = true
-  end
-end
-
--- Takes what it waited off those who joined later.
-local function advance(timeouts, ids, from, wait)
-  for i = from, #ids do
-    if redis.call('ZSCORE', timeouts, ids[i]) then
-      redis.call('ZINCRBY', timeouts, -wait, ids[i])
-    end
   end
 end

@@ -104,7 +104,7 @@ async fn read_and_write_holds_are_redissons() {
 }
 
 #[tokio::test]
-async fn a_fair_queue_is_redissons_with_redissons_scores() {
+async fn a_fair_queue_is_redissons_with_near_scores() {
     let (server, store) = server_and_store().await;
     for (name, tag) in NAMES {
         let holder = attempt(name, LockMode::Fair);
@@ -112,7 +112,7 @@ async fn a_fair_queue_is_redissons_with_redissons_scores() {
         let mut waiters = [(); 3].map(|()| attempt(name, LockMode::Fair));
         let before = now(&server).await;
         for waiter in &mut waiters {
-            waiter.patience = Some(Duration::from_secs(5));
+            waiter.patience = Some(Duration::MAX);
             assert!(!asks(&store, waiter).await);
         }
         let after = now(&server).await;
@@ -128,9 +128,8 @@ async fn a_fair_queue_is_redissons_with_redissons_scores() {
         };
         for (n, (id, score)) in scores.iter().enumerate() {
             assert_eq!(*id, ids[n]);
-            let wait = 5_000.0 * (n + 1) as f64;
-            // The holder's lease is rounded down, and began a little before.
-            let (least, most) = (before + 29_000.0 + wait, after + 30_000.0 + wait);
+            // As long as it counts as alive, and two seconds.
+            let (least, most) = (before + 5_000.0, after + 5_000.0);
             assert!(least <= *score && *score <= most, "{n}: {score}");
         }
         let ours = format!("tower_lock_alive:{tag}");

@@ -3,6 +3,7 @@
 mod acl;
 mod admin;
 mod audit;
+mod bounded;
 mod connections;
 mod fair;
 mod fencing;

@@ -22,7 +22,6 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         .fencing
         .map(|fencing| fencing.retention.map_or(0, ms));
     let lease = ms(attempt.lease);
-    let patience = attempt.patience.map_or(0, ms);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     match hold.mode {
         LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 2, 4)
@@ -32,7 +31,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(Field::Plain(id))
             .arg(reserve)
             .arg(retention),
-        LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 8)
+        LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 7)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
@@ -40,7 +39,6 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
-            .arg(patience)
             .arg(liveness)
             .arg(names.channel())
             .arg(publish)
@@ -141,7 +139,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(Field::Plain(id))
             .arg(publish),
         LockMode::Fair => script::FAIR_WITHDRAW
-            .call(names, 5, 5)
+            .call(names, 5, 4)
             .arg(names.lock())
             .arg(names.queue())
             .arg(names.timeouts())
@@ -149,8 +147,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(publish)
-            .arg(names.channel())
-            .arg(attempt.patience.map_or(0, ms)),
+            .arg(names.channel()),
         LockMode::Read => script::READ_WITHDRAW
             .call(names, 6, 4)
             .arg(names.lock())

@@ -13,7 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
 /// What a [`RedisStore`](super::RedisStore) asks of the server.
-const LOCKING: [&str; 32] = [
+const LOCKING: [&str; 30] = [
     "del",
     "eval",
     "evalsha",
@@ -27,7 +27,7 @@ const LOCKING: [&str; 32] = [
     "hmget",
     "hset",
     "lindex",
-    "lrange",
+    "lpush",
     "lrem",
     "pexpire",
     "ping",
@@ -40,8 +40,6 @@ const LOCKING: [&str; 32] = [
     "time",
     "unsubscribe",
     "zadd",
-    "zincrby",
-    "zrange",
     "zrem",
     "zremrangebyscore",
     "zrevrange",
@@ -49,7 +47,7 @@ const LOCKING: [&str; 32] = [
 ];
 
 /// What [`LockAdmin`](crate::LockAdmin) asks for besides.
-const ADMINISTERING: [&str; 1] = ["zrangebyscore"];
+const ADMINISTERING: [&str; 2] = ["lrange", "zrangebyscore"];
 
 /// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
 const AUDITING: [&str; 2] = ["config|get", "info"];

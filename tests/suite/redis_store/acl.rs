@@ -314,7 +314,7 @@ async fn a_right_that_is_taken_away_while_connected_leaves_no_lock_that_stays_fo
 }
 
 #[tokio::test]
-async fn administration_needs_one_right_more() {
+async fn administration_needs_rights_of_its_own() {
     let rules = RedisStore::acl_rules(["k:"]);
     let server = server_with(&rules).await;
     let store = RedisStore::connect(address(&server)).await.unwrap();

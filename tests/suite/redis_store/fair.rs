@@ -154,17 +154,11 @@ async fn a_waiter_keeps_its_place_among_redissons_by_redissons_rule() {
         .await
         .unwrap();
     assert!(!asks(&store, &next).await);
-    // Scores: Redisson's, plus this one's patience.
-    let Stored::SortedSet(scores) = server.dump().await["redisson_lock_timeout:{k}"]
-        .stored
-        .clone()
-    else {
-        panic!("not a sorted set");
-    };
-    assert_eq!(
-        scores[1],
-        (next.hold.id.to_string(), (now + 120_000) as f64)
-    );
+    // Redisson's score, and seconds: the grant of the one before will take its 60 s off.
+    let waits = scores(&server).await;
+    assert_eq!(waits[0], (now + 60_000) as f64);
+    let behind = waits[1] - waits[0];
+    assert!(behind > 1_000.0 && behind < 10_000.0, "{behind}");
     assert!(releases(&store, &holder).await);
     let left = retry_after(&store, &next).await;
     assert_eq!(left, Duration::from_secs(1), "no busy loop");
@@ -203,43 +197,179 @@ async fn a_head_without_a_score_blocks_for_seconds_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_takes_its_patience_off_those_behind() {
+async fn a_score_is_near_however_long_the_patience_and_the_queue() {
     let (server, store) = server_and_store().await;
-    let holder = fair();
-    let mut waiters = [fair(), fair(), fair()];
-    for (n, waiter) in waiters.iter_mut().enumerate() {
-        waiter.patience = Some(Duration::from_secs(10 * (n as u64 + 1)));
-    }
+    let holder = lasting(fair(), Duration::from_secs(3600));
     assert!(asks(&store, &holder).await);
+    let mut waiters = Vec::new();
+    for _ in 0..20 {
+        let waiter = Attempt {
+            patience: Some(Duration::MAX),
+            ..fair()
+        };
+        assert!(!asks(&store, &waiter).await);
+        waiters.push(waiter);
+    }
+    let near = |scores: &[f64], now: f64| {
+        for score in scores {
+            assert!(*score > now && *score < now + 10_000.0, "{score} at {now}");
+        }
+    };
+    near(&scores(&server).await, time(&server).await);
+    // It moves along with each question.
+    make_older(&server, "redisson_lock_timeout:{k}", 2_500).await;
+    make_older(&server, "tower_lock_alive:{k}", 2_500).await;
     for waiter in &waiters {
         assert!(!asks(&store, waiter).await);
     }
+    let now = time(&server).await;
+    near(&scores(&server).await, now);
+    let least = scores(&server).await.into_iter().reduce(f64::min).unwrap();
+    assert!(least > now + 4_000.0, "{least} at {now}");
+    // Nothing is taken off those who stay.
     let before = scores(&server).await;
-    assert_eq!(before[1] - before[0], 20_000.0);
-    assert_eq!(before[2] - before[1], 30_000.0);
-    store.withdraw(&waiters[1], false).await.unwrap();
-    let after = scores(&server).await;
-    assert_eq!(after, [before[0], before[2] - 20_000.0]);
-    assert!(releases(&store, &holder).await && asks(&store, &waiters[0]).await);
-    assert_eq!(scores(&server).await, [after[1] - 10_000.0]);
-    store.withdraw(&waiters[2], false).await.unwrap();
-    assert!(releases(&store, &waiters[0]).await);
+    store.withdraw(&waiters[0], false).await.unwrap();
+    assert_eq!(scores(&server).await, before[1..]);
+}
+
+/// A grant of Redisson takes its own wait, 300 s, off all who are left (PROTOCOL 1.2).
+#[tokio::test]
+async fn a_waiter_behind_redissons_outlives_their_grants() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let holder = fair();
+    assert!(asks(&store, &holder).await);
+    let now = time(&server).await;
+    for (n, id) in ["java:1", "java:2"].into_iter().enumerate() {
+        let score = now + 30_000.0 + 300_000.0 * (n + 1) as f64;
+        redis.rpush("redisson_lock_queue:{k}", id).await.unwrap();
+        redis
+            .zadd("redisson_lock_timeout:{k}", id, score)
+            .await
+            .unwrap();
+    }
+    let (waiter, next) = (fair(), fair());
+    assert!(!asks(&store, &waiter).await && !asks(&store, &next).await);
+    // A minute passes, and both go on asking.
+    for _ in 0..24 {
+        for key in ["redisson_lock_timeout:{k}", "tower_lock_alive:{k}"] {
+            make_older(&server, key, 2_500).await;
+        }
+        assert!(!asks(&store, &waiter).await && !asks(&store, &next).await);
+    }
+    for id in ["java:1", "java:2"] {
+        redis.ltrim("redisson_lock_queue:{k}", 1, -1).await.unwrap();
+        redis.zrem("redisson_lock_timeout:{k}", id).await.unwrap();
+        make_older(&server, "redisson_lock_timeout:{k}", 300_000).await;
+    }
+    let now = time(&server).await;
+    for score in scores(&server).await {
+        assert!(
+            score > now + 1_000.0,
+            "{score} at {now}: Redisson would drop it"
+        );
+        assert!(
+            score < now + 40_000.0,
+            "{score} at {now}: Redisson would wait for it"
+        );
+    }
+    // Those who are first are near again with their next question.
+    assert!(!asks(&store, &waiter).await);
+    assert!(scores(&server).await[0] < time(&server).await + 10_000.0);
+    assert!(releases(&store, &holder).await && asks(&store, &waiter).await);
+    assert!(releases(&store, &waiter).await && asks(&store, &next).await);
+    assert!(releases(&store, &next).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
+#[tokio::test]
+async fn a_live_head_whose_score_has_passed_keeps_its_place() {
+    let (server, store) = server_and_store().await;
+    let (holder, first, last) = (fair(), fair(), fair());
+    assert!(asks(&store, &holder).await);
+    assert!(!asks(&store, &first).await && !asks(&store, &last).await);
+    make_older(&server, "redisson_lock_timeout:{k}", 300_000).await;
+    assert!(!asks(&store, &last).await);
+    let now = time(&server).await;
+    let least = scores(&server).await.into_iter().reduce(f64::min).unwrap();
+    assert!(least > now, "{least} at {now}: Redisson would drop it");
+    assert!(releases(&store, &holder).await);
+    assert!(!asks(&store, &last).await && asks(&store, &first).await);
+}
+
+/// Redisson drops a head by its score alone.
+#[tokio::test]
+async fn a_live_waiter_that_redisson_dropped_is_first_again() {
+    let (server, store) = server_and_store().await;
+    let (holder, first, last) = (fair(), fair(), fair());
+    assert!(asks(&store, &holder).await);
+    assert!(!asks(&store, &first).await && !asks(&store, &last).await);
+    drop_head(&server, &first).await;
+    assert!(!asks(&store, &first).await);
+    assert_eq!(
+        queue(&server).await,
+        [&first, &last].map(|w| w.hold.id.to_string())
+    );
+    assert!(releases(&store, &holder).await);
+    assert!(!asks(&store, &last).await && asks(&store, &first).await);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_live_waiter_that_redisson_dropped_when_it_is_granted() {
+    let (server, store) = server_and_store().await;
+    let (holder, waiter) = (fair(), fair());
+    assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+    drop_head(&server, &waiter).await;
+    assert!(releases(&store, &holder).await);
+    assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
     assert_eq!(server.dump().await, Dump::new());
 }
 
 #[tokio::test]
 async fn our_list_of_living_waiters_outlasts_their_places() {
     let (server, store) = server_and_store().await;
-    let holder = lasting(fair(), Duration::from_secs(100));
-    let mut waiter = fair();
-    waiter.patience = Some(Duration::from_secs(50));
-    assert!(asks(&store, &holder).await);
+    let mut redis = server.connection().await;
+    let (holder, waiter) = (lasting(fair(), Duration::from_secs(100)), fair());
+    assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+    let ttl = async || server.dump().await["tower_lock_alive:{k}"].ttl.unwrap();
+    assert!(ttl().await < Duration::from_secs(10));
+    let far = time(&server).await + 60_000.0;
+    redis
+        .rpush("redisson_lock_queue:{k}", "java:1")
+        .await
+        .unwrap();
+    redis
+        .zadd("redisson_lock_timeout:{k}", "java:1", far)
+        .await
+        .unwrap();
+    assert!(!asks(&store, &fair()).await);
+    let left = ttl().await;
+    assert!(left > Duration::from_secs(60), "{left:?}");
     assert!(!asks(&store, &waiter).await);
-    let ttl = server.dump().await["tower_lock_alive:{k}"].ttl.unwrap();
-    assert!(
-        ttl > Duration::from_secs(140) && ttl < Duration::from_secs(160),
-        "{ttl:?}"
-    );
+    assert!(ttl().await > Duration::from_secs(60));
+}
+
+/// However many died, the living do not wait longer for it.
+#[tokio::test]
+async fn many_dead_heads_are_dropped_a_few_at_a_time() {
+    let (server, store) = server_and_store().await;
+    let (holder, alive) = (fair(), fair());
+    assert!(asks(&store, &holder).await);
+    for _ in 0..100 {
+        let dead = fair();
+        assert!(!asks(&store, &dead).await);
+        lapse(&server, &dead).await;
+    }
+    assert!(!asks(&store, &alive).await);
+    assert!(releases(&store, &holder).await);
+    let mut questions = 0;
+    while let Outcome::Refused { retry_after } = store.acquire(&alive).await.unwrap() {
+        assert!(retry_after < Duration::from_millis(10), "{retry_after:?}");
+        questions += 1;
+        assert!(questions < 100);
+    }
+    assert!(releases(&store, &alive).await);
+    assert_eq!(server.dump().await, Dump::new());
 }
 
 #[tokio::test]
@@ -273,4 +403,33 @@ async fn lapse(server: &RedisServer, attempt: &Attempt) {
     let mut redis = server.connection().await;
     let id = attempt.hold.id.to_string();
     redis.zadd("tower_lock_alive:{k}", id, 1).await.unwrap();
+}
+
+/// The server's time in ms.
+async fn time(server: &RedisServer) -> f64 {
+    let mut redis = server.connection().await;
+    let (s, us): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    (s * 1000 + us / 1000) as f64
+}
+
+/// Takes so many ms off all scores of a sorted set.
+async fn make_older(server: &RedisServer, key: &str, ms: i64) {
+    let mut redis = server.connection().await;
+    let script = "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+                  redis.call('ZINCRBY', KEYS[1], -ARGV[1], m) end";
+    let call = redis::cmd("EVAL")
+        .arg(script)
+        .arg(1)
+        .arg(key)
+        .arg(ms)
+        .to_owned();
+    call.exec_async(&mut redis).await.unwrap();
+}
+
+/// Does what Redisson does to a head whose score has passed.
+async fn drop_head(server: &RedisServer, head: &Attempt) {
+    let mut redis = server.connection().await;
+    let id = head.hold.id.to_string();
+    redis.ltrim("redisson_lock_queue:{k}", 1, -1).await.unwrap();
+    redis.zrem("redisson_lock_timeout:{k}", id).await.unwrap();
 }
