@@ -226,7 +226,7 @@ async fn a_dead_waiter_holds_up_a_fair_queue_for_seconds() {
     meeting.nothing_is_left(&names).await;
 }
 
-/// A waiter of ours with endless patience dies at the head. Nobody but Redisson is behind it: its own rule drops the dead.
+/// A waiter of ours with endless patience dies at the head. Only Redisson is behind it, and drops it by its score.
 #[tokio::test]
 async fn a_dead_waiter_of_ours_holds_up_redisson_for_seconds() {
     const LIMIT: Duration = Duration::from_secs(6);
@@ -234,7 +234,8 @@ async fn a_dead_waiter_of_ours_holds_up_redisson_for_seconds() {
     let names = meeting.names();
     let queues = names.iter().map(async |name| {
         let holder = meeting.rust();
-        let lease = Lease::Fixed(Duration::from_secs(600));
+        // Redisson sleeps for what is left of the lease, so this is short.
+        let lease = Lease::Renewed(LEASE_OF_THE_DEAD);
         let hold = holder.lock(Kind::Fair, name, lease).await;
         let mut victim = Victim::rust();
         victim.wait(&meeting, name).await;
