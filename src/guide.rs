@@ -1,0 +1,38 @@
+//! The guide: pages for people, by what they want to do.
+//!
+//! | you want to | page |
+//! |---|---|
+//! | lock your first route | [`getting_started`] |
+//! | decide what a request locks, and who may run beside it | [`keys_and_modes`] |
+//! | choose how long to wait, and what a client gets | [`waiting`] |
+//! | know what happens when a client hangs up, a handler takes too long, the server stops | [`cancellation`] |
+//! | process a webhook or a payment once | [`webhooks`] |
+//! | know what can still go wrong | [`promises`] |
+//! | connect to Redis, Sentinel, Cluster; TLS, ACL, managed services | [`deployments`] |
+//! | test your service | [`testing`] |
+//! | make it faster | [`tuning`] |
+//! | come from Redisson, rslock, `SET NX` | [`migrating`] |
+//! | find a short answer | [`faq`] |
+
+macro_rules! pages {
+    ($($page:ident $file:literal)*) => {
+        $(
+            #[doc = include_str!($file)]
+            pub mod $page {}
+        )*
+    };
+}
+
+pages! {
+    getting_started "../docs/guide/getting_started.md"
+    keys_and_modes "../docs/guide/keys_and_modes.md"
+    waiting "../docs/guide/waiting.md"
+    cancellation "../docs/guide/cancellation.md"
+    webhooks "../docs/guide/webhooks.md"
+    promises "../docs/guide/promises.md"
+    deployments "../docs/guide/deployments.md"
+    testing "../docs/guide/testing.md"
+    tuning "../docs/guide/tuning.md"
+    migrating "../docs/guide/migrating.md"
+    faq "../docs/guide/faq.md"
+}
