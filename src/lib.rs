@@ -56,6 +56,7 @@ mod exploration;
 #[cfg(feature = "axum")]
 pub mod extract;
 pub mod guard;
+pub mod guide;
 pub mod idempotency;
 mod keeper;
 pub mod key;

@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["key"],
     &["layer"],
     &["idempotency"],
-    &["extract", "testing"],
+    &["extract", "guide", "testing"],
 ];
 
 /// One name that one file imports.
