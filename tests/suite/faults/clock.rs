@@ -28,7 +28,7 @@ impl Clock {
     async fn and_server() -> (Self, RedisServer) {
         let directory = TempDir::new().expect("a temporary directory");
         let [library, step] = ["clock.so", "step"].map(|name| directory.path().join(name));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/faults/clock.c");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/faults/clock.c");
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([library.as_os_str(), source.as_ref()])

@@ -54,7 +54,7 @@ impl Version {
     }
 
     fn jar(self) -> PathBuf {
-        let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop");
+        let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop");
         interop
             .join("target")
             .join(self.number())

@@ -1,0 +1,1 @@
+//! The tests of `tower-distributed-lock`: see `suite/main.rs`.
