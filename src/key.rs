@@ -48,6 +48,7 @@ mod error;
 mod extract;
 mod header;
 mod idempotency;
+mod json;
 mod keys;
 #[cfg(feature = "axum")]
 mod param;
@@ -64,14 +65,14 @@ pub use extract::{Extract, KeyFn, extract};
 pub(crate) use header::only_line;
 pub use header::{Header, header};
 pub use idempotency::{
-    CloudEvents, IdempotencyKey, cloud_events, github, idempotency_key, shopify, standard_webhooks,
-    stripe,
+    CloudEvents, Delivery, IdempotencyKey, cloud_events, github, idempotency_key, shopify,
+    standard_webhooks, stripe,
 };
 pub use keys::{IntoKeys, Keys};
 #[cfg(feature = "axum")]
 pub use param::{Param, param};
-pub(crate) use path::original_path;
 pub use path::{Path, path};
+pub(crate) use path::{original_path, original_query};
 pub(crate) use route::template;
 
 pub use crate::lock::LockKey;

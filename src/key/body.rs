@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use serde_json::Value;
 
+use super::json::{Field, field};
 use super::{KeyError, KeyExtractor, Keys, compose};
 
 /// The request's body, where it was read before the key was asked for. In the extensions.
@@ -75,18 +75,19 @@ pub struct JsonFields {
 
 impl JsonFields {
     fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
-        let body: Value = serde_json::from_slice(body(parts)?)
-            .map_err(|_| KeyError::invalid("the body is not JSON"))?;
+        let body = body(parts)?;
         let fields = self
             .pointers
             .iter()
-            .map(|pointer| match body.pointer(pointer) {
-                Some(Value::String(text)) => Ok(text.clone()),
-                Some(Value::Number(number)) => Ok(number.to_string()),
-                Some(Value::Null) | None => Err(KeyError::missing_because(format!(
+            .map(|pointer| match field(body, pointer) {
+                Ok(Field::Name(name)) => Ok(name),
+                Ok(Field::Absent) => Err(KeyError::missing_because(format!(
                     "the body has no field `{pointer}`"
                 ))),
-                Some(_) => Err(KeyError::invalid("the field is neither text nor a number")),
+                Ok(Field::Other) => {
+                    Err(KeyError::invalid("the field is neither text nor a number"))
+                }
+                Err(_) => Err(KeyError::invalid("the body is not JSON")),
             });
         let fields: Vec<String> = fields.collect::<Result<_, _>>()?;
         compose(self.resource, fields.iter().map(String::as_str))

@@ -5,10 +5,11 @@ use std::future::{Future, ready};
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use sha2::{Digest, Sha256};
 
 use super::{
-    Header, JsonFields, KeyError, KeyExtractor, Keys, compose, header, json_field, json_fields,
-    only_line,
+    Header, JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field,
+    json_fields, only_line,
 };
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -69,14 +70,46 @@ pub fn standard_webhooks() -> Header {
     header("webhook-id")
 }
 
-/// The header `x-github-delivery`, which GitHub repeats when a delivery is sent again.
-pub fn github() -> Header {
-    header("x-github-delivery")
+/// The header `x-github-delivery` together with the body.
+///
+/// GitHub repeats both when it sends a delivery again. It signs the body and not the header: a captured body under the id
+/// of another delivery does not take that delivery's place, but one under an id that is new is a new delivery. The handler
+/// must refuse what is too old by the body's own timestamps.
+pub fn github() -> Delivery {
+    Delivery {
+        id: HeaderName::from_static("x-github-delivery"),
+    }
 }
 
-/// The header `x-shopify-event-id`, which Shopify repeats when it sends an event again.
-pub fn shopify() -> Header {
-    header("x-shopify-event-id")
+/// The header `x-shopify-event-id` together with the body.
+///
+/// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
+pub fn shopify() -> Delivery {
+    Delivery {
+        id: HeaderName::from_static("x-shopify-event-id"),
+    }
+}
+
+/// An id that the sender does not sign, together with the body that it signs: see [`github`].
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    id: HeaderName,
+}
+
+impl Delivery {
+    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+        // A delivery without an id is refused before its body is read.
+        let id = only_line(parts, &self.id)?;
+        let digest = Sha256::digest(body(parts)?);
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        compose(self.id.as_str(), [id, &digest])
+    }
+}
+
+impl KeyExtractor for Delivery {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self.keys(parts))
+    }
 }
 
 /// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
@@ -100,13 +133,24 @@ pub struct CloudEvents {
 
 impl KeyExtractor for CloudEvents {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let mode = parts.headers.get(CONTENT_TYPE);
-        if mode.is_some_and(|mode| mode.as_bytes().starts_with(b"application/cloudevents+json")) {
+        if is_structured(parts)? {
             return self.structured.extract(parts).await;
         }
         let line = |name| only_line(parts, &HeaderName::from_static(name));
         compose("cloudevent", [line("ce-source")?, line("ce-id")?])
     }
+}
+
+/// Whether the whole event is in the body, by its media type (RFC 9110, 8.3.1).
+fn is_structured(parts: &Parts) -> Result<bool, KeyError> {
+    if !parts.headers.contains_key(CONTENT_TYPE) {
+        return Ok(false);
+    }
+    let content_type = only_line(parts, &CONTENT_TYPE)?;
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    Ok(media_type
+        .trim()
+        .eq_ignore_ascii_case("application/cloudevents+json"))
 }
 
 #[cfg(test)]

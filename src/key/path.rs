@@ -1,5 +1,6 @@
 use std::future::{Future, ready};
 
+use http::Uri;
 use http::request::Parts;
 
 use super::{KeyError, KeyExtractor, Keys, compose};
@@ -33,15 +34,20 @@ pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {
 
 /// The path as the client sent it, but for needless percent-encoding.
 pub(crate) fn original_path(parts: &Parts) -> String {
-    normalised(original(parts))
+    normalised(original(parts).path())
 }
 
-fn original(parts: &Parts) -> &str {
+/// The query as the client sent it. No query and an empty one are the same.
+pub(crate) fn original_query(parts: &Parts) -> &str {
+    original(parts).query().unwrap_or_default()
+}
+
+fn original(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
-        return uri.path();
+        return uri;
     }
-    parts.uri.path()
+    &parts.uri
 }
 
 /// Encodes what must be encoded, decodes what need not be, and keeps the difference between `/` and `%2F`.

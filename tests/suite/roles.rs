@@ -4,6 +4,7 @@ use crate::client::costs::counter;
 use crate::client::faults::holder;
 use crate::client::turns::contender;
 use crate::faults::processes::citizen;
+use crate::idempotency::costs::namer;
 use crate::interop::hoarder;
 use crate::support::{Console, Role};
 
@@ -17,6 +18,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("holder", |console| Box::pin(holder(console))),
     ("citizen", |console| Box::pin(citizen(console))),
     ("contender", |console| Box::pin(contender(console))),
+    ("namer", |console| Box::pin(namer(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

@@ -159,6 +159,52 @@ async fn what_is_not_one_key_is_400() {
     }
 }
 
+/// These providers sign the body and not the id beside it.
+#[tokio::test(start_paused = true)]
+async fn a_captured_body_under_the_id_of_another_delivery_does_not_take_its_place() {
+    async fn check(name: &str, extractor: impl KeyExtractor + Clone + 'static, genuine: Sent) {
+        let captured = (genuine.0, "an older body");
+        let answer = second(extractor, [captured, genuine]).await;
+        assert_eq!(answer.status(), 200, "{name}");
+        assert!(!is_replay(&answer), "{name}");
+    }
+    let github = (&[("x-github-delivery", "2")] as &[_], "{\"push\":2}");
+    check("GitHub", key::github(), github).await;
+    let shopify = (&[("x-shopify-event-id", "2")] as &[_], "{\"order\":2}");
+    check("Shopify", key::shopify(), shopify).await;
+}
+
+/// RFC 9110, 8.3.1: type and subtype are the same in every case; another type may begin with the same letters.
+#[tokio::test(start_paused = true)]
+async fn a_media_type_is_compared_as_a_whole_and_in_any_case() {
+    type Headers = &'static [(&'static str, &'static str)];
+    const EVENT: &str = r#"{"source":"/a","id":"1"}"#;
+    let structured: [Headers; 3] = [
+        &[("content-type", "Application/CloudEvents+JSON")],
+        &[("content-type", "application/cloudevents+json;charset=UTF-8")],
+        &[("content-type", "application/cloudevents+json ; a=b")],
+    ];
+    for headers in structured {
+        let repeat = second(key::cloud_events(), [(headers, EVENT); 2]).await;
+        assert!(is_replay(&repeat), "{headers:?}");
+    }
+    let binary: [Headers; 2] = [
+        &[("content-type", "application/cloudevents+jsonp")],
+        &[("content-type", "application/cloudevents+json-seq")],
+    ];
+    for headers in binary {
+        let (status, problem) =
+            problem(second(key::cloud_events(), [(headers, EVENT); 2]).await).await;
+        assert_eq!((status, &problem["type"]), (400, &"key-missing".into()));
+    }
+    let twice: Headers = &[
+        ("content-type", "application/cloudevents+json"),
+        ("content-type", "text/plain"),
+    ];
+    let (status, problem) = problem(second(key::cloud_events(), [(twice, EVENT); 2]).await).await;
+    assert_eq!((status, &problem["type"]), (400, &"key-invalid".into()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_name_the_key_properly_is_400_or_passes() {
     for (body, kind) in [

@@ -1,0 +1,213 @@
+//! One field of a JSON text. The rest of the text is skipped, not built: 2 MiB of JSON would be 200 MiB of values.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Error, Number};
+
+/// What a JSON text has at a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    /// Nothing, or `null`.
+    Absent,
+    /// A string, or a number as `serde_json` writes it.
+    Name(String),
+    /// `true`, `false`, an array or an object.
+    Other,
+}
+
+/// Finds what `pointer` (RFC 6901) points at. Of repeated members the last one counts.
+///
+/// # Errors
+///
+/// `json` is not one JSON text.
+pub(super) fn field(json: &[u8], pointer: &str) -> Result<Field, Error> {
+    let mut value: &RawValue = serde_json::from_slice(json)?;
+    let mut tokens = pointer.split('/');
+    if tokens.next() != Some("") {
+        return Ok(Field::Absent);
+    }
+    for token in tokens {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        match child(value, &token)? {
+            Some(child) => value = child,
+            None => return Ok(Field::Absent),
+        }
+    }
+    Ok(match value.get().as_bytes() {
+        [b'"', ..] => Field::Name(serde_json::from_str(value.get())?),
+        [b'-' | b'0'..=b'9', ..] => {
+            Field::Name(serde_json::from_str::<Number>(value.get())?.to_string())
+        }
+        [b'n', ..] => Field::Absent,
+        _ => Field::Other,
+    })
+}
+
+/// The member or the element that a token of a pointer names.
+fn child<'a>(value: &'a RawValue, token: &str) -> Result<Option<&'a RawValue>, Error> {
+    let mut json = serde_json::Deserializer::from_str(value.get());
+    match value.get().as_bytes() {
+        [b'{', ..] => json.deserialize_map(Child { token }),
+        [b'[', ..] => json.deserialize_seq(Child { token }),
+        _ => Ok(None),
+    }
+}
+
+struct Child<'t> {
+    token: &'t str,
+}
+
+impl<'a> Visitor<'a> for Child<'_> {
+    type Value = Option<&'a RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(is_it) = members.next_key_seed(Is(self.token))? {
+            match is_it {
+                true => found = Some(members.next_value()?),
+                false => _ = members.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let wanted = index(self.token);
+        let mut found = None;
+        let mut place = 0;
+        loop {
+            let element = match Some(place) == wanted {
+                true => elements
+                    .next_element()?
+                    .map(|element| found = Some(element)),
+                false => elements.next_element::<IgnoredAny>()?.map(drop),
+            };
+            match element {
+                Some(()) => place += 1,
+                None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// RFC 6901, 4: digits without a leading zero.
+fn index(token: &str) -> Option<usize> {
+    let is_plain = token == "0" || !token.starts_with(['0', '+']);
+    is_plain.then(|| token.parse().ok()).flatten()
+}
+
+/// Whether a member has this name.
+struct Is<'t>(&'t str);
+
+impl<'a> DeserializeSeed<'a> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'a>>(self, name: D) -> Result<bool, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+    use serde_json::Value;
+
+    use super::*;
+
+    const NAMES: [&str; 6] = ["a", "b", "0", "1", "a/b", "~"];
+    const TOKENS: [&str; 10] = ["a", "b", "0", "1", "a~1b", "~0", "01", "+1", "-", ""];
+
+    /// What `serde_json` finds when it builds everything.
+    fn built(json: &[u8], pointer: &str) -> Option<Field> {
+        let value: Value = serde_json::from_slice(json).ok()?;
+        Some(match value.pointer(pointer) {
+            None | Some(Value::Null) => Field::Absent,
+            Some(Value::String(text)) => Field::Name(text.clone()),
+            Some(Value::Number(number)) => Field::Name(number.to_string()),
+            Some(_) => Field::Other,
+        })
+    }
+
+    fn text(random: &mut Rng, depth: usize) -> String {
+        let inner = |random: &mut Rng| text(random, depth + 1);
+        match random.u8(..if depth < 4 { 14 } else { 8 }) {
+            0 => "null".into(),
+            1 => "true".into(),
+            2 => format!("{}", random.i64(..)),
+            3 => format!("{:e}", random.f64()),
+            4 => "18446744073709551616".into(),
+            5 => r#""a\u0041\n\"""#.into(),
+            6 => " \"text\" ".into(),
+            7 => "\"\"".into(),
+            8..11 => {
+                let elements: Vec<_> = (0..random.usize(..4)).map(|_| inner(random)).collect();
+                format!("[{}]", elements.join(" , "))
+            }
+            _ => {
+                let mut member =
+                    || format!("\"{}\" : {}", random.choice(NAMES).unwrap(), inner(random));
+                let members: Vec<_> = (0..4).map(|_| member()).collect();
+                format!("{{{}}}", members.join(","))
+            }
+        }
+    }
+
+    #[test]
+    fn the_field_is_the_one_that_building_everything_finds() {
+        let mut random = Rng::with_seed(7);
+        let mut names = 0;
+        for _ in 0..20_000 {
+            let mut json = text(&mut random, 0);
+            if random.u8(..10) == 0 {
+                json.truncate(random.usize(..=json.len()));
+            }
+            let length = random.usize(..4);
+            let tokens = (0..length).map(|_| random.choice(TOKENS).unwrap());
+            let pointer: String = tokens.flat_map(|token| ["/", token]).collect();
+            let field = field(json.as_bytes(), &pointer).ok();
+            assert_eq!(
+                field,
+                built(json.as_bytes(), &pointer),
+                "{pointer} in {json}"
+            );
+            names += usize::from(matches!(field, Some(Field::Name(_))));
+        }
+        assert!(names > 1_000, "{names}");
+    }
+
+    #[test]
+    fn a_text_that_is_nested_deeply_needs_no_deep_stack() {
+        let deep = format!(
+            "{{\"id\":1,\"x\":{}{}}}",
+            "[".repeat(1 << 20),
+            "]".repeat(1 << 20)
+        );
+        let found = field(deep.as_bytes(), "/id").unwrap();
+        assert_eq!(found, Field::Name("1".into()));
+        assert!(field(&deep.as_bytes()[..1 << 20], "/id").is_err());
+    }
+
+    #[test]
+    fn a_pointer_that_does_not_begin_with_a_slash_points_at_nothing() {
+        assert_eq!(field(br#"{"id":1}"#, "id").unwrap(), Field::Absent);
+        assert_eq!(field(b"7", "").unwrap(), Field::Name("7".into()));
+    }
+}
