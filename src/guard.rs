@@ -146,6 +146,13 @@ impl LockGuard {
 }
 
 impl LockGuard {
+    /// Drops the guard of a lock under which nothing was done. Telemetry does not count it as a hold.
+    pub(crate) fn discard(mut self) {
+        if let Some(holding) = self.holding.take() {
+            holding.discard();
+        }
+    }
+
     /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
         debug_assert!(self.rest.is_empty(), "a record belongs to one key");

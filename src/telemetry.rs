@@ -39,6 +39,8 @@
 //! | `distributed_lock_lost_total` | counter | | `route`, `mode` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
+//! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
+//! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
 //!
 //! `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
 //! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is
@@ -56,6 +58,7 @@ use sha2::{Digest, Sha256};
 use crate::lock::{Hold, LockKey, LockMode};
 
 mod holding;
+mod seldom;
 mod waiting;
 
 #[cfg(feature = "metrics")]
@@ -65,7 +68,8 @@ mod metrics;
 mod metrics;
 
 pub(crate) use holding::Holding;
-pub(crate) use metrics::{Route, describe};
+pub(crate) use metrics::{Route, describe, idempotent_request, idempotent_response};
+pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";

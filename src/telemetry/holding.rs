@@ -15,6 +15,8 @@ pub(crate) struct Holding {
     span: Span,
     lives: Lives,
     outcome: Option<&'static str>,
+    /// Whether the end is measured.
+    is_counted: bool,
 }
 
 /// The holds; most guards have one.
@@ -46,7 +48,13 @@ impl Holding {
             span,
             lives: Lives(lives.next()?, lives.collect()),
             outcome: None,
+            is_counted: true,
         })
+    }
+
+    /// Ends the observation of a lock under which nothing was done: it is logged, and not measured.
+    pub(crate) fn discard(mut self: Box<Self>) {
+        self.is_counted = false;
     }
 
     /// For the work that is done under the lock.
@@ -76,7 +84,9 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        metrics::held(&self.route, self.mode, self.granted);
+        if self.is_counted {
+            metrics::held(&self.route, self.mode, self.granted);
+        }
         if self.span.is_disabled() {
             return;
         }

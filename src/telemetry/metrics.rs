@@ -24,6 +24,8 @@ const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
 const LOST: &str = "distributed_lock_lost_total";
 const RENEWALS: &str = "distributed_lock_renewals_total";
 const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
+const IDEMPOTENT_REQUESTS: &str = "distributed_lock_idempotent_requests_total";
+const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total";
 
 /// Tells the recorder what the names mean. One that is installed later only misses the texts.
 pub(crate) fn describe() {
@@ -40,6 +42,11 @@ pub(crate) fn describe() {
         RENEWAL_LAG,
         seconds,
         "How long after they were due renewals were confirmed."
+    );
+    describe_counter!(IDEMPOTENT_REQUESTS, "Requests with an idempotency key.");
+    describe_counter!(
+        IDEMPOTENT_RESPONSES,
+        "Responses to idempotent requests that ran."
     );
 }
 
@@ -104,4 +111,15 @@ pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) 
 
 pub(super) fn renewal_lag(route: &Route, mode: &'static str, lag: impl FnOnce() -> Duration) {
     histogram!(RENEWAL_LAG, "route" => route.label(), "mode" => mode).record(lag());
+}
+
+/// Counts a request with an idempotency key: `executed`, `replayed` or `refused`.
+pub(crate) fn idempotent_request(route: &Route, outcome: &'static str) {
+    counter!(IDEMPOTENT_REQUESTS, "route" => route.label(), "outcome" => outcome).increment(1);
+}
+
+/// Counts the response of a request that was executed: `recorded`, `not_recorded`, or `unknown` where the store has not
+/// confirmed the record.
+pub(crate) fn idempotent_response(route: &Route, outcome: &'static str) {
+    counter!(IDEMPOTENT_RESPONSES, "route" => route.label(), "outcome" => outcome).increment(1);
 }

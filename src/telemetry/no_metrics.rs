@@ -36,3 +36,7 @@ pub(super) fn lost(_: &Route, _: &'static str) {}
 pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
 
 pub(super) fn renewal_lag(_: &Route, _: &'static str, _: impl FnOnce() -> Duration) {}
+
+pub(crate) fn idempotent_request(_: &Route, _: &'static str) {}
+
+pub(crate) fn idempotent_response(_: &Route, _: &'static str) {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use tower_distributed_lock::{Lease, LockClient, LockMode};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, LockMode};
 
 use super::store::TestStore;
 use super::{locking, put, settle};
@@ -78,5 +78,14 @@ async fn everything() -> (TestStore, LockClient) {
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
+
+    let once = IdempotencyLayer::new(locks.clone()).shared();
+    let app = Router::new()
+        .route("/orders/{id}", any(async || ()))
+        .layer(once);
+    let mut request = super::request("POST", SECRET);
+    let key = "secret".parse().unwrap();
+    request.headers_mut().insert("idempotency-key", key);
+    assert_eq!(super::send(&app, request).await.status(), 200);
     (store, locks)
 }

@@ -90,6 +90,8 @@ async fn labels_are_routes_and_modes_and_never_what_a_client_sends() {
         "renewed",
         "lost",
         "failed",
+        "executed",
+        "recorded",
     ];
     for (name, labels) in measured(everything()).await.into_keys() {
         for label in labels {

@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sync::Mutex;
+
+/// How long after a line the next one is due.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Lets one log line a minute through, where each request may cause one.
+///
+/// The mutex protects the time of the last line and the number of lines that were left out since.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    line: Option<Instant>,
+    left_out: u64,
+}
+
+impl Seldom {
+    /// Whether a line is due, and if so how many were left out since the last one.
+    pub(crate) fn due(&self) -> Option<u64> {
+        let now = Instant::now();
+        let mut last = self.0.lock();
+        if last.line.is_some_and(|line| now < line + PAUSE) {
+            last.left_out += 1;
+            return None;
+        }
+        last.line = Some(now);
+        Some(std::mem::take(&mut last.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_line_a_minute_says_how_many_were_left_out() {
+        let seldom = Seldom::default();
+        assert_eq!(seldom.due(), Some(0));
+        for _ in 0..59 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert_eq!(seldom.due(), None);
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(seldom.due(), Some(59));
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(seldom.due(), Some(0));
+    }
+}
