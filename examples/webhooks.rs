@@ -30,6 +30,8 @@ async fn main() -> anyhow::Result<()> {
     let once = IdempotencyLayer::new(locks)
         .key(key::standard_webhooks()) // or key::github(), key::shopify(), key::stripe(), key::cloud_events(), …
         .required()
+        // The sender signs its webhooks and has no session: all of them are one client's.
+        .shared()
         // Senders give up after 5 to 10 seconds: a repeat that waits longer is answered 409.
         .wait(Duration::from_secs(4))
         // When this process dies in the middle, a repeat runs 10 seconds later.

@@ -1,20 +1,30 @@
 //! A layer that runs each request once, and answers repeats with the first response.
 //!
-//! A lock serialises; it does not make a repeat harmless. A client or webhook sender that did not hear the answer sends the
+//! A lock serialises; it does not make a repeat harmless. A client or webhook sender that did not get the answer sends the
 //! same request again, under the same key, and must get the same answer without the work being done twice.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
 //! use axum::Router;
 //! use axum::routing::post;
+//! use http::request::Parts;
 //! use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore, key};
 //! # async fn pay() {}
 //! # async fn ordered() {}
 //!
+//! /// Set by the authentication, which is outside of the layer.
+//! #[derive(Clone)]
+//! struct User(String);
+//!
 //! let locks = LockClient::new(MemoryStore::new());
-//! let webhooks = IdempotencyLayer::new(locks.clone()).key(key::standard_webhooks()).required();
+//! let payments = IdempotencyLayer::new(locks.clone()) // the header `Idempotency-Key`
+//!     .tenant(|parts: &Parts| Some(parts.extensions.get::<User>()?.0.clone()));
+//! let webhooks = IdempotencyLayer::new(locks)
+//!     .key(key::standard_webhooks())
+//!     .required()
+//!     .shared(); // the sender signs, and has no session
 //! let app: Router = Router::new()
-//!     .route("/payments", post(pay).route_layer(IdempotencyLayer::new(locks))) // `Idempotency-Key`
+//!     .route("/payments", post(pay).route_layer(payments))
 //!     .route("/webhooks/orders", post(ordered).route_layer(webhooks));
 //! # }
 //! ```
@@ -22,42 +32,62 @@
 //! # What a request goes through
 //!
 //! 1. Requests that only read (GET, HEAD, QUERY, OPTIONS, TRACE, CONNECT) pass. So do those without a
-//!    [`key`](IdempotencyLayer::key), unless it is [`required`](IdempotencyLayer::required).
-//! 2. The body is read, at most [`body_limit`](IdempotencyLayer::body_limit) bytes: together with method and path it is the
-//!    fingerprint of the request.
-//! 3. The lock of the key is taken. The key counts per method, route and [`tenant`](IdempotencyLayer::tenant).
-//! 4. Only then the record is looked up. If there is one, it is the answer, with `Idempotent-Replayed: true`: status, every
-//!    header line, body.
-//! 5. Otherwise the service inside runs, and its response is recorded and the lock released **in one step**, which fails
-//!    if the lock was lost meanwhile. Then the response goes out.
+//!    [`key`](IdempotencyLayer::key), unless it is [`required`](IdempotencyLayer::required). Their bodies are not read.
+//! 2. The body is read, at most [`body_limit`](IdempotencyLayer::body_limit) bytes. With method, path, query and content
+//!    type it is the [`fingerprint`](IdempotencyLayer::fingerprint) of the request.
+//! 3. The record of the key is looked up. The key counts per method, route and [`tenant`](IdempotencyLayer::tenant). If
+//!    there is a record, it is the answer, with `Idempotent-Replayed: true`: status, header lines, body. A record does not
+//!    change, so that a replay needs no lock.
+//! 4. Otherwise the lock of the key is taken, and the record is looked up again.
+//! 5. If there is still none, the service inside runs. Its response is recorded and the lock released **in one step**,
+//!    which fails if the lock was lost meanwhile. The response goes out when the store has confirmed that step.
 //!
-//! At most one execution per key is confirmed. What is *not* promised is that the handler never begins
-//! twice: a process that dies in the middle has left no record, and the repeat runs as soon as its lease is over. The lease
-//! is short and renewed; the [`retention`](IdempotencyLayer::retention) of a record is long.
+//! # What is promised
+//!
+//! For the whole [`retention`](IdempotencyLayer::retention), at most one execution per key is answered with a response that
+//! is [recorded](self#what-is-recorded). Responses that are not recorded promise nothing. The handler may begin twice: a
+//! process that dies in the middle leaves no record, and the repeat runs when its lease is over.
+//!
+//! The promise costs one round trip to the store after the handler, and a 500 when the store does not confirm the record
+//! within a second ([`Confirm::Strict`], the default here). That 500 says `"outcome": "unknown"`: the record may be stored
+//! all the same, and the repeat gets it. [`Confirm::Store`] sends the response in that case, and gives up the promise: the
+//! record may never be stored, and a repeat may run and be answered as well.
 //!
 //! | cause | status |
 //! |---|---|
-//! | the key is in flight elsewhere, and the wait over | 409 `request-in-progress`, with `Retry-After` |
-//! | the key was used with another method, path or body | 422 `key-reused` |
-//! | no key where one is required, or not a proper one | 400 `key-missing`, `key-invalid` |
-//! | the request's body is too long | 413 `body-too-large` |
-//! | the lock was lost | 500 `lock-lost`, `"outcome": "unknown"`; nothing is recorded |
+//! | a request with this key is under way elsewhere, and the wait is over | 409 `request-in-progress`, with `Retry-After` |
+//! | the key was used for another request, by the fingerprint | 422 `key-reused` |
+//! | no key where one is required, or a malformed one | 400 `key-missing`, `key-invalid` |
+//! | the request's body is too long, or too slow | 413 `body-too-large`, 408 `body-timeout` |
+//! | the lock was lost, or the store did not confirm the record | 500 `lock-lost`, `"outcome": "unknown"` |
 //! | the record is not one of this layer | 500 `record-unreadable` |
-//! | the store cannot be asked, too many wait | 503, with `Retry-After` |
+//! | the store cannot be asked, too many requests wait, their bodies have no room | 503, with `Retry-After` |
 //!
 //! # What is recorded
 //!
-//! Final answers: 2xx, 3xx and 4xx, but not 408, 409, 423, 425 and 429, which invite a repeat, and not 5xx
-//! ([`store_if`](IdempotencyLayer::store_if)). Never the answers of this crate's layers further in. A panic, a lost lock
-//! and a cancelled request record nothing.
+//! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a mended request under the same key does not get,
+//! and except 408, 409, 423, 425 and 429, which invite a repeat ([`store_if`](IdempotencyLayer::store_if) decides
+//! otherwise). The answers of this crate's layers further in are never recorded. A panic, a lost lock and a cancelled
+//! request record nothing.
 //!
-//! A response whose length is unknown when its head is there (a stream), one longer than
-//! [`response_limit`](IdempotencyLayer::response_limit), and one with trailers go out unrecorded, with a warning in the
-//! log: a repeat runs again. So put compression outside of this layer. Hop-by-hop headers and `Date` are not recorded.
+//! These responses go out unrecorded, and a repeat runs again: one whose length is unknown when its head is there (a
+//! stream), one longer than [`response_limit`](IdempotencyLayer::response_limit), one with trailers, and one whose body
+//! does not have the length that its head says. The log has a warning, at most one a minute. Compression belongs outside
+//! of this layer, since it makes streams.
+//!
+//! Hop-by-hop headers and `Date` are not recorded, and `Set-Cookie` only with
+//! [`record_cookies`](IdempotencyLayer::record_cookies).
+//!
+//! # What records cost
+//!
+//! A record is the response and about 100 bytes. It stays in the store for its retention, so that a client that may send
+//! new keys at will stores [`response_limit`](IdempotencyLayer::response_limit) × its requests in a
+//! [`retention`](IdempotencyLayer::retention): limit its rate, or choose smaller values. Locks and records need not share
+//! a server: give this layer a [`LockClient`] of its own, and a full server of records refuses no other lock.
 //!
 //! # Where to put it
 //!
-//! Inside authentication and signature checks: a record answers whoever knows the key. Outside of
+//! Inside authentication and signature checks: a record answers every request that names its key. Outside of
 //! [`DistributedLockLayer`](crate::DistributedLockLayer), whose 423 is then not recorded. A store that keeps no records is
 //! refused when the layer is built.
 //!
@@ -70,7 +100,7 @@
 //! # async fn pay() {}
 //! # let locks = LockClient::new(MemoryStore::new());
 //! let lock = DistributedLockLayer::new(locks.clone()).key(key::param("order", "id"));
-//! let once = IdempotencyLayer::new(locks);
+//! let once = IdempotencyLayer::new(locks).shared();
 //! let app: Router =
 //!     Router::new().route("/orders/{id}/payments", post(pay).route_layer(lock).route_layer(once));
 //! # }
@@ -96,149 +126,222 @@ mod admission;
 mod collect;
 mod fingerprint;
 mod future;
-mod policy;
 mod record;
+mod recording;
 mod scope;
 mod service;
+mod settings;
 
 pub use future::ResponseFuture;
 pub use service::Idempotency;
 
-use policy::Policy;
+use fingerprint::Fingerprint;
+use scope::Scope;
+use settings::Settings;
 
 /// Runs each request once per idempotency key. See the [module](self).
 ///
+/// Whose keys it serves has no default: call [`tenant`](Self::tenant) or [`shared`](Self::shared).
+///
 /// By default the key is the header `Idempotency-Key`, which may be absent; a repeat waits 3 s for the first request; the
 /// lease is renewed at 30 s, for 5 min at most; a record is kept for a day; request bodies may have 2 MiB and recorded
-/// responses 1 MiB.
+/// responses 64 KiB; a response is sent when its record is stored ([`Confirm::Strict`]).
 ///
 /// # Panics
 ///
-/// [`Layer::layer`] (so `Router::layer`, too) panics when the store keeps no records, and on settings that make no sense or
-/// contradict each other. The text says what to change.
+/// [`Layer::layer`] (so `Router::layer`, too) panics when the layer does not know whose keys it serves, when the store keeps
+/// no records, and on settings that make no sense or contradict each other. The text says what to change. Setters do not
+/// panic. A duration that is longer than ten years is taken as ten years.
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
 pub struct IdempotencyLayer<K = IdempotencyKey> {
     client: LockClient,
     key: K,
-    policy: Policy,
+    settings: Settings,
 }
 
 impl IdempotencyLayer {
-    /// Locks and records with `client`, with default settings.
+    /// Locks and records with `client`, with default settings. Call [`tenant`](Self::tenant) or [`shared`](Self::shared),
+    /// too.
     pub fn new(client: LockClient) -> Self {
         Self {
             client,
             key: IdempotencyKey::default(),
-            policy: Policy::default(),
+            settings: Settings::default(),
         }
     }
 }
 
 impl<K> IdempotencyLayer<K> {
-    /// Where a request says which request it is: an extractor of [`key`](crate::key), or a closure over `&Parts`. Several
+    /// Where a request has its idempotency key: an extractor of [`key`](crate::key), or a closure over `&Parts`. Several
     /// keys are one together.
     pub fn key<N: KeyExtractor>(self, key: N) -> IdempotencyLayer<N> {
         IdempotencyLayer {
             client: self.client,
             key,
-            policy: self.policy,
+            settings: self.settings,
         }
     }
 
     /// Answers requests without a key 400 `key-missing`, instead of letting them pass unprotected.
     pub fn required(mut self) -> Self {
-        self.policy.required = true;
+        self.settings.required = true;
         self
     }
 
-    /// Whose key it is: two tenants may use the same one. Take it from the server's own state, such as an extension that
-    /// the authentication has set, never from a header that the client controls: a record answers whoever names its key.
+    /// Serves each tenant's keys apart: two tenants may use the same key.
+    ///
+    /// The tenant is what must not see another's responses: the account or the user. Take it from the server's own state,
+    /// such as an extension that the authentication has set, never from a header that the client controls. Requests for
+    /// which the closure returns `None` share their keys, so place the layer inside of the authentication.
+    ///
+    /// It is not derived from `Authorization` or `Cookie`: these change between a request and its repeat, which would then
+    /// run again.
     ///
     /// ```
     /// # use http::request::Parts;
     /// # use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
     /// #[derive(Clone)]
-    /// struct Tenant(String);
+    /// struct User(String);
     ///
     /// # let locks = LockClient::new(MemoryStore::new());
     /// IdempotencyLayer::new(locks)
-    ///     .tenant(|parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()))
+    ///     .tenant(|parts: &Parts| parts.extensions.get::<User>().map(|user| user.0.clone()))
     /// # ;
     /// ```
     pub fn tenant<F>(mut self, tenant: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.policy.tenant = Arc::new(tenant);
+        self.settings.scope = Scope::PerTenant(Arc::new(tenant));
+        self
+    }
+
+    /// Serves the keys of all clients as one.
+    ///
+    /// **Every client that sends another's key and request gets that client's response**, and its own request does not run.
+    /// Right for webhooks, whose sender signs them and has no session, and for services with one client.
+    pub fn shared(mut self) -> Self {
+        self.settings.scope = Scope::Shared;
+        self
+    }
+
+    /// What makes two requests under one key the same, instead of method, path, query, content type and body. A request
+    /// with another fingerprint is answered 422.
+    ///
+    /// The closure returns all bytes that count; the layer records their digest. Leave out what the sender may change in a
+    /// repeat, and nothing that the handler looks at.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// IdempotencyLayer::new(locks)
+    ///     .shared()
+    ///     .fingerprint(|parts: &Parts, body: &[u8]| [parts.uri.path().as_bytes(), b" ", body].concat())
+    /// # ;
+    /// ```
+    pub fn fingerprint<F, T>(mut self, fingerprint: F) -> Self
+    where
+        F: Fn(&Parts, &[u8]) -> T + Send + Sync + 'static,
+        T: AsRef<[u8]>,
+    {
+        self.settings.fingerprint = Arc::new(move |parts: &Parts, body: &[u8]| {
+            Fingerprint::of_bytes(fingerprint(parts, body).as_ref())
+        });
         self
     }
 
     /// How long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one try. Senders of
     /// webhooks give up after 5 to 10 s, so stay below.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.policy.wait = wait;
+        self.settings.wait = wait;
         self
     }
 
-    /// How soon a repeat may run when the process that ran the first request has died, and whether the claim is renewed
-    /// (default: renewed, 30 s).
+    /// How soon a repeat may run after the process that ran the first request has died, and whether the claim is renewed
+    /// (default: renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.policy.lease = lease;
+        self.settings.lease = lease;
         self
     }
 
-    /// How long a handler may run (default 5 min); after that its claim counts as lost. `None`: as long as it lives.
+    /// How long a handler may run (default 5 min; at least 10 ms); after that its claim counts as lost. `None`: as long as
+    /// it lives.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.policy.max_hold = max_hold.into();
+        self.settings.max_hold = max_hold.into();
         self
     }
 
     /// How many repeats of one request may wait in this process at a time (default 64); one more is answered 503.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.policy.max_waiters = max_waiters;
+        self.settings.max_waiters = max_waiters;
         self
     }
 
-    /// How long a response is remembered (default 24 h). Longer than senders repeat.
+    /// How long a record is kept (default 24 h): longer than senders repeat. What records take in the store is said
+    /// [above](self#what-records-cost).
     pub fn retention(mut self, retention: Duration) -> Self {
-        self.policy.retention = retention;
+        self.settings.retention = retention;
         self
     }
 
     /// Which responses are final, and so recorded, by their heads. The default is said [above](self#what-is-recorded).
+    /// The answers of this crate's layers are never recorded.
     pub fn store_if<F>(mut self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
     {
-        self.policy.store_if = Arc::new(is_final);
+        self.settings.store_if = Arc::new(is_final);
         self
     }
 
     /// How long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
     pub fn body_limit(mut self, limit: usize) -> Self {
-        self.policy.body_limit = limit;
+        self.settings.body_reader.limit(limit);
         self
     }
 
-    /// How long (bytes) the body of a response may be to be recorded (default 1 MiB). A longer one goes out unrecorded,
-    /// with a warning in the log.
+    /// How long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
+    pub fn body_time_limit(mut self, limit: Duration) -> Self {
+        self.settings.body_reader.time_limit(limit);
+        self
+    }
+
+    /// How much memory (bytes) the bodies of requests may occupy together, until their handlers are done with them
+    /// (default 64 MiB). A request for whose body there is no room is answered 503. Clones of the layer share the budget.
+    pub fn body_budget(mut self, bytes: usize) -> Self {
+        self.settings.body_reader.budget(bytes);
+        self
+    }
+
+    /// Records `Set-Cookie`, too, so that every repeat sets the cookies of the first response. Only where all who know a
+    /// key may have its session: see [`tenant`](Self::tenant).
+    pub fn record_cookies(mut self) -> Self {
+        self.settings.record_cookies = true;
+        self
+    }
+
+    /// How long (bytes) the body of a response may be to be recorded (default 64 KiB). A longer one goes out unrecorded,
+    /// with a warning in the log. What records take in the store is said [above](self#what-records-cost).
     pub fn response_limit(mut self, limit: usize) -> Self {
-        self.policy.response_limit = limit;
+        self.settings.response_limit = limit;
         self
     }
 
     /// What becomes of a handler whose client has gone. With [`OnCancel::RunToCompletion`] it runs to its end and is
     /// recorded, so that the repeat finds the answer.
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.policy.on_cancel = on_cancel;
+        self.settings.on_cancel = on_cancel;
         self
     }
 
-    /// How sure a response is that it was recorded and its lock held until then. [`Confirm::Deadline`] is refused: it asks
-    /// nobody.
+    /// What a response needs to be sent: by default ([`Confirm::Strict`]) the store's confirmation that it is recorded, and
+    /// that the lock was held until then. [`Confirm::Store`] sends it also when the store does not answer for a second; it
+    /// gives up that at most one execution is answered: see [above](self#what-is-promised). [`Confirm::Deadline`] is
+    /// refused: it does not ask the store.
     pub fn confirm(mut self, confirm: Confirm) -> Self {
-        self.policy.confirm = confirm;
+        self.settings.confirm = confirm;
         self
     }
 
@@ -249,7 +352,7 @@ impl<K> IdempotencyLayer<K> {
         F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        self.policy.responder = Responder::new(respond);
+        self.settings.responder = Responder::new(respond);
         self
     }
 }
@@ -258,7 +361,7 @@ impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
     type Service = Idempotency<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        if let Err(reason) = self.policy.check(&self.client) {
+        if let Err(reason) = self.settings.check(&self.client) {
             panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
         }
         Idempotency::new(inner, self.clone())
@@ -269,7 +372,7 @@ impl<K> fmt::Debug for IdempotencyLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
             .field("client", &self.client)
-            .field("policy", &self.policy)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

@@ -87,18 +87,14 @@ pub use rejection::{Rejection, RejectionKind};
 pub use service::DistributedLock;
 pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
-pub(crate) use crate::limits::SHORTEST;
 pub(crate) use body::{local, poll_bytes};
 pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
 pub(crate) use future::{call, in_task, unless_lost};
 pub(crate) use rejection::Refusal;
-pub(crate) use respond::{Responder, Witness};
+pub(crate) use respond::Responder;
 
 use policy::Policy;
-
-/// Longer than anything that is meant; short enough to be added to a clock.
-pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Puts a distributed lock around each request.
 ///

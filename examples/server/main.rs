@@ -78,7 +78,11 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(locks.clone())
         .lease(lease)
         .wait(wait);
-    let once = IdempotencyLayer::new(locks.clone()).lease(lease).wait(wait);
+    // Its senders sign, and have no sessions.
+    let once = IdempotencyLayer::new(locks.clone())
+        .shared()
+        .lease(lease)
+        .wait(wait);
     let app = Router::new()
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))

@@ -9,9 +9,8 @@ use http_body::Body;
 use tokio::time::timeout;
 
 use super::IdempotencyLayer;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, Version};
 use super::record::Recorded;
-use super::scope;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
@@ -22,29 +21,37 @@ use crate::telemetry::Route;
 /// How long the store may take to look a record up.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// What is to be done with a request.
+/// What the layer does with a request.
 pub(super) enum Admission<B> {
-    /// It has no key: nothing is promised.
+    /// The request has no key: nothing is promised.
     Pass(B),
-    /// It was served before.
+    /// A request with this key was served before.
     Replay(Response<Bytes>),
-    /// It is to be served.
+    /// The request is to be served.
     Run(B, Claim),
 }
 
-/// The right to serve a request, until it is recorded.
+/// The right to serve a request, until its response is recorded.
 pub(super) struct Claim {
     pub(super) guard: LockGuard,
     pub(super) fingerprint: Fingerprint,
 }
 
-/// In the extensions of requests that a layer serves under these names.
+/// What the record of a request is looked up and compared by.
+struct Identity<'a> {
+    name: LockKey,
+    parts: &'a Parts,
+    body: &'a Bytes,
+    fingerprint: Fingerprint,
+}
+
+/// The names that layers further out have claimed for a request. In its extensions.
 #[derive(Clone, Default)]
 struct Claimed(Vec<LockKey>);
 
 impl<K: KeyExtractor> IdempotencyLayer<K> {
-    /// Whether a request is one that the layer looks at.
-    pub(super) fn concerns(&self, parts: &Parts) -> bool {
+    /// Whether the layer looks at a request with this head: one that writes.
+    pub(super) fn applies_to(&self, parts: &Parts) -> bool {
         by_method().mode(parts) == Some(LockMode::Write)
     }
 
@@ -52,34 +59,42 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
-        let (found, body) = self.find(parts, body).await?;
-        let keys = match found {
+        let (extracted, body) = self.extract_key(parts, body).await?;
+        let keys = match extracted {
             Ok(keys) => keys,
-            Err(missing) if self.policy.required => return Err(missing.into()),
+            Err(missing) if self.settings.required => return Err(missing.into()),
             Err(_) => return Ok(Admission::Pass(body.into_body())),
         };
-        let body = body.read(self.policy.body_limit).await?;
-        let tenant = (self.policy.tenant)(parts);
-        let name = scope::name(parts, tenant.as_deref(), keys);
+        let body = body.read(&self.settings.body_reader).await?;
+        let name = self.settings.scope.name(parts, keys);
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
-            // A layer further out is at it: waiting for its lock would be waiting for ourselves.
+            // A layer further out holds the lock of this name for this request, which would wait for itself.
             return Ok(Admission::Pass(body.into()));
         }
         claimed.0.push(name.clone());
-        let fingerprint = Fingerprint::of(parts, &body);
-        let guard = self.claim(&name, Route::new(template(parts))).await?;
-        match self.recorded(&name).await? {
-            None => Ok(Admission::Run(body.into(), Claim { guard, fingerprint })),
-            Some(recorded) if recorded.fingerprint == fingerprint => {
-                Ok(Admission::Replay(recorded.replay()))
-            }
-            Some(_) => Err(Rejection::new(RejectionKind::KeyReused).into()),
+        let identity = Identity {
+            name,
+            fingerprint: (self.settings.fingerprint)(parts, &body),
+            parts,
+            body: &body,
+        };
+        // A record does not change while it is retained, so that a replay needs no lock.
+        if let Some(replay) = self.look_up(&identity).await? {
+            return Ok(Admission::Replay(replay));
         }
+        let guard = self.claim(&identity).await?;
+        // The response may have been recorded between the look-up and the grant. Nobody else records from here on.
+        if let Some(replay) = self.look_up(&identity).await? {
+            guard.discard();
+            return Ok(Admission::Replay(replay));
+        }
+        let fingerprint = identity.fingerprint;
+        Ok(Admission::Run(body.into(), Claim { guard, fingerprint }))
     }
 
-    /// The key, if there is one, and what is to be read of the body yet.
-    async fn find<B>(
+    /// The key, or why there is none, and the body, which is read only if the key is in it.
+    async fn extract_key<B>(
         &self,
         parts: &mut Parts,
         body: B,
@@ -87,12 +102,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     where
         B: Body<Data: Send> + Send,
     {
-        // What a layer further out has read may be another body than ours.
+        // A layer further out may have read another body than this one.
         parts.extensions.remove::<RequestBody>();
         let mut body = Payload::Unread(body);
         let mut found = self.key.extract(parts).await;
         if found.as_ref().is_err_and(KeyError::is_body_unread) {
-            let read = body.read(self.policy.body_limit).await?;
+            let read = body.read(&self.settings.body_reader).await?;
             parts.extensions.insert(RequestBody(read.clone()));
             body = Payload::Read(read);
             found = self.key.extract(parts).await;
@@ -108,16 +123,16 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         }
     }
 
-    async fn claim(&self, name: &LockKey, route: Route) -> Result<LockGuard, Rejection> {
-        let policy = &self.policy;
+    async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {
+        let settings = &self.settings;
         let mut request = self
             .client
-            .lock(name)
-            .wait(policy.wait)
-            .lease(policy.lease)
-            .max_waiters(policy.max_waiters)
-            .route(route);
-        if let Some(max_hold) = policy.max_hold {
+            .lock(&identity.name)
+            .wait(settings.wait)
+            .lease(settings.lease)
+            .max_waiters(settings.max_waiters)
+            .route(route(identity.parts));
+        if let Some(max_hold) = settings.max_hold {
             request = request.max_hold(max_hold);
         }
         request.acquire().await.map_err(|error| {
@@ -129,18 +144,43 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         })
     }
 
-    /// What was recorded under a name whose lock is held: nobody records meanwhile.
-    async fn recorded(&self, name: &LockKey) -> Result<Option<Recorded>, Rejection> {
-        let record = timeout(LOOK_UP, self.client.record(name)).await;
+    /// The recorded response to this request.
+    ///
+    /// # Errors
+    ///
+    /// The key was used for another request, or the record cannot be had or read.
+    async fn look_up(&self, identity: &Identity<'_>) -> Result<Option<Response<Bytes>>, Rejection> {
+        let record = timeout(LOOK_UP, self.client.record(&identity.name)).await;
         let record = record.unwrap_or_else(|elapsed| {
             Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
         })?;
-        let recorded = record.as_ref().map(Recorded::decode).transpose();
-        recorded.map_err(|error| {
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        let recorded = Recorded::decode(&record).map_err(|error| {
             tracing::error!(%error, "the record of a request cannot be read");
             Rejection::new(RejectionKind::RecordUnreadable)
-        })
+        })?;
+        match identity.is_of(recorded.fingerprint) {
+            true => Ok(Some(recorded.replay())),
+            false => Err(Rejection::new(RejectionKind::KeyReused)),
+        }
     }
+}
+
+impl Identity<'_> {
+    /// Whether a recorded fingerprint is this request's.
+    fn is_of(&self, recorded: Fingerprint) -> bool {
+        match recorded.version {
+            Version::One => recorded == Fingerprint::version_1(self.parts, self.body),
+            Version::Two => recorded == self.fingerprint,
+        }
+    }
+}
+
+/// What the metrics of a request are labelled with.
+pub(super) fn route(parts: &Parts) -> Route {
+    Route::new(template(parts))
 }
 
 /// A request's body, read or not.
@@ -150,12 +190,9 @@ enum Payload<B> {
 }
 
 impl<B: Body> Payload<B> {
-    async fn read(self, limit: usize) -> Result<Bytes, Rejection> {
+    async fn read(self, reader: &BodyReader) -> Result<Bytes, Rejection> {
         match self {
-            Self::Unread(body) => {
-                let read = BodyReader::new(limit).read(body).await;
-                read.map_err(Rejection::new)
-            }
+            Self::Unread(body) => reader.read(body).await.map_err(Rejection::new),
             Self::Read(body) => Ok(body),
         }
     }

@@ -6,58 +6,103 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::response;
+use http::{HeaderMap, HeaderValue, StatusCode, response};
 use http_body::{Body, Frame};
 
 use crate::error::BoxError;
 use crate::layer::poll_bytes;
 
+/// How long a body is going to be, as far as the head and the body say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Length {
+    Known(u64),
+    Unknown,
+    /// The head and the body contradict each other, or the head names no single length.
+    Contradictory,
+}
+
+impl Length {
+    pub(super) fn of<R: Body>(parts: &response::Parts, body: &R) -> Self {
+        let exact = body.size_hint().exact();
+        if has_no_body(parts.status) && exact == Some(0) {
+            return Self::Known(0);
+        }
+        match (declared(&parts.headers), exact) {
+            (Err(NotOneLength), _) => Self::Contradictory,
+            (Ok(Some(declared)), Some(exact)) if declared != exact => Self::Contradictory,
+            (Ok(declared), exact) => declared.or(exact).map_or(Self::Unknown, Self::Known),
+        }
+    }
+}
+
+/// Whether a `Content-Length` beside this status is the length of another response (RFC 9110, 8.6).
+pub(super) fn has_no_body(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// The headers name several lengths, or none in digits.
+pub(super) struct NotOneLength;
+
+/// The length that the headers name.
+pub(super) fn declared(headers: &HeaderMap) -> Result<Option<u64>, NotOneLength> {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Ok(None),
+        (Some(line), None) => in_digits(line).map(Some).ok_or(NotOneLength),
+        (Some(_), Some(_)) => Err(NotOneLength),
+    }
+}
+
+/// `parse` alone takes a sign, too.
+fn in_digits(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?;
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
 /// What became of a body.
 pub(super) enum Collected<R> {
-    /// All of it.
+    /// It ended where it should.
     Whole(Bytes),
-    /// What cannot be kept: it broke off, had trailers, or was longer than it had said.
+    /// It broke off, had trailers, or was longer or shorter than expected. The body is to be sent from its beginning, and
+    /// its length is unknown.
     Part(Resumed<R>),
 }
 
-/// How long the body is going to be, as far as that is known.
-pub(super) fn length<R: Body>(parts: &response::Parts, body: &R) -> Option<u64> {
-    let header = parts.headers.get(CONTENT_LENGTH);
-    body.size_hint()
-        .exact()
-        .or_else(|| header.and_then(|length| length.to_str().ok()?.parse().ok()))
-}
-
-/// Reads `body`, which is to have at most `limit` bytes.
-pub(super) async fn collect<R>(body: R, limit: usize) -> Collected<R>
+/// Reads `body`, which is to have exactly `length` bytes.
+pub(super) async fn collect<R>(body: R, length: usize) -> Collected<R>
 where
     R: Body<Error: Into<BoxError>>,
 {
     let mut rest = Box::pin(body);
-    let mut read = BytesMut::new();
-    while let Some(next) = poll_fn(|cx| poll_bytes(rest.as_mut(), cx)).await {
-        let next = match next.map(Frame::into_data) {
-            Ok(Ok(data)) if data.len() <= limit - read.len() => {
+    let mut read = BytesMut::with_capacity(length);
+    let next = loop {
+        let next = poll_fn(|cx| poll_bytes(rest.as_mut(), cx)).await;
+        match next.map(|next| next.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) if data.len() <= length - read.len() => {
                 read.extend_from_slice(&data);
-                continue;
             }
-            Ok(Ok(data)) => Ok(Frame::data(data)),
-            Ok(Err(frame)) => Ok(frame),
-            Err(error) => Err(error),
-        };
-        return Collected::Part(Resumed {
-            read: read.freeze(),
-            next: Some(next),
-            rest,
-        });
-    }
-    Collected::Whole(read.freeze())
+            None if read.len() == length => return Collected::Whole(read.freeze()),
+            None => break None,
+            Some(Ok(Ok(data))) => break Some(Ok(Frame::data(data))),
+            Some(Ok(Err(frame))) => break Some(Ok(frame)),
+            Some(Err(error)) => break Some(Err(error)),
+        }
+    };
+    Collected::Part(Resumed {
+        read: read.freeze(),
+        has_ended: next.is_none(),
+        next,
+        rest,
+    })
 }
 
 /// A body that was read in part, from its beginning.
 pub(super) struct Resumed<R> {
     read: Bytes,
     next: Option<Result<Frame<Bytes>, BoxError>>,
+    /// The body inside is not polled after its end.
+    has_ended: bool,
     rest: Pin<Box<R>>,
 }
 
@@ -78,6 +123,7 @@ where
         }
         match self.next.take() {
             Some(next) => Poll::Ready(Some(next)),
+            None if self.has_ended => Poll::Ready(None),
             None => poll_bytes(self.rest.as_mut(), cx),
         }
     }

@@ -7,21 +7,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::Full;
 use tower_service::Service;
 use tracing::Instrument;
 
 use super::IdempotencyLayer;
-use super::admission::{Admission, Claim};
-use super::collect::{Collected, collect, length};
-use super::fingerprint::Fingerprint;
-use super::record::Recorded;
+use super::admission::{Admission, Claim, route};
+use super::recording::replayed_body;
 use crate::error::{BoxError, LockError};
 use crate::key::KeyExtractor;
-use crate::layer::{
-    OnCancel, ResponseBody, Unconfirmed, Witness, call, confirm, in_task, local, unless_lost,
-};
-use crate::store::Record;
+use crate::layer::{OnCancel, ResponseBody, Unconfirmed, call, confirm, in_task, unless_lost};
+use crate::telemetry::{Route, idempotent_request, idempotent_response};
 
 /// The future of [`Idempotency`](super::Idempotency).
 ///
@@ -68,7 +63,7 @@ impl<R, E> fmt::Debug for ResponseFuture<R, E> {
     }
 }
 
-/// A request on its way, from its head to its response.
+/// Serves a request, from its head to its response.
 async fn serve<S, K, B, R>(
     layer: Arc<IdempotencyLayer<K>>,
     inner: S,
@@ -83,34 +78,45 @@ where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
-    let admission = match layer.concerns(&parts) {
-        true => layer.admit(&mut parts, body).await,
-        false => Ok(Admission::Pass(body)),
-    };
+    if !layer.applies_to(&parts) {
+        return pass(inner, Request::from_parts(parts, body)).await;
+    }
+    let admission = layer.admit(&mut parts, body).await;
+    let responder = &layer.settings.responder;
     let (body, claim) = match admission {
         Ok(Admission::Run(body, claim)) => (body, claim),
-        Ok(Admission::Pass(body)) => {
-            let response = call(inner, Request::from_parts(parts, body)).await?;
-            return Ok(response.map(ResponseBody::handlers));
+        Ok(Admission::Pass(body)) => return pass(inner, Request::from_parts(parts, body)).await,
+        Ok(Admission::Replay(response)) => {
+            idempotent_request(&route(&parts), "replayed");
+            return Ok(response.map(replayed_body));
         }
-        Ok(Admission::Replay(response)) => return Ok(response.map(ours)),
         Err(refusal) => {
-            let responder = &layer.policy.responder;
+            idempotent_request(&route(&parts), "refused");
             return Ok(responder.refuse(refusal, &responder.witness(&parts)));
         }
     };
-    let witness = layer.policy.responder.witness(&parts);
+    let route = route(&parts);
+    idempotent_request(&route, "executed");
+    let witness = responder.witness(&parts);
     let request = Request::from_parts(parts, body);
-    let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
+    let detached = layer.settings.on_cancel == OnCancel::RunToCompletion;
     let span = claim.guard.span();
-    let running = run(layer.clone(), inner, request, claim, witness.clone()).instrument(span);
-    if !detached {
-        return running.await;
-    }
-    match in_task(running).await {
-        Some(response) => response,
-        None => Ok(lost(&layer, &witness)),
-    }
+    let running = run(layer.clone(), inner, request, claim, route).instrument(span);
+    let confirmed = match detached {
+        // `None`: the runtime went down.
+        true => in_task(running).await.unwrap_or(Err(Unconfirmed)),
+        false => running.await,
+    };
+    confirmed.unwrap_or_else(|Unconfirmed| Ok(responder.refuse(LockError::Lost.into(), &witness)))
+}
+
+/// Hands a request on as if the layer were not there.
+async fn pass<S, B, R>(inner: S, request: Request<B>) -> Served<R, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    let response = call(inner, request).await?;
+    Ok(response.map(ResponseBody::handlers))
 }
 
 /// From the claim to the response.
@@ -119,85 +125,33 @@ async fn run<S, K, B, R>(
     inner: S,
     request: Request<B>,
     claim: Claim,
-    witness: Witness,
-) -> Served<R, S::Error>
+    route: Route,
+) -> Result<Served<R, S::Error>, Unconfirmed>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let Claim { guard, fingerprint } = claim;
+    let settings = &layer.settings;
     let handled = async {
         match call(inner, request).await {
             Ok(response) => {
-                let (response, record) = layer.keep(response, fingerprint).await;
+                let (response, record) = settings.record_response(response, fingerprint).await;
                 (Ok(response), record)
             }
             Err(error) => (Err(error), None),
         }
     };
-    let confirmed = match unless_lost(&guard, handled).await {
-        Ok((result, record)) => confirm(layer.policy.confirm, guard, record)
-            .await
-            .map(|()| result),
-        Err(lost) => Err(lost),
+    let (result, record) = unless_lost(&guard, handled).await.inspect_err(|_| {
+        idempotent_response(&route, "not_recorded");
+    })?;
+    let has_record = record.is_some();
+    let confirmed = confirm(settings.confirm, guard, record).await;
+    let outcome = match (has_record, &confirmed) {
+        (false, _) => "not_recorded",
+        (true, Ok(())) => "recorded",
+        (true, Err(_)) => "unknown",
     };
-    confirmed.unwrap_or_else(|Unconfirmed| Ok(lost(&layer, &witness)))
-}
-
-impl<K> IdempotencyLayer<K> {
-    /// Reads a response that is to be recorded, and writes its record.
-    async fn keep<R>(
-        &self,
-        response: Response<R>,
-        fingerprint: Fingerprint,
-    ) -> (Response<ResponseBody<R>>, Option<Record>)
-    where
-        R: Body<Error: Into<BoxError>> + Send + 'static,
-    {
-        let (parts, body) = response.into_parts();
-        let passed = |parts, body| Response::from_parts(parts, ResponseBody::handlers(body));
-        if !self.policy.stores(&parts) {
-            return (passed(parts, body), None);
-        }
-        let limit = self.policy.response_limit;
-        match length(&parts, &body) {
-            Some(length) if length <= limit as u64 => {}
-            length => {
-                tracing::warn!(
-                    length,
-                    limit,
-                    status = parts.status.as_u16(),
-                    "a response is streamed or too long to be recorded: a repeat of its request runs again"
-                );
-                return (passed(parts, body), None);
-            }
-        }
-        match collect(body, limit).await {
-            Collected::Whole(body) => {
-                let recorded = Recorded::new(fingerprint, &parts, body.clone());
-                let record = Record {
-                    value: recorded.encode(),
-                    retention: self.policy.retention,
-                };
-                (Response::from_parts(parts, ours(body)), Some(record))
-            }
-            Collected::Part(resumed) => {
-                tracing::warn!(
-                    "a response did not end as it had said and is not recorded: a repeat of its request runs again"
-                );
-                let body = ResponseBody::local(local(resumed));
-                (Response::from_parts(parts, body), None)
-            }
-        }
-    }
-}
-
-/// A body that is there already.
-fn ours<R>(body: Bytes) -> ResponseBody<R> {
-    ResponseBody::local(local(Full::new(body)))
-}
-
-fn lost<K, R>(layer: &IdempotencyLayer<K>, witness: &Witness) -> Response<ResponseBody<R>> {
-    let refusal = LockError::Lost.into();
-    layer.policy.responder.refuse(refusal, witness)
+    idempotent_response(&route, outcome);
+    confirmed.map(|()| result)
 }

@@ -1,17 +1,19 @@
-//! What is remembered of a request that was served.
+//! The record of a request that was served, and its layout in the store.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, DATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::Fingerprint;
+use super::collect::{declared, has_no_body};
+use super::fingerprint::{Fingerprint, Version};
 
-/// Every record begins with this, and the version of what follows.
+/// Every record begins with this. The version of what follows is the next byte.
 const MAGIC: &[u8] = b"tdl-idem";
-const VERSION: u8 = 1;
 
-/// Tells a repeat's answer from the first one.
+/// Marks the answer to a repeat.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// A response, and the request that it answers.
@@ -23,30 +25,37 @@ pub(super) struct Recorded {
     pub(super) body: Bytes,
 }
 
-/// A record in version 1: magic, version, this in postcard's wire format, and then the body as it is.
+/// A record after its version: this in postcard's wire format, and then the body as it is. Both versions have this layout;
+/// they differ in what the fingerprint covers.
 #[derive(Serialize, Deserialize)]
 struct Head<'a> {
-    fingerprint: Fingerprint,
+    fingerprint: [u8; 32],
     status: u16,
     #[serde(borrow)]
     headers: Vec<(&'a str, &'a [u8])>,
     body_length: u64,
 }
 
-/// Why a record is not one that this version of the layer has written.
+/// Why the layer cannot read a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("it is not a record of `IdempotencyLayer`")]
     Foreign,
-    #[error("its format has version {0}, and this is version {VERSION}")]
+    #[error("its format has version {0}, which this version of the layer does not know")]
     Version(u8),
     #[error("it is damaged")]
     Damaged,
 }
 
 impl Recorded {
-    /// Takes what may be replayed: all header lines but those that belong to one connection or moment.
-    pub(super) fn new(fingerprint: Fingerprint, parts: &response::Parts, body: Bytes) -> Self {
+    /// Takes what may be replayed: all header lines except those that belong to one connection or moment, and without
+    /// `cookies` except those that set a cookie.
+    pub(super) fn new(
+        fingerprint: Fingerprint,
+        parts: &response::Parts,
+        body: Bytes,
+        cookies: bool,
+    ) -> Self {
         let mut headers = parts.headers.clone();
         let named = headers.get_all(CONNECTION).iter();
         let named: Vec<HeaderName> = named
@@ -60,6 +69,9 @@ impl Recorded {
             headers.remove(name);
         }
         headers.remove(DATE);
+        if !cookies {
+            headers.remove(SET_COOKIE);
+        }
         Self {
             fingerprint,
             status: parts.status,
@@ -71,14 +83,14 @@ impl Recorded {
     pub(super) fn encode(&self) -> Bytes {
         let headers = self.headers.iter();
         let head = Head {
-            fingerprint: self.fingerprint,
+            fingerprint: self.fingerprint.digest,
             status: self.status.as_u16(),
             headers: headers
                 .map(|(name, value)| (name.as_str(), value.as_bytes()))
                 .collect(),
             body_length: self.body.len() as u64,
         };
-        let start = [MAGIC, &[VERSION]].concat();
+        let start = [MAGIC, &[self.fingerprint.version as u8]].concat();
         let mut record = postcard::to_extend(&head, start)
             .expect("numbers and slices of known length can always be written");
         record.extend_from_slice(&self.body);
@@ -87,8 +99,9 @@ impl Recorded {
 
     pub(super) fn decode(record: &Bytes) -> Result<Self, Unreadable> {
         let rest = record.strip_prefix(MAGIC).ok_or(Unreadable::Foreign)?;
-        let rest = match rest {
-            [VERSION, rest @ ..] => rest,
+        let (version, rest) = match rest {
+            [1, rest @ ..] => (Version::One, rest),
+            [2, rest @ ..] => (Version::Two, rest),
             [version, ..] => return Err(Unreadable::Version(*version)),
             [] => return Err(Unreadable::Damaged),
         };
@@ -105,7 +118,10 @@ impl Recorded {
             headers.append(name, value);
         }
         Ok(Self {
-            fingerprint: head.fingerprint,
+            fingerprint: Fingerprint {
+                version,
+                digest: head.fingerprint,
+            },
             status,
             headers,
             body: record.slice_ref(body),
@@ -113,12 +129,20 @@ impl Recorded {
     }
 
     /// The response once more.
+    ///
+    /// Records of version 1 may carry a false `Content-Length`. It is left out, since it would split the response.
     pub(super) fn replay(self) -> Response<Bytes> {
+        let mut headers = self.headers;
+        let length = self.body.len() as u64;
+        let is_true = |declared: Option<u64>| declared.is_none_or(|declared| declared == length);
+        let describes_another = length == 0 && has_no_body(self.status);
+        if !describes_another && !declared(&headers).is_ok_and(is_true) {
+            headers.remove(CONTENT_LENGTH);
+        }
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        let headers = response.headers_mut();
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        *response.headers_mut() = headers;
         response
     }
 }
@@ -145,6 +169,7 @@ mod tests {
             Fingerprint::of(&request, b"{}"),
             &response,
             Bytes::from_static(b"\0done"),
+            true,
         )
     }
 
@@ -199,21 +224,52 @@ mod tests {
     fn strangers_and_the_future_are_told_apart() {
         let foreign = Bytes::from_static(b"{\"status\":200}");
         assert_eq!(Recorded::decode(&foreign), Err(Unreadable::Foreign));
-        let newer = Bytes::from([MAGIC, &[2], b"?"].concat());
-        assert_eq!(Recorded::decode(&newer), Err(Unreadable::Version(2)));
+        let newer = Bytes::from([MAGIC, &[3], b"?"].concat());
+        assert_eq!(Recorded::decode(&newer), Err(Unreadable::Version(3)));
     }
 
-    /// Another layout needs another version: processes of both may share a Redis.
+    /// Another layout needs another version: processes of several versions may share a Redis.
     #[test]
-    fn the_layout_of_version_1_stands() {
-        let record = Recorded {
-            fingerprint: Fingerprint::of(&Request::new(()).into_parts().0, b""),
-            status: StatusCode::OK,
-            headers: HeaderMap::from_iter([(DATE, HeaderValue::from_static("x"))]),
-            body: Bytes::from_static(b"ab"),
-        };
-        let encoded = record.encode();
-        assert_eq!(encoded[..9], *b"tdl-idem\x01");
-        assert_eq!(encoded[9 + 32..], *b"\xc8\x01\x01\x04date\x01x\x02ab");
+    fn the_layout_of_both_versions_stands() {
+        let parts = Request::new(()).into_parts().0;
+        for fingerprint in [
+            Fingerprint::version_1(&parts, b""),
+            Fingerprint::of(&parts, b""),
+        ] {
+            let record = Recorded {
+                fingerprint,
+                status: StatusCode::OK,
+                headers: HeaderMap::from_iter([(DATE, HeaderValue::from_static("x"))]),
+                body: Bytes::from_static(b"ab"),
+            };
+            let encoded = record.encode();
+            assert_eq!(encoded[..8], *b"tdl-idem");
+            assert_eq!(encoded[8], fingerprint.version as u8);
+            assert_eq!(encoded[9..][..32], fingerprint.digest);
+            assert_eq!(encoded[9 + 32..], *b"\xc8\x01\x01\x04date\x01x\x02ab");
+            assert_eq!(Recorded::decode(&encoded), Ok(record));
+        }
+    }
+
+    /// Earlier versions of the layer recorded what the handler said.
+    #[test]
+    fn a_false_length_in_an_old_record_is_not_sent_again() {
+        for (lengths, kept) in [(&["5"][..], false), (&["2", "2"], false), (&["2"], true)] {
+            let lengths = lengths
+                .iter()
+                .map(|length| HeaderValue::from_static(length));
+            let mut headers = HeaderMap::new();
+            for length in lengths {
+                headers.append(CONTENT_LENGTH, length);
+            }
+            let record = Recorded {
+                fingerprint: Fingerprint::version_1(&Request::new(()).into_parts().0, b""),
+                status: StatusCode::OK,
+                headers,
+                body: Bytes::from_static(b"ab"),
+            };
+            let replay = record.replay();
+            assert_eq!(replay.headers().contains_key(CONTENT_LENGTH), kept);
+        }
     }
 }

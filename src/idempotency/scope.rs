@@ -1,19 +1,53 @@
+//! Whose idempotency key it is, and for what.
+
+use std::fmt;
+use std::sync::Arc;
+
 use http::request::Parts;
 
 use crate::key::{Keys, original_path, template};
 use crate::lock::{LockKey, LockMode};
 
-/// The name of a request's lock and record: its key, within method, route and tenant.
-pub(super) fn name(parts: &Parts, tenant: Option<&str>, keys: Keys) -> LockKey {
-    // No tenant is another one than the tenant without a name.
-    let tenant = tenant.map_or(String::new(), |tenant| format!("={tenant}"));
-    let scope = [parts.method.to_string(), route(parts), tenant];
-    let keys = keys.targets(LockMode::Reentrant);
-    let keys = keys.into_iter().map(|(key, _)| key.to_string());
-    LockKey::from_parts("idempotency", scope.into_iter().chain(keys))
+type TenantOf = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+/// Who shares the idempotency keys of a layer.
+#[derive(Clone)]
+pub(super) enum Scope {
+    /// The program has not decided.
+    Undecided,
+    /// All clients.
+    Shared,
+    /// The clients of one tenant.
+    PerTenant(Arc<TenantOf>),
 }
 
-/// The template that axum has matched; else the path.
+impl Scope {
+    /// The name of a request's lock and record: its key, within method, route and tenant.
+    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> LockKey {
+        let tenant = match self {
+            Self::Undecided | Self::Shared => None,
+            Self::PerTenant(tenant) => tenant(parts),
+        };
+        // A request without a tenant and the tenant with the empty name are two scopes.
+        let tenant = tenant.map_or(String::new(), |tenant| format!("={tenant}"));
+        let scope = [parts.method.to_string(), route(parts), tenant];
+        let keys = keys.targets(LockMode::Reentrant);
+        let keys = keys.into_iter().map(|(key, _)| key.to_string());
+        LockKey::from_parts("idempotency", scope.into_iter().chain(keys))
+    }
+}
+
+/// The template that axum has matched; without one, the path.
 fn route(parts: &Parts) -> String {
     template(parts).map_or_else(|| original_path(parts), str::to_owned)
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Undecided => "Undecided",
+            Self::Shared => "Shared",
+            Self::PerTenant(_) => "PerTenant",
+        })
+    }
 }

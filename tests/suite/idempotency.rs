@@ -2,10 +2,15 @@
 
 mod answers;
 mod contract;
+pub(crate) mod costs;
 mod faults;
 mod keys;
+mod lengths;
+mod measured;
 mod repeats;
+mod replays;
 mod scope;
+mod uploads;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +32,7 @@ use crate::layer::store::TestStore;
 fn remembering() -> (TestStore, LockClient, IdempotencyLayer) {
     let store = TestStore::default();
     let locks = LockClient::new(store.clone());
-    let layer = IdempotencyLayer::new(locks.clone());
+    let layer = IdempotencyLayer::new(locks.clone()).shared();
     (store, locks, layer)
 }
 

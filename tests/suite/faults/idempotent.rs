@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +11,7 @@ use axum::routing::post;
 use http::Request;
 use tokio::sync::Notify;
 use tower::ServiceExt;
-use tower_distributed_lock::{IdempotencyLayer, LockClient};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient};
 
 use super::{SOON, client, command, outcome, take_and_release, works_again};
 use crate::support::{Ending, Proxy, RedisServer, eventually};
@@ -31,7 +32,10 @@ impl Payments {
             this.may_end.notified().await;
             format!("run {run}")
         };
-        let layer = IdempotencyLayer::new(locks.clone());
+        let layer = IdempotencyLayer::new(locks.clone())
+            .shared()
+            .lease(Lease::Renewed(Duration::from_secs(2)))
+            .wait(SOON);
         Router::new().route("/payments", post(pay)).layer(layer)
     }
 
@@ -80,8 +84,39 @@ async fn a_record_whose_acknowledgement_is_lost_is_replayed() {
     assert_eq!(repeated.status(), 200);
     assert_eq!(repeated.headers()["idempotent-replayed"], "true");
     assert_eq!(payments.begun.load(Ordering::SeqCst), 2);
-    // Its hold had not lapsed, so that it could be believed (`Confirm::Store`).
-    assert_eq!(first.status(), 200);
+    // Nothing says that the record is there, and only a recorded success is sent.
+    assert_eq!(first.status(), 500);
+}
+
+/// S10. The connection falls silent while the handler runs, so that its record is not stored, and the claim lapses.
+#[tokio::test]
+async fn a_success_whose_record_is_not_stored_is_not_sent() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let (locks, other) = (client(proxy.url()).await, client(server.url()).await);
+    let payments = Payments::default();
+    let [app, elsewhere] = [&locks, &other].map(|locks| payments.served(locks));
+    // The server knows the scripts.
+    payments.may_end.notify_one();
+    assert_eq!(pay(app.clone(), "first").await.status(), 200);
+    let paying = tokio::spawn(pay(app, "k"));
+    payments.until_begun(2).await;
+    proxy.requests.hold();
+    payments.may_end.notify_one();
+    proxy.requests.until_caught().await;
+    let first = outcome(paying).await;
+    let repeating = tokio::spawn(pay(elsewhere.clone(), "k"));
+    payments.may_end.notify_one();
+    let repeated = outcome(repeating).await;
+    assert_eq!(repeated.status(), 200);
+    assert_eq!(payments.begun.load(Ordering::SeqCst), 3, "it is run again");
+    assert_eq!(first.status(), 500, "{first:?}");
+    let again = outcome(tokio::spawn(pay(elsewhere, "k"))).await;
+    assert_eq!(again.headers()["idempotent-replayed"], "true");
+    assert!(proxy.cut(Ending::Reset).await > 0);
+    proxy.requests.release();
+    command(&server, &["FLUSHALL"]).await;
+    works_again(&server, &[&locks, &other]).await;
 }
 
 /// S5, S10. The claim was lost with the data: whoever ran under it does not answer as if it had been there.

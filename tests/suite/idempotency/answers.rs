@@ -6,8 +6,10 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::{AppendHeaders, IntoResponse};
+use axum::routing::post;
+use axum::{Json, Router};
 use futures_util::stream;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use tower_distributed_lock::{DistributedLockLayer, LockMode, key};
 
@@ -21,10 +23,32 @@ async fn final_answers_are_recorded_and_invitations_to_repeat_are_not() {
         let app = answering(move || async move { status }).layer(layer);
         assert_eq!(pay(&app).await.status(), status);
         let recorded = is_replay(&pay(&app).await);
-        let expected =
-            status.as_u16() < 500 && ![408, 409, 423, 425, 429].contains(&status.as_u16());
+        let not_final = [400, 408, 409, 413, 415, 422, 423, 425, 429];
+        let expected = status.as_u16() < 500 && !not_final.contains(&status.as_u16());
         assert_eq!(recorded, expected, "{status}");
     }
+}
+
+/// The first request was malformed, and its sender has mended it.
+#[tokio::test(start_paused = true)]
+async fn what_an_extractor_refuses_is_not_recorded() {
+    let (_store, _locks, layer) = remembering();
+    let pay = async |Json(amount): Json<u64>| format!("paid {amount}");
+    let app = Router::new().route("/payments", post(pay)).layer(layer);
+    let send = async |media_type: &str, body: &str| {
+        let request = Request::post("/payments")
+            .header("idempotency-key", "k")
+            .header("content-type", media_type)
+            .body(Body::from(body.to_owned()));
+        super::send(&app, request.unwrap()).await
+    };
+    assert_eq!(send("text/plain", "7").await.status(), 415);
+    assert_eq!(send("application/json", "nonsense").await.status(), 400);
+    assert_eq!(send("application/json", "\"7\"").await.status(), 422);
+    let paid = send("application/json", "7").await;
+    assert!(!is_replay(&paid));
+    assert_eq!(text(paid).await, "paid 7");
+    assert!(is_replay(&send("application/json", "7").await));
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,8 +65,21 @@ async fn a_closure_decides_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cookie_is_for_the_first_client_alone() {
+    let (_store, _locks, layer) = remembering();
+    let app = answering(|| async { ([("set-cookie", "session=alice")], "paid") }).layer(layer);
+    let first = pay(&app).await;
+    assert_eq!(first.headers()["set-cookie"], "session=alice");
+    let repeat = pay(&app).await;
+    assert!(is_replay(&repeat));
+    assert_eq!(repeat.headers().get("set-cookie"), None);
+    assert_eq!(text(repeat).await, "paid");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_gets_every_header_line_as_it_was() {
     let (_store, _locks, layer) = remembering();
+    let layer = layer.record_cookies();
     let app = answering(|| async {
         let mut headers = HeaderMap::new();
         headers.insert("x-bytes", HeaderValue::from_bytes(b"caf\xe9").unwrap());
@@ -168,6 +205,28 @@ async fn a_body_that_does_not_keep_its_promise_reaches_the_client_as_it_is() {
             assert_eq!(seen, expected, "{what}");
         }
         assert_eq!(runs.count(), 2, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_before_its_length_is_not_recorded() {
+    let (_store, _locks, layer) = remembering();
+    let app = answering(|| async { promised(4, vec![frame("ab")]).into_response() }).layer(layer);
+    for _ in 0..2 {
+        let answer = pay(&app).await;
+        assert!(!is_replay(&answer));
+        assert_eq!(answer.headers().get("content-length"), None);
+        assert_eq!(text(answer).await, "ab");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_response_of_64_kib_is_recorded_and_a_longer_one_is_not() {
+    for (length, recorded) in [(64 * 1024, true), (64 * 1024 + 1, false)] {
+        let (_store, _locks, layer) = remembering();
+        let app = answering(move || async move { "x".repeat(length) }).layer(layer);
+        assert_eq!(text(pay(&app).await).await.len(), length);
+        assert_eq!(is_replay(&pay(&app).await), recorded, "{length}");
     }
 }
 

@@ -162,6 +162,7 @@ async fn too_many_repeats_at_a_time_are_503() {
 async fn refusals_can_be_answered_otherwise() {
     let (_store, locks, _layer) = remembering();
     let layer = IdempotencyLayer::new(locks)
+        .shared()
         .required()
         .rejection(|rejection, parts| {
             assert_eq!(rejection.kind(), RejectionKind::KeyMissing);

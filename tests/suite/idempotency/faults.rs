@@ -3,11 +3,13 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
+use sha2::{Digest, Sha256};
 use tower_distributed_lock::store::{Attempt, HoldStatus, Outcome, Record, Released, Renewal};
 use tower_distributed_lock::{
-    Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
-    MemoryStore, StoreError, Wakeups,
+    Confirm, DistributedLockLayer, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey,
+    LockMode, LockStore, MemoryStore, StoreError, Wakeups,
 };
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
@@ -91,7 +93,7 @@ async fn the_one_that_was_overtaken_does_not_overwrite_the_record() {
     .layer(layer);
     // Another process has a client of its own.
     let elsewhere = answering(|| async { "the overtaker" })
-        .layer(IdempotencyLayer::new(LockClient::new(store)));
+        .layer(IdempotencyLayer::new(LockClient::new(store)).shared());
     let overtaker = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         pay(&elsewhere).await
@@ -138,18 +140,16 @@ async fn a_store_that_cannot_be_asked_is_503_and_the_handler_is_not_called() {
     assert_eq!(runs.count(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_record_of_somebody_else_is_500_and_the_handler_is_not_called() {
+/// A memory store with a record under the key `k`, as another process may have left it.
+async fn with_record(value: Bytes) -> LockClient {
     let store = MemoryStore::new();
     let locks = LockClient::new(store.clone());
-    let runs = Runs::default();
-    let app = payments(&runs).layer(IdempotencyLayer::new(locks.clone()));
     let key = LockKey::from_parts(
         "idempotency",
         ["POST", "/payments", "", "idempotency-key:k"],
     );
     let hold = Hold {
-        key: key.clone(),
+        key,
         mode: LockMode::Reentrant,
         id: HoldId::new(locks.id(), u64::MAX),
     };
@@ -160,16 +160,46 @@ async fn a_record_of_somebody_else_is_500_and_the_handler_is_not_called() {
         fencing: None,
     };
     store.acquire(&attempt).await.unwrap();
-    let foreign = Record {
-        value: "{\"status\": 200}".into(),
-        retention: Duration::from_secs(60),
-    };
-    store.release_recording(&hold, &foreign).await.unwrap();
+    let retention = Duration::from_secs(60);
+    let record = Record { value, retention };
+    store.release_recording(&hold, &record).await.unwrap();
+    locks
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_somebody_else_is_500_and_the_handler_is_not_called() {
+    let locks = with_record("{\"status\": 200}".into()).await;
+    let runs = Runs::default();
+    let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());
     let (status, problem) = problem(pay(&app).await).await;
     assert_eq!(
         (status, &problem["type"]),
         (500, &"record-unreadable".into())
     );
+    assert_eq!(runs.count(), 0);
+}
+
+/// The fingerprint of version 1 has neither query nor content type.
+#[tokio::test(start_paused = true)]
+async fn a_record_of_version_1_is_replayed() {
+    let mut fingerprint = Sha256::new();
+    for part in ["POST", "/payments"] {
+        fingerprint.update((part.len() as u64).to_be_bytes());
+        fingerprint.update(part);
+    }
+    let fingerprint = fingerprint.chain_update("{}").finalize();
+    let head: &[u8] = b"\xc9\x01\x01\x01x\x01y\x05";
+    let record = [b"tdl-idem\x01", &fingerprint[..], head, b"run 0"].concat();
+    let locks = with_record(record.into()).await;
+    let runs = Runs::default();
+    let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());
+    let replay = pay(&app).await;
+    assert_eq!(replay.status(), 201);
+    assert!(is_replay(&replay));
+    assert_eq!(replay.headers()["x"], "y");
+    assert_eq!(text(replay).await, "run 0");
+    let other = super::send(&app, super::request("k", "{ }")).await;
+    assert_eq!(other.status(), 422);
     assert_eq!(runs.count(), 0);
 }
 
@@ -210,28 +240,33 @@ async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
 }
 
 #[tokio::test]
+#[should_panic(expected = "call `tenant` with what identifies the client")]
+async fn a_layer_that_does_not_know_whose_keys_it_serves_is_refused_when_it_is_built() {
+    let locks = LockClient::new(MemoryStore::new());
+    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
+}
+
+#[tokio::test]
 async fn impossible_settings_are_refused_when_the_layer_is_built() {
-    const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
     const NONE: Duration = Duration::ZERO;
     type Change = fn(IdempotencyLayer) -> IdempotencyLayer;
-    let cases: [(Change, &str); 8] = [
+    let cases: [(Change, &str); 7] = [
         (
             |layer| layer.confirm(Confirm::Deadline),
             "record to be stored",
         ),
         (
             |layer| layer.lease(Lease::Renewed(NONE)),
-            "`lease` from 10 ms",
+            "choose at least 10 ms",
         ),
-        (|layer| layer.lease(Lease::Fixed(FAR)), "`lease` from 10 ms"),
-        (|layer| layer.max_hold(NONE), "`max_hold` from 10 ms"),
-        (|layer| layer.wait(FAR), "`wait` must be finite"),
+        (|layer| layer.max_hold(NONE), "choose at least 10 ms"),
         (|layer| layer.retention(NONE), "outlive the claim"),
         (
             |layer| layer.retention(Duration::from_secs(29)),
             "outlive the claim",
         ),
-        (|layer| layer.retention(FAR), "outlive the claim"),
+        (|layer| layer.body_limit(0), "cannot be read"),
+        (|layer| layer.body_budget(1), "at least the limit"),
     ];
     for (change, expected) in cases {
         let (_store, _locks, layer) = remembering();
@@ -240,4 +275,31 @@ async fn impossible_settings_are_refused_when_the_layer_is_built() {
         let text = refused.downcast_ref::<String>().expect("a text");
         assert!(text.contains(expected), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_that_no_clock_can_name_are_as_good_as_for_ever() {
+    const FAR: Duration = Duration::MAX;
+    let (_store, _locks, layer) = remembering();
+    let layer = layer.lease(Lease::Fixed(FAR)).retention(FAR).wait(FAR);
+    let app = payments(&Runs::default()).layer(layer.max_hold(FAR));
+    for replayed in [false, true] {
+        assert_eq!(is_replay(&pay(&app).await), replayed);
+    }
+}
+
+/// The locks of idempotency keys and their records are in the store of this layer's client alone.
+#[tokio::test(start_paused = true)]
+async fn records_may_have_a_store_of_their_own() {
+    let (store, _locks, layer) = remembering();
+    let others = MemoryStore::new();
+    let lock = DistributedLockLayer::new(LockClient::new(others.clone()));
+    let runs = Runs::default();
+    let app = payments(&runs).layer(lock).layer(layer);
+    for replayed in [false, true] {
+        assert_eq!(is_replay(&pay(&app).await), replayed);
+    }
+    settle().await;
+    assert!(others.is_empty() && !store.is_free());
+    assert_eq!(runs.count(), 1);
 }

@@ -67,8 +67,49 @@ async fn another_resource_of_the_same_route_is_another_request() {
     assert_eq!(under(&app, "POST", "/orders/2", None).await.status(), 422);
     let spelled = under(&app, "POST", "/orders/%31", None).await;
     assert!(is_replay(&spelled), "the path is the same");
-    let queried = under(&app, "POST", "/orders/1?trace=1", None).await;
-    assert!(is_replay(&queried), "the query is no part of it");
+}
+
+/// A captured request whose query says something else is neither answered with the other's receipt nor served.
+#[tokio::test(start_paused = true)]
+async fn another_query_or_content_type_is_another_request() {
+    let app = app();
+    let send = async |query: &str, media_type: Option<&str>| {
+        let mut request = Request::post(format!("/refunds{query}")).header("idempotency-key", "k");
+        if let Some(media_type) = media_type {
+            request = request.header("content-type", media_type);
+        }
+        send(&app, request.body(Body::empty()).unwrap()).await
+    };
+    assert_eq!(send("?charge=1", Some("text/plain")).await.status(), 200);
+    for (query, media_type) in [
+        ("?charge=2", Some("text/plain")),
+        ("", Some("text/plain")),
+        ("?charge=1&charge=2", Some("text/plain")),
+        ("?charge=1", Some("text/html")),
+        ("?charge=1", None),
+    ] {
+        let other = send(query, media_type).await;
+        assert_eq!(other.status(), 422, "{query} {media_type:?}");
+    }
+    assert!(is_replay(&send("?charge=1", Some("text/plain")).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_decides_what_makes_two_requests_the_same() {
+    let (_store, _locks, layer) = remembering();
+    let layer = layer.fingerprint(|parts: &Parts, _: &[u8]| {
+        parts.uri.query().map(str::to_owned).unwrap_or_default()
+    });
+    let app = Router::new()
+        .route("/refunds", any(async || ()))
+        .layer(layer);
+    let send = async |query: &str, body: &'static str| {
+        let request = Request::post(format!("/refunds{query}")).header("idempotency-key", "k");
+        send(&app, request.body(Body::from(body)).unwrap()).await
+    };
+    assert_eq!(send("?charge=1", "a").await.status(), 200);
+    assert!(is_replay(&send("?charge=1", "b").await));
+    assert_eq!(send("?charge=2", "a").await.status(), 422);
 }
 
 #[tokio::test(start_paused = true)]

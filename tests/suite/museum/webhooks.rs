@@ -44,6 +44,6 @@ fn server(store: &Mutant, runs: &Arc<AtomicUsize>) -> Router {
         runs.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    let layer = IdempotencyLayer::new(client(store));
+    let layer = IdempotencyLayer::new(client(store)).shared();
     Router::new().route("/webhooks", post(work)).layer(layer)
 }

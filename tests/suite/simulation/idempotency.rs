@@ -88,6 +88,8 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
 
 fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyLayer {
     let layer = IdempotencyLayer::new(locks.clone())
+        .shared()
+        .record_cookies()
         .confirm(confirm)
         .lease(Lease::Renewed(millis(400)))
         .retention(RETENTION)

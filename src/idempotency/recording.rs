@@ -1,0 +1,104 @@
+//! From a response to its record.
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{Response, response};
+use http_body::Body;
+use http_body_util::Full;
+
+use super::collect::{Collected, Length, collect};
+use super::fingerprint::Fingerprint;
+use super::record::Recorded;
+use super::settings::Settings;
+use crate::error::BoxError;
+use crate::layer::{ResponseBody, local};
+use crate::limits;
+use crate::store::Record;
+
+impl Settings {
+    /// Reads a response that is final, and writes its record. `None`: the response goes out unrecorded.
+    pub(super) async fn record_response<R>(
+        &self,
+        response: Response<R>,
+        fingerprint: Fingerprint,
+    ) -> (Response<ResponseBody<R>>, Option<Record>)
+    where
+        R: Body<Error: Into<BoxError>> + Send + 'static,
+    {
+        let (mut parts, body) = response.into_parts();
+        if !self.is_final(&parts) {
+            return (unread(parts, body), None);
+        }
+        let length = match Length::of(&parts, &body) {
+            Length::Known(length) if length <= self.response_limit as u64 => length as usize,
+            Length::Known(length) => {
+                self.warn(&parts, Some(length), "it is too long");
+                return (unread(parts, body), None);
+            }
+            Length::Unknown => {
+                self.warn(&parts, None, "it is a stream");
+                return (unread(parts, body), None);
+            }
+            Length::Contradictory => {
+                self.warn(
+                    &parts,
+                    None,
+                    "its `Content-Length` is not the length of its body",
+                );
+                parts.headers.remove(CONTENT_LENGTH);
+                return (unread(parts, body), None);
+            }
+        };
+        match collect(body, length).await {
+            Collected::Whole(body) => {
+                let record = self.record(&parts, body.clone(), fingerprint);
+                (
+                    Response::from_parts(parts, replayed_body(body)),
+                    Some(record),
+                )
+            }
+            Collected::Part(resumed) => {
+                self.warn(&parts, Some(length as u64), "it did not end at its length");
+                // A length that the body does not have would split the response in two.
+                parts.headers.remove(CONTENT_LENGTH);
+                let body = ResponseBody::local(local(resumed));
+                (Response::from_parts(parts, body), None)
+            }
+        }
+    }
+
+    fn record(&self, parts: &response::Parts, body: Bytes, fingerprint: Fingerprint) -> Record {
+        let recorded = Recorded::new(fingerprint, parts, body, self.record_cookies);
+        Record {
+            value: recorded.encode(),
+            retention: self.retention.min(limits::FOR_EVER),
+        }
+    }
+
+    /// Logs once a minute that a response is not recorded, and each time at debug.
+    fn warn(&self, parts: &response::Parts, length: Option<u64>, reason: &'static str) {
+        let status = parts.status.as_u16();
+        let limit = self.response_limit;
+        match self.warned.due() {
+            Some(left_out) => tracing::warn!(
+                reason,
+                status,
+                length,
+                limit,
+                left_out,
+                "a response is not recorded: a repeat of its request runs again"
+            ),
+            None => tracing::debug!(reason, status, length, limit, "a response is not recorded"),
+        }
+    }
+}
+
+/// The body of a response that was recorded, or is about to be.
+pub(super) fn replayed_body<R>(body: Bytes) -> ResponseBody<R> {
+    ResponseBody::local(local(Full::new(body)))
+}
+
+/// The handler's response as it is.
+fn unread<R>(parts: response::Parts, body: R) -> Response<ResponseBody<R>> {
+    Response::from_parts(parts, ResponseBody::handlers(body))
+}

@@ -1,0 +1,126 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{StatusCode, response};
+
+use super::fingerprint::Fingerprint;
+use super::scope::Scope;
+use crate::client::LockClient;
+use crate::layer::{BodyReader, Confirm, OnCancel, Rejection, Responder};
+use crate::limits;
+use crate::lock::{Lease, LockMode};
+use crate::telemetry::Seldom;
+
+type IsFinal = dyn Fn(&response::Parts) -> bool + Send + Sync;
+type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
+
+/// Every setting of a layer that is not a type parameter.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) required: bool,
+    pub(super) scope: Scope,
+    pub(super) fingerprint: Arc<FingerprintOf>,
+    pub(super) wait: Duration,
+    pub(super) lease: Lease,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) max_waiters: usize,
+    pub(super) retention: Duration,
+    pub(super) store_if: Arc<IsFinal>,
+    pub(super) record_cookies: bool,
+    pub(super) body_reader: BodyReader,
+    pub(super) response_limit: usize,
+    pub(super) on_cancel: OnCancel,
+    pub(super) confirm: Confirm,
+    pub(super) responder: Responder,
+    /// When a response that cannot be recorded was last logged as a warning.
+    pub(super) warned: Arc<Seldom>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            required: false,
+            scope: Scope::Undecided,
+            fingerprint: Arc::new(Fingerprint::of),
+            wait: Duration::from_secs(3),
+            lease: Lease::default(),
+            max_hold: Some(Duration::from_secs(300)),
+            max_waiters: 64,
+            retention: Duration::from_secs(24 * 60 * 60),
+            store_if: Arc::new(|response| is_final(response.status)),
+            record_cookies: false,
+            body_reader: BodyReader::new(2 * 1024 * 1024),
+            response_limit: 64 * 1024,
+            on_cancel: OnCancel::default(),
+            confirm: Confirm::Strict,
+            responder: Responder::default(),
+            warned: Arc::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Why a layer with these settings cannot serve requests.
+    pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
+        if !client.keeps_records() {
+            return Err(
+                "the lock client's store keeps no records: make the client of a `MemoryStore` or a `RedisStore`",
+            );
+        }
+        if matches!(self.scope, Scope::Undecided) {
+            return Err(
+                "it does not know whose idempotency keys it serves: call `tenant` with what identifies the client \
+                 after authentication, or `shared` where all clients are one, such as the sender of signed webhooks",
+            );
+        }
+        if self.confirm == Confirm::Deadline {
+            return Err(
+                "`Confirm::Deadline` does not wait for the record to be stored: choose `Strict` or `Store`",
+            );
+        }
+        self.body_reader.check()?;
+        limits::check(self.lease, self.max_hold)?;
+        if self.retention < limits::bounded(self.lease).duration() {
+            return Err(
+                "a record must outlive the claim: choose a `retention` of at least the lease",
+            );
+        }
+        client.supports(LockMode::Reentrant, false)
+    }
+
+    /// Whether a response is the handler's, and final.
+    pub(super) fn is_final(&self, response: &response::Parts) -> bool {
+        response.extensions.get::<Rejection>().is_none() && (self.store_if)(response)
+    }
+}
+
+/// Success, redirection, and refusals that the same request meets again. The same key may come with a request that was
+/// mended (400, 413, 415, 422) or with one that is sent again as it is (408, 409, 423, 425, 429).
+fn is_final(status: StatusCode) -> bool {
+    let may_change = matches!(
+        status.as_u16(),
+        400 | 408 | 409 | 413 | 415 | 422 | 423 | 425 | 429
+    );
+    (status.is_success() || status.is_redirection() || status.is_client_error()) && !may_change
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("required", &self.required)
+            .field("scope", &self.scope)
+            .field("wait", &self.wait)
+            .field("lease", &self.lease)
+            .field("max_hold", &self.max_hold)
+            .field("max_waiters", &self.max_waiters)
+            .field("retention", &self.retention)
+            .field("record_cookies", &self.record_cookies)
+            .field("body_reader", &self.body_reader)
+            .field("response_limit", &self.response_limit)
+            .field("on_cancel", &self.on_cancel)
+            .field("confirm", &self.confirm)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! Request bodies that are slow, long or many.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::post;
+use futures_util::{StreamExt, stream};
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower_distributed_lock::key;
+
+use super::{lengths, problem, remembering, request, send, settle, text};
+
+const KIB: usize = 1024;
+
+/// A body that begins and never ends.
+fn dribbling(first: Bytes) -> Body {
+    let begin = stream::iter([Ok::<_, io::Error>(first)]);
+    Body::from_stream(begin.chain(stream::pending()))
+}
+
+fn upload(key: &str, body: Body) -> Request<Body> {
+    let request = Request::post("/payments").header("idempotency-key", key);
+    request.body(body).unwrap()
+}
+
+/// Answers with the length of the body.
+fn reading() -> Router {
+    let length = async |body: Bytes| body.len().to_string();
+    Router::new().route("/payments", post(length))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_takes_too_long_is_408_and_claims_nothing() {
+    let (store, _locks, layer) = remembering();
+    let layer = layer.body_time_limit(Duration::from_secs(5));
+    for layer in [layer.clone(), layer] {
+        let app = reading().layer(layer);
+        let answer = send(&app, upload("k", dribbling("x".into()))).await;
+        let (status, problem) = problem(answer).await;
+        assert_eq!(status, 408);
+        assert!(problem["type"].as_str().unwrap().ends_with("body-timeout"));
+    }
+    assert_eq!(store.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_names_the_key_is_read_within_the_same_limits() {
+    let (store, _locks, layer) = remembering();
+    let layer = layer.key(key::stripe()).body_limit(16);
+    let app = reading().layer(layer.body_time_limit(Duration::from_secs(5)));
+    let answer = send(&app, upload("k", dribbling("x".into()))).await;
+    assert_eq!(answer.status(), 408);
+    let answer = send(&app, upload("k", Body::from(vec![b'x'; 17]))).await;
+    assert_eq!(answer.status(), 413);
+    assert_eq!(store.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
+    let (_store, _locks, layer) = remembering();
+    let layer = layer.body_limit(64 * KIB).body_budget(256 * KIB);
+    let app = reading().layer(layer);
+    let uploads: Vec<_> = (0..4)
+        .map(|n| {
+            let (app, body) = (app.clone(), dribbling(vec![b'x'; 64 * KIB].into()));
+            tokio::spawn(async move { send(&app, upload(&n.to_string(), body)).await })
+        })
+        .collect();
+    settle().await;
+    let (status, problem) = problem(send(&app, request("k", "fits")).await).await;
+    assert_eq!(status, 503);
+    assert!(problem["type"].as_str().unwrap().ends_with("body-budget"));
+    for upload in uploads {
+        upload.abort();
+    }
+    settle().await;
+    assert_eq!(text(send(&app, request("k", "fits")).await).await, "4");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
+    let (_store, _locks, layer) = remembering();
+    let address = lengths::serve(reading().layer(layer.body_limit(16))).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let head = "POST /payments HTTP/1.1\r\nhost: test\r\nidempotency-key: k\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
+    for _ in 0..8 {
+        client.write_all(chunk.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
