@@ -1,11 +1,12 @@
--- Begins the leases of several holds anew. Creates nothing, and shortens no life: a renewal may
--- arrive late, for less than was promised since.
+-- Begins the leases of several holds anew. Creates nothing, and shortens no life: a renewal may arrive late, for less
+-- than was promised since.
 -- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again)
 -- ARGV     three for each hold: the field, the lease in ms, 'read', 'write' or 'exclusive'
 -- Returns  for each hold 1 renewed, 0 gone
+-- Needs    on_hash.lua
 
--- Redis 7 compares by itself, which takes one command less than to look first. Where it would set nothing, as on a key
--- without an end, there is no shorter way.
+-- Redis 7 compares by itself, which takes one command less than to look first. Where that sets nothing, as on a key
+-- without an expiry, the script compares.
 local compares = redis.REDIS_VERSION_NUM ~= nil
 local function prolong(key, lease)
   if compares and redis.call('PEXPIRE', key, lease, 'GT') == 1 then
@@ -18,8 +19,7 @@ local answers = {}
 for i = 1, #KEYS / 2 do
   local name, timeout = KEYS[2 * i - 1], KEYS[2 * i]
   local field, lease, kind = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  -- Something else than a hash is an error to this call alone: the other holds are renewed.
-  local held = redis.pcall('HEXISTS', name, field) == 1
+  local held = on_hash('HEXISTS', name, field) == 1
   if held and kind == 'read' then
     held = prolong(timeout, lease)
   end

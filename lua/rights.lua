@@ -1,36 +1,22 @@
 -- Says which commands of the other scripts the user may not run. Nothing that it does has an effect that stays: what
--- would write is asked for in a way that fails after the rights were looked at. A key or channel that the user may not
--- touch is no matter.
--- ARGV     1 a name that nobody else uses, for a key and a channel
--- Returns  the commands
+-- would write is asked for in a way that fails after the rights were looked at. A key that the user may not touch is no
+-- matter; the channels are those of a lock of that name.
+-- ARGV     1 a name that nobody else uses, of a key and of a lock
+-- Returns  the commands, and the patterns of channels
 local name = ARGV[1]
 local calls = {
-  {'EXISTS', name},
-  {'GET', name},
-  {'HDEL', name, 'f'},
-  {'HEXISTS', name, 'f'},
-  {'HGET', name, 'f'},
-  {'HGETALL', name},
-  {'HLEN', name},
-  {'HMGET', name, 'f'},
-  {'HSET', name, 'f', 'v', 'a field without a value'},
-  {'LINDEX', name, 0},
-  {'LREM', name, 0, 'v'},
-  {'PEXPIRE', name, 1},
-  {'PTTL', name},
-  {'RENAME', name, name},
-  {'SET', name, 'v', 'NX', 'XX'},
-  {'TIME'},
-  {'ZADD', name, 'no number', 'm'},
-  {'ZREM', name, 'm'},
-  {'ZREMRANGEBYSCORE', name, 0, 0},
-  {'ZREVRANGE', name, 0, 0},
+  {'EXISTS', name}, {'GET', name}, {'HDEL', name, 'f'}, {'HEXISTS', name, 'f'}, {'HGET', name, 'f'},
+  {'HGETALL', name}, {'HLEN', name}, {'HMGET', name, 'f'}, {'HRANDFIELD', name, 1},
+  {'HSET', name, 'f', 'v', 'a field without a value'}, {'LINDEX', name, 0},
+  {'LREM', name, 0, 'v'}, {'PERSIST', name}, {'PEXPIRE', name, 1}, {'PTTL', name}, {'RENAME', name, name},
+  {'SET', name, 'v', 'NX', 'XX'}, {'TIME'}, {'ZADD', name, 'no number', 'm'},
+  {'ZREM', name, 'm'}, {'ZREMRANGEBYSCORE', name, 0, 0}, {'ZREVRANGE', name, 0, 0},
   {'ZSCORE', name, 'm'},
 }
 
 local missing = {}
+-- Redis 7 and Valkey say whether a call is allowed without making it, but not why it is not.
 local function may(call)
-  -- Redis 7, Valkey: nothing is done, but a key that may not be touched is no better than a command.
   if redis.acl_check_cmd and redis.acl_check_cmd(unpack(call)) then
     return true
   end
@@ -40,15 +26,22 @@ local function may(call)
     missing[#missing + 1] = call[1]
     return false
   end
-  return true
+  return not refusal:find('channel', 1, true)
 end
 
 for _, call in ipairs(calls) do
   may(call)
 end
--- In a Cluster, releases may be told by the other command.
-if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', name, '')) then
-  may({'PUBLISH', name, ''})
+for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:'}) do
+  local channel, found = before .. '{' .. name .. '}', #missing
+  -- In a Cluster, the other command may publish releases.
+  if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', channel, ''))
+    and not may({'PUBLISH', channel, ''}) then
+    if #missing > found then
+      break
+    end
+    missing[#missing + 1] = '&' .. before .. '*'
+  end
 end
 -- This has an effect on any key, so it is tried only where it can be undone.
 if may({'DEL', name}) then

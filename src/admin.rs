@@ -1,13 +1,10 @@
 //! Administration: who holds what, who waits, and force.
 
 use std::fmt;
-use std::future::Future;
-use std::time::Duration;
 
 use crate::error::LockError;
-use crate::error::StoreError;
-use crate::lock::{LockKey, LockMode};
-use crate::store::LockStore;
+use crate::lock::LockKey;
+pub use crate::store::{Holder, Inspect, Inspection};
 
 /// Looks into locks, whoever holds them, and breaks them.
 ///
@@ -66,44 +63,4 @@ impl<S> fmt::Debug for LockAdmin<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockAdmin").finish_non_exhaustive()
     }
-}
-
-/// A store that [`LockAdmin`] can look into.
-pub trait Inspect: LockStore {
-    /// Who holds `key`, and who waits for it.
-    fn inspect(&self, key: &LockKey)
-    -> impl Future<Output = Result<Inspection, StoreError>> + Send;
-
-    /// Ends every hold on `key` and wakes the waiters, as the releases of the holds would; says whether there was any.
-    fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
-}
-
-/// What is known of one key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inspection {
-    /// Those who hold it, in no particular order.
-    pub holders: Vec<Holder>,
-    /// Those who wait for it, as far as the store knows: a fair queue in its order, and the waiting readers and writers of
-    /// this crate. Others wait unseen.
-    pub waiters: Vec<String>,
-}
-
-impl Inspection {
-    /// Whether anybody holds the key.
-    pub fn is_held(&self) -> bool {
-        !self.holders.is_empty()
-    }
-}
-
-/// One holder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson.
-    pub id: String,
-    /// How it holds the key. The store does not tell `Fair` from `Reentrant`; it says `Reentrant` for both.
-    pub mode: LockMode,
-    /// How many times it has entered, as far as the store knows.
-    pub count: u64,
-    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol means.
-    pub remaining: Duration,
 }

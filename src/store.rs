@@ -13,12 +13,15 @@ use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 
+mod inspect;
 mod many;
 pub mod memory;
 pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+pub(crate) use inspect::SHOWN;
+pub use inspect::{Holder, Inspect, Inspection};
 pub use many::{AllOutcome, AnyOutcome};
 
 /// How long a waiter that has stopped asking still counts as waiting.

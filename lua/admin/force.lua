@@ -1,10 +1,11 @@
 -- Ends every hold on a lock as Redisson does (PROTOCOL 1.1 to 1.3), and wakes those who wait. The readers that wait when
--- a writer is ended get passes, as at its release.
+-- a writer is ended get passes, as at its release. The timeout keys of more readers than a script may touch are left to
+-- expire, as Redisson leaves all of them.
 -- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes
 -- ARGV     1 publish command, 2 prefix of all reader timeouts
 -- Returns  1 ended, 0 nothing was held, 3 not a lock
--- Needs    now.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
-local fields, kind = holders(KEYS[1])
+-- Needs    now.lua, sample.lua, wake_all.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
+local found, kind = holders(KEYS[1])
 if not kind then
   return 3
 end
@@ -18,13 +19,17 @@ if kind == 'exclusive' then
   end
   return 1
 end
-for _, entry in ipairs(fields) do
-  for i = 1, entry[2] do
-    redis.call('DEL', reader_timeout(ARGV[2], entry[1], i))
-  end
+local timeouts = {}
+for _, hold in ipairs(found) do
+  add_timeouts(timeouts, ARGV[2], hold[1], hold[2])
+end
+if #timeouts > 0 then
+  redis.call('DEL', unpack(timeouts))
 end
 if kind == 'write' then
   pass(KEYS[7], KEYS[8])
+  wake_all(ARGV[1], KEYS[6])
+else
+  redis.call(ARGV[1], KEYS[6], '0')
 end
-redis.call(ARGV[1], KEYS[6], kind == 'write' and '1' or '0')
 return 1

@@ -1,48 +1,54 @@
--- Says who holds a lock, and who waits for it. Changes nothing.
+-- Says who holds a lock, and who waits for it: a hundred of each at most. Changes nothing.
 -- KEYS     1 lock hash, 2 fair queue, 3 fair timeouts, 4 alive, 5 passes, 6 waiting writers, 7 waiting readers
 -- ARGV     1 prefix of all reader timeouts
--- Returns  {holders: {id, 'exclusive', 'read' or 'write', count, ms left (-1: for ever)} each; ids of waiters};
---          3 not a lock
+-- Returns  {holders: {id, 'exclusive', 'read' or 'write', count, ms left (-1: for ever)} each; ids of waiters; 1 if there
+--          are more holders or waiters, else 0}; 3 not a lock
 -- Needs    now.lua, admin/holders.lua
-local now, fields, kind = now_ms(), holders(KEYS[1])
+local now, found, kind, more = now_ms(), holders(KEYS[1])
 if not kind then
   return 3
 end
 
-local held, left = {}, redis.call('PTTL', KEYS[1])
-for _, entry in ipairs(fields) do
-  local field, count = entry[1], entry[2]
-  local writer = field:match('^(.*):write$')
-  if kind == 'exclusive' or writer then
-    held[#held + 1] = {writer or field, writer and 'write' or kind, count, left}
-  else
-    local lives = 0
-    for i = 1, count do
-      lives = math.max(lives, redis.call('PTTL', reader_timeout(ARGV[1], field, i)))
+local held, left, looks = {}, redis.call('PTTL', KEYS[1]), MOST
+for _, hold in ipairs(found) do
+  local field, count, timeouts, lives = hold[1], hold[2], {}, left
+  local writer = field:gsub(':write', '', 1)
+  if kind ~= 'exclusive' and writer == field then
+    add_timeouts(timeouts, ARGV[1], field, count)
+    if looks >= #timeouts and count <= NESTED then
+      lives = 0
+      for _, timeout in ipairs(timeouts) do
+        lives = math.max(lives, redis.call('PTTL', timeout))
+      end
+      looks = looks - #timeouts
     end
-    -- Without a timeout key it has lapsed.
-    if lives > 0 then
-      held[#held + 1] = {field, 'read', count, lives}
-    end
+  end
+  -- A reader without a timeout key has lapsed.
+  if lives ~= 0 then
+    local mode = kind == 'exclusive' and kind or writer == field and 'read' or 'write'
+    held[#held + 1] = {writer, mode, count, lives}
   end
 end
 
 local waiters, seen = {}, {}
 local function wait(id)
-  if not seen[id] then
+  more = more or #waiters == MOST and not seen[id]
+  if #waiters < MOST and not seen[id] then
     seen[id] = true
     waiters[#waiters + 1] = id
   end
 end
-for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-  local blocks, lives = redis.call('ZSCORE', KEYS[3], id), redis.call('ZSCORE', KEYS[4], id)
-  if tonumber(lives or blocks or now + 1) > now then
+local queue = redis.call('LRANGE', KEYS[2], 0, MOST)
+local blocks = #queue > 0 and redis.call('ZMSCORE', KEYS[3], unpack(queue))
+local lives = #queue > 0 and redis.call('ZMSCORE', KEYS[4], unpack(queue))
+for i, id in ipairs(queue) do
+  if tonumber(lives[i] or blocks[i] or now + 1) > now then
     wait(id)
   end
 end
 for set = 5, 7 do
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[set], '(' .. now, '+inf')) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[set], '(' .. now, '+inf', 'LIMIT', 0, MOST + 1)) do
     wait(id)
   end
 end
-return {held, waiters}
+return {held, waiters, more and 1 or 0}

@@ -1,7 +1,7 @@
 -- Whether an exclusive hold can be granted now (PROTOCOL 1.1): why not, or else what grants it.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
--- Needs    expire.lua, token.lua
+-- Needs    expire.lua, token.lua, holds.lua
 local function ask_exclusive(keys, args)
   local function grant()
     local token = keys[3] and next_token(keys[3], args[3], args[4])
@@ -18,7 +18,7 @@ local function ask_exclusive(keys, args)
   end
   local held = redis.call('HMGET', keys[1], args[2], 'mode')
   if held[2] then
-    return 3
+    return is_mode('mode', held[2]) and 3 or 5
   end
   if held[1] then
     return nil, grant

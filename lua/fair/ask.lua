@@ -2,7 +2,7 @@
 -- refused attempt with patience is lined up.
 -- keys     as fair/acquire.lua
 -- args     as fair/acquire.lua
--- Needs    now.lua, expire.lua, token.lua, fair/queue.lua, fair/line_up.lua
+-- Needs    now.lua, expire.lua, token.lua, holds.lua, fair/queue.lua, fair/line_up.lua
 local function ask_fair(keys, args)
   local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
 
@@ -21,7 +21,7 @@ local function ask_fair(keys, args)
   end
   local held = redis.call('HMGET', name, id, 'mode')
   if held[2] then
-    return 3
+    return is_mode('mode', held[2]) and 3 or 5
   end
   if held[1] then
     return nil, grant

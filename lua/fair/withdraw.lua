@@ -3,17 +3,14 @@
 -- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 channel of the lock, 4 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
--- Needs    on_hash.lua, now.lua, fair/queue.lua, fair/wake.lua
+-- Needs    end_hold.lua, now.lua, fair/queue.lua, fair/wake.lua
 local id = ARGV[1]
-local ended = on_hash('HDEL', KEYS[1], id)
-if ended == 1 then
-  redis.call('DEL', KEYS[1])
-end
+local ended = end_hold(KEYS[1], id)
 forget(KEYS[2], KEYS[3], KEYS[4], id)
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if ended ~= 0 or redis.call('EXISTS', KEYS[1]) == 0 then
   wake(KEYS[2], KEYS[3], KEYS[4], ARGV[3], ARGV[2])
 end
 if ARGV[4] ~= '0' then
   redis.call('SET', KEYS[5], 1, 'PX', ARGV[4])
 end
-return ended
+return ended == 0 and 0 or 1

@@ -1,6 +1,6 @@
 -- Grants several holds on different keys, or none: only when the last question is answered is anything granted.
--- KEYS     as many/ask_next.lua
--- ARGV     as many/ask_next.lua
+-- KEYS     as many/next.lua
+-- ARGV     as many/next.lua
 -- Returns  {0, {what each script of their modes returns}} granted, {i, what the script of its mode returns} the i-th
 --          stood back
 -- Needs    many/ask_next.lua and what it needs

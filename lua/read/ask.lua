@@ -2,7 +2,7 @@
 -- or else what grants it. A refused attempt with patience is remembered as waiting.
 -- keys     as read/acquire.lua
 -- args     as read/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua
+-- Needs    now.lua, expire.lua, waiters.lua, holds.lua
 local function ask_read(keys, args)
   local name, id, lease = keys[1], args[2], tonumber(args[1])
   local life, mode, waits = lease, nil, false
@@ -24,21 +24,18 @@ local function ask_read(keys, args)
   if redis.call('EXISTS', keys[2]) == 1 then
     return 2
   end
-  local held = redis.call('HMGET', name, 'mode', id, id .. ':write')
+  local held, left = redis.call('HMGET', name, 'mode', id, id .. ':write'), redis.call('PTTL', name)
   mode = held[1]
-  if not mode and redis.call('EXISTS', name) == 1 then
-    return 3
+  local no_lock = why_no_lock(mode, left)
+  if no_lock and not (no_lock == 4 and (held[2] or held[3])) then
+    return no_lock
   end
 
-  local now, refused = now_ms(), nil
-  local left, writes = redis.call('PTTL', name), held[3]
+  local now, refused, writes = now_ms(), nil, held[3]
   local reads = held[2] and redis.call('EXISTS', keys[6]) == 1
   local pass = tonumber(redis.call('ZSCORE', keys[5], id) or 0) > now
   if mode == 'write' and not writes then
     refused = left
-    if refused == -1 then
-      return 4
-    end
   elseif not (writes or reads or pass) then
     refused = waiting(keys[3], now)
   end

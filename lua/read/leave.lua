@@ -1,22 +1,21 @@
--- Ends a read hold (PROTOCOL 1.3). The hash then lives as long as its longest-lived reader; beside a writer its life is
--- left alone. A reader whose timeout key lapsed was gone before, but its field still goes.
--- Needs    on_hash.lua, living.lua
-local function leave(name, channel, timeout, id, publish, prefix)
-  local lived = redis.call('DEL', timeout)
-  if on_hash('HDEL', name, id) == 0 then
+-- Ends a read hold (PROTOCOL 1.3). Beside a writer the lock's life is left alone. A reader whose timeout key lapsed was
+-- gone before, but its field still goes.
+-- keys     1 lock hash, 2 channel, 3 own reader timeout
+-- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts
+-- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
+-- Needs    on_hash.lua, settle.lua and what it needs
+local function leave_read(keys, args)
+  local lived = redis.call('DEL', keys[3])
+  if on_hash('HDEL', keys[1], args[1]) == 0 then
     return 0
   end
-  if redis.call('HLEN', name) > 1 then
-    if redis.call('HGET', name, 'mode') == 'write' then
-      return lived
-    end
-    local left = living(name, prefix)
-    if left then
-      redis.call('PEXPIRE', name, left)
-      return lived
-    end
+  local left = redis.call('HLEN', keys[1])
+  if left > 1 and redis.call('HGET', keys[1], 'mode') == 'write' then
+    return lived
   end
-  redis.call('DEL', name)
-  redis.call(publish, channel, '0')
-  return lived
+  local lives, data, unknown = settle(keys[1], args[3], left)
+  if unknown or not lives then
+    redis.call(args[2], keys[2], '0')
+  end
+  return lived == 1 and data and -1 or lived
 end

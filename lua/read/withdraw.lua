@@ -1,16 +1,16 @@
 -- Takes a read attempt back: its hold, its place among the waiters, its pass. When that was the last pass and the lock is
--- free, the writers whom it held back are woken.
+-- free, the writers that it held back are woken.
 -- KEYS     1 lock hash, 2 channel, 3 own reader timeout, 4 tombstone, 5 waiting readers, 6 passes
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
--- Needs    on_hash.lua, now.lua, waiters.lua, living.lua, read/leave.lua
-local ended = leave(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3])
+-- Needs    now.lua, waiters.lua, wake_all.lua, read/leave.lua and what it needs
+local ended = leave_read(KEYS, ARGV)
 redis.call('ZREM', KEYS[5], ARGV[1])
 if redis.call('ZREM', KEYS[6], ARGV[1]) == 1 and not waiting(KEYS[6], now_ms())
   and redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call(ARGV[2], KEYS[2], '1')
+  wake_all(ARGV[2], KEYS[2])
 end
 if ARGV[4] ~= '0' then
   redis.call('SET', KEYS[4], 1, 'PX', ARGV[4])
 end
-return ended
+return ended == 0 and 0 or 1

@@ -1,17 +1,20 @@
 -- Issues the next fencing token and reserves those that follow it. The token is never below the server's time in
--- microseconds, so tokens rise even if the counter was lost.
+-- microseconds, so tokens rise even if the counter was lost. Reserved tokens may be ahead of that time: the counter is
+-- kept at least until it has passed them.
 local function next_token(counter, reserve, retention)
   local last = tonumber(redis.call('GET', counter) or 0)
   if not last then
     error('WRONGTYPE the fencing counter is not a number')
   end
   local time = redis.call('TIME')
-  local token = math.max(last + 1, time[1] * 1000000 + time[2])
+  local now = time[1] * 1000000 + time[2]
+  local token = math.max(last + 1, now)
   local value = string.format('%.0f', token + reserve)
   if retention == '0' then
     redis.call('SET', counter, value)
   else
-    redis.call('SET', counter, value, 'PX', retention)
+    local ahead = math.ceil((token + reserve - now) / 1000) + 1
+    redis.call('SET', counter, value, 'PX', string.format('%.0f', math.max(retention, ahead)))
   end
   return token
 end

@@ -2,13 +2,13 @@
 -- A refused attempt with patience is remembered as waiting.
 -- keys     as write/acquire.lua
 -- args     as write/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, token.lua
+-- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua and what it needs
 local function ask_write(keys, args)
   local name, id, lease = keys[1], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
 
   local function grant()
-    local token = keys[5] and next_token(keys[5], args[4], args[5])
+    local token = keys[5] and next_token(keys[5], args[5], args[6])
     redis.call('HSET', name, 'mode', 'write', field, 1)
     expire(name, life)
     if waits then
@@ -23,24 +23,26 @@ local function ask_write(keys, args)
   if redis.call('EXISTS', keys[2]) == 1 then
     return 2
   end
-  local held = redis.call('HMGET', name, 'mode', field)
+  local held, left = redis.call('HMGET', name, 'mode', field), redis.call('PTTL', name)
+  local no_lock = why_no_lock(held[1], left)
+  if no_lock and not (no_lock == 4 and held[2]) then
+    return no_lock
+  end
   if held[2] then
-    life = math.max(lease, redis.call('PTTL', name))
+    life = math.max(lease, left)
     return nil, grant
   end
-  if not held[1] and redis.call('EXISTS', name) == 1 then
-    return 3
-  end
 
-  local now, refused = now_ms(), nil
-  if held[1] then
-    refused = redis.call('PTTL', name)
-    if refused == -1 then
-      return 4
-    end
-  else
-    refused = waiting(keys[4], now)
+  local refused, data, unknown = held[1] and left or nil, false, false
+  local fields = held[1] == 'read' and redis.call('HLEN', name) or 0
+  if fields > FEW then
+    refused, data, unknown = settle(name, args[4], fields)
   end
+  if data then
+    return 5
+  end
+  local now = now_ms()
+  refused = unknown and 1 or refused or waiting(keys[4], now)
   if not refused then
     waits = true
     return nil, grant

@@ -1,18 +1,18 @@
--- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the hash lives on with it. The readers
--- that wait at this moment get passes: they go before the next writer. Returns 0 if it was gone before, else one more
--- than have heard of it.
--- Needs    on_hash.lua, now.lua, living.lua, write/pass.lua
-local function leave(name, channel, readers, passes, id, publish, prefix)
-  if on_hash('HDEL', name, id .. ':write') == 0 then
+-- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the lock lives on with it. The readers
+-- that wait at this moment get passes: they go before the next writer.
+-- keys     1 lock hash, 2 channel, 3 waiting readers, 4 passes
+-- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts
+-- Returns  0 gone before; ended: one more than the subscribers that were woken, or -1 if data of the application is left
+-- Needs    on_hash.lua, now.lua, wake_all.lua, settle.lua and what it needs, write/pass.lua
+local function leave_write(keys, args)
+  if on_hash('HDEL', keys[1], args[1] .. ':write') == 0 then
     return 0
   end
-  local left = redis.call('HLEN', name) > 1 and living(name, prefix)
-  if left then
-    redis.call('HSET', name, 'mode', 'read')
-    redis.call('PEXPIRE', name, left)
-  else
-    redis.call('DEL', name)
+  local lives, data = settle(keys[1], args[3], redis.call('HLEN', keys[1]))
+  if lives then
+    redis.call('HSET', keys[1], 'mode', 'read')
   end
-  pass(readers, passes)
-  return 1 + redis.call(publish, channel, '1')
+  pass(keys[3], keys[4])
+  local woken = wake_all(args[2], keys[2])
+  return data and -1 or 1 + woken
 end

@@ -1,6 +1,6 @@
 -- Ends a write hold.
--- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes
--- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts
--- Returns  0 gone before; ended: one more than have heard of it
--- Needs    on_hash.lua, now.lua, living.lua, write/leave.lua
-return leave(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], ARGV[3])
+-- KEYS     as write/leave.lua
+-- ARGV     as write/leave.lua
+-- Returns  as write/leave.lua
+-- Needs    write/leave.lua and what it needs
+return leave_write(KEYS, ARGV)

@@ -25,6 +25,11 @@ const DIGEST_PREFIX: usize = 64;
 
 /// The name of what a lock protects.
 ///
+/// In Redis, the name is that of a key, as it is with Redisson: nothing else may use it. A name such as `lock:order:42`
+/// keeps apart from data that the application keeps under `order:42`. Data of another type under the name of a lock makes
+/// attempts fail with [`Conflict`](crate::LockError::Conflict); so do fields that the application adds to the lock's hash,
+/// when the lock is released: they stay, and no attempt is granted until they are gone.
+///
 /// There are two ways to a key, for two kinds of input:
 ///
 /// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would
@@ -36,8 +41,8 @@ const DIGEST_PREFIX: usize = 64;
 /// ```
 /// use tower_distributed_lock::LockKey;
 ///
-/// assert_eq!(LockKey::from_parts("order", ["42"]).as_str(), "order:42");
-/// assert_eq!(LockKey::from_parts("order", ["4:2", "{x}"]).as_str(), "order:4%3A2:%7Bx%7D");
+/// assert_eq!(LockKey::from_parts("lock", ["order", "42"]).as_str(), "lock:order:42");
+/// assert_eq!(LockKey::from_parts("lock", ["order", "4:2", "{x}"]).as_str(), "lock:order:4%3A2:%7Bx%7D");
 /// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

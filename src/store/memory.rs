@@ -16,10 +16,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LATENESS, LockStore, Outcome, Record, Released,
-    Renewal, Wakeups, shared_work,
+    AllOutcome, AnyOutcome, Attempt, HoldStatus, Inspect, Inspection, LATENESS, LockStore, Outcome,
+    Record, Released, Renewal, Wakeups, shared_work,
 };
-use crate::admin::{Inspect, Inspection};
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey, LockMode};

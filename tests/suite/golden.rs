@@ -1,6 +1,6 @@
 //! What Redis sees, byte for byte: the keys, fields, lives, channels and messages that Redisson and we share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -126,8 +126,10 @@ async fn a_fair_queue_is_redissons_with_near_scores() {
         let Stored::SortedSet(scores) = &timeouts.stored else {
             panic!("{timeouts:?}");
         };
-        for (n, (id, score)) in scores.iter().enumerate() {
-            assert_eq!(*id, ids[n]);
+        // Those of one millisecond are in the order of their names.
+        let scored: BTreeSet<_> = scores.iter().map(|(id, _)| id.clone()).collect();
+        assert_eq!(scored, ids.into());
+        for (n, (_, score)) in scores.iter().enumerate() {
             // As long as it counts as alive, and two seconds.
             let (least, most) = (before + 5_000.0, after + 5_000.0);
             assert!(least <= *score && *score <= most, "{n}: {score}");
@@ -157,6 +159,8 @@ async fn messages_go_where_redisson_listens() {
             (LockMode::Read, Some((rw.as_str(), "0"))),
             (LockMode::Write, Some((rw.as_str(), "1"))),
         ] {
+            // A thread of Redisson that was refused and does not sleep yet misses a `1`, and not a `0`.
+            let and = (mode == LockMode::Write).then_some((rw.as_str(), "0"));
             let hold = attempt(name, mode);
             assert!(asks(&store, &hold).await && releases(&store, &hold).await);
             assert!(
@@ -166,7 +170,7 @@ async fn messages_go_where_redisson_listens() {
             let withdrawn = attempt(name, mode);
             assert!(asks(&store, &withdrawn).await);
             store.withdraw(&withdrawn, true).await.unwrap();
-            let told: Vec<_> = told.into_iter().collect();
+            let told: Vec<_> = told.into_iter().chain(and).collect();
             messages.are(&[told.clone(), told].concat()).await;
         }
 
@@ -190,7 +194,9 @@ async fn messages_go_where_redisson_listens() {
         read.hold.id = write.hold.id;
         assert!(asks(&store, &write).await && asks(&store, &read).await);
         assert!(releases(&store, &write).await);
-        messages.are(&[(rw.as_str(), "1")]).await;
+        messages
+            .are(&[(rw.as_str(), "1"), (rw.as_str(), "0")])
+            .await;
         assert!(releases(&store, &read).await);
         messages.are(&[(rw.as_str(), "0")]).await;
     }
@@ -203,22 +209,24 @@ async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
         (
             LockMode::Reentrant,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"][..],
-            &["EVALSHA", "HEXISTS", "DEL", "PUBLISH"][..],
+            &["EVALSHA", "HDEL", "EXISTS", "PUBLISH"][..],
         ),
         (
             LockMode::Fair,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
-            &["EVALSHA", "HEXISTS", "DEL", "EXISTS", "PUBLISH"],
+            &["EVALSHA", "HDEL", "EXISTS", "EXISTS", "PUBLISH"],
         ),
         (
             LockMode::Read,
             &["EVALSHA", "EXISTS", "SET", "HSET", "PEXPIRE"],
-            &["EVALSHA", "DEL", "HDEL", "HLEN", "DEL", "PUBLISH"],
+            &["EVALSHA", "DEL", "HDEL", "HLEN", "HDEL", "PUBLISH"],
         ),
         (
             LockMode::Write,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
-            &["EVALSHA", "HDEL", "HLEN", "DEL", "EXISTS", "PUBLISH"],
+            &[
+                "EVALSHA", "HDEL", "HLEN", "HDEL", "EXISTS", "PUBLISH", "PUBLISH",
+            ],
         ),
     ] {
         let warm = attempt("k", mode);

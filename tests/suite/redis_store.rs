@@ -5,6 +5,7 @@ mod admin;
 mod audit;
 mod bounded;
 mod connections;
+mod crowds;
 mod fair;
 mod fencing;
 mod holds;
@@ -12,6 +13,7 @@ mod many;
 mod phases;
 mod protocols;
 mod records;
+mod shared_name;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod wakeups;

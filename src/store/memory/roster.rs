@@ -55,7 +55,7 @@ impl<T: Copy + PartialEq> Roster<T> {
         self.0.iter().map(|&(_, until)| until).max()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (T, Instant)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (T, Instant)> + Clone {
         self.0.iter().copied()
     }
 

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
 use super::roster::Roster;
-use crate::admin::{Holder, Inspection};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
-use crate::store::{Attempt, WAITER_LIVENESS};
+use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 
 const NOBODY: Wake = [None, None];
 const EVERYBODY_IN_NO_ORDER: Wake = [Some(Channel::Exclusive), None];
@@ -198,11 +197,13 @@ impl State {
             .reads
             .iter()
             .map(|(id, until)| (LockMode::Read, id, until));
+        let holders = sole.into_iter().chain(reads);
         let waiters = [&self.queue, &self.passes, &self.writers, &self.readers];
+        let waiters = waiters.into_iter().flat_map(Roster::iter);
         Inspection {
-            holders: sole
-                .into_iter()
-                .chain(reads)
+            truncated: holders.clone().count() > SHOWN || waiters.clone().count() > SHOWN,
+            holders: holders
+                .take(SHOWN)
                 .map(|(mode, id, until)| Holder {
                     id: id.to_string(),
                     mode,
@@ -210,11 +211,7 @@ impl State {
                     remaining: until - now,
                 })
                 .collect(),
-            waiters: waiters
-                .into_iter()
-                .flat_map(Roster::iter)
-                .map(|(id, _)| id.to_string())
-                .collect(),
+            waiters: waiters.take(SHOWN).map(|(id, _)| id.to_string()).collect(),
         }
     }
 

@@ -9,10 +9,9 @@ use super::channels::Channels;
 use super::names::Names;
 use super::reply::{conflict, standing, unintelligible};
 use super::script::{self, Call};
-use crate::admin::{Holder, Inspect, Inspection};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
-use crate::store::HoldStatus;
+use crate::store::{HoldStatus, Holder, Inspect, Inspection};
 
 /// The code of the administrating scripts for what is no lock.
 const NO_LOCK: i64 = 3;
@@ -64,12 +63,13 @@ fn force(key: &LockKey, publish: Channels) -> Call {
 }
 
 fn inspection(answer: &Value) -> Option<Inspection> {
-    let [holders, waiters] = array(answer)? else {
+    let [holders, waiters, Value::Int(more)] = array(answer)? else {
         return None;
     };
     Some(Inspection {
         holders: array(holders)?.iter().map(holder).collect::<Option<_>>()?,
         waiters: array(waiters)?.iter().map(text).collect::<Option<_>>()?,
+        truncated: *more == 1,
     })
 }
 

@@ -55,7 +55,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(lease)
             .arg(Field::Plain(id))
             .arg(liveness),
-        LockMode::Write => begin(&script::WRITE_ACQUIRE, 4, 5)
+        LockMode::Write => begin(&script::WRITE_ACQUIRE, 4, 6)
             .arg(names.tombstone(field(hold)))
             .arg(names.waiting_writers())
             .arg(names.passes())
@@ -63,6 +63,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(lease)
             .arg(Field::Plain(id))
             .arg(liveness)
+            .arg(names.readers_prefix())
             .arg(reserve)
             .arg(retention),
     }

@@ -14,6 +14,10 @@ const REFUSED: i64 = 1;
 const WITHDRAWN: i64 = 2;
 const OTHER_FAMILY: i64 = 3;
 const ENDLESS: i64 = 4;
+const NO_LOCK: i64 = 5;
+
+/// The code of a releasing script for a hold that has ended beside something else.
+const NOT_ALONE: i64 = -1;
 
 /// Reads the answer of an acquiring script.
 pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, StoreError> {
@@ -38,14 +42,20 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
         )),
         (OTHER_FAMILY, _) => Err(conflict(match family {
             LockFamily::Exclusive => {
-                "the key holds a read-write lock, and was asked for an exclusive one"
+                "the key holds a read-write lock, and was asked for an exclusive one: use the name of a lock for one \
+                 kind of lock"
             }
             LockFamily::ReadWrite => {
-                "the key holds an exclusive lock, and was asked for a read-write one"
+                "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: \
+                 use the name of a lock for one kind of lock and nothing else"
             }
         })),
         (ENDLESS, _) => Err(conflict(
-            "the key holds a lock that never expires: no client of this protocol leaves one",
+            "the key holds a hash that never expires, so no lock: give the lock a name that nothing else uses, such as \
+             `lock:order:42`; a lock that was given no expiry by hand is ended by `LockAdmin::force_unlock`",
+        )),
+        (NO_LOCK, _) => Err(conflict(
+            "the key holds data of the application: give the lock a name that nothing else uses, such as `lock:order:42`",
         )),
         _ => Err(unintelligible(answer)),
     }
@@ -55,6 +65,10 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
 pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
         Value::Int(0) => Ok(HoldStatus::Gone.into()),
+        Value::Int(NOT_ALONE) => Err(conflict(
+            "the hold has ended, but the key holds something else beside it, which was left there: give the lock a name \
+             that nothing else uses, such as `lock:order:42`",
+        )),
         Value::Int(heard @ 1..) => Ok(Released {
             standing: HoldStatus::Held,
             listeners: usize::try_from(heard - 1).unwrap_or(usize::MAX),

@@ -13,7 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
 /// What a [`RedisStore`](super::RedisStore) asks of the server.
-const LOCKING: [&str; 30] = [
+const LOCKING: [&str; 32] = [
     "del",
     "eval",
     "evalsha",
@@ -25,10 +25,12 @@ const LOCKING: [&str; 30] = [
     "hgetall",
     "hlen",
     "hmget",
+    "hrandfield",
     "hset",
     "lindex",
     "lpush",
     "lrem",
+    "persist",
     "pexpire",
     "ping",
     "pttl",
@@ -47,7 +49,7 @@ const LOCKING: [&str; 30] = [
 ];
 
 /// What [`LockAdmin`](crate::LockAdmin) asks for besides.
-const ADMINISTERING: [&str; 2] = ["lrange", "zrangebyscore"];
+const ADMINISTERING: [&str; 3] = ["lrange", "zmscore", "zrangebyscore"];
 
 /// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
 const AUDITING: [&str; 2] = ["config|get", "info"];
@@ -171,11 +173,18 @@ impl AclRules {
                 patterns.chain([format!("~{SCRATCH}")]).collect()
             }
         };
+        // Those that the check publishes to are among all of them.
+        let channels = match self.prefixes.iter().any(String::is_empty) {
+            true => Vec::new(),
+            false => CHANNELS
+                .map(|before| format!("&{before}{{{SCRATCH}}}"))
+                .into(),
+        };
         // Redis 6.2 gives a new user every channel, and then takes no pattern.
         ["resetchannels".to_owned()]
             .into_iter()
             .chain(patterns)
-            .chain([format!("&{SCRATCH}")])
+            .chain(channels)
             .chain(self.commands.iter().map(|command| format!("+{command}")))
             .collect::<Vec<_>>()
             .into_iter()
@@ -242,9 +251,13 @@ pub(super) fn question() -> Call {
 
 /// Reads the answer to [`question`].
 pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
-    let rule = |command: &Value| match command {
-        Value::BulkString(name) => {
-            Some(format!("+{}", String::from_utf8_lossy(name).to_lowercase()))
+    let rule = |right: &Value| match right {
+        Value::BulkString(channel) if channel.starts_with(b"&") => {
+            Some(String::from_utf8_lossy(channel).into_owned())
+        }
+        Value::BulkString(command) => {
+            let command = String::from_utf8_lossy(command);
+            Some(format!("+{}", command.to_lowercase()))
         }
         _ => None,
     };

@@ -25,39 +25,41 @@ macro_rules! script {
 pub(super) static EXCLUSIVE_ACQUIRE: Script = script!(
     "shared/expire",
     "shared/token",
+    "shared/holds",
     "exclusive/ask",
     "exclusive/acquire"
 );
-/// Joins the question of every mode, and a script that asks several of them.
-macro_rules! several {
-    ($file:literal) => {
-        script!(
-            "shared/now",
-            "shared/expire",
-            "shared/token",
-            "shared/waiters",
-            "fair/queue",
-            "fair/line_up",
-            "exclusive/ask",
-            "fair/ask",
-            "read/ask",
-            "write/ask",
-            "many/ask_next",
-            $file
-        )
-    };
-}
-
-pub(super) static ACQUIRE_ALL: Script = several!("many/all");
-pub(super) static ACQUIRE_ANY: Script = several!("many/any");
-
-pub(super) static EXCLUSIVE_RELEASE: Script = script!("shared/on_hash", "exclusive/release");
-pub(super) static EXCLUSIVE_WITHDRAW: Script = script!("shared/on_hash", "exclusive/withdraw");
+pub(super) static EXCLUSIVE_RELEASE: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
+    "exclusive/leave",
+    "exclusive/release"
+);
+pub(super) static EXCLUSIVE_RECORD: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
+    "record/keep",
+    "exclusive/leave",
+    "exclusive/release"
+);
+pub(super) static EXCLUSIVE_WITHDRAW: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
+    "exclusive/leave",
+    "exclusive/withdraw"
+);
 
 pub(super) static FAIR_ACQUIRE: Script = script!(
     "shared/now",
     "shared/expire",
     "shared/token",
+    "shared/holds",
     "fair/queue",
     "fair/line_up",
     "fair/ask",
@@ -65,13 +67,32 @@ pub(super) static FAIR_ACQUIRE: Script = script!(
 );
 pub(super) static FAIR_RELEASE: Script = script!(
     "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
     "shared/now",
     "fair/queue",
     "fair/wake",
+    "fair/leave",
+    "fair/release"
+);
+pub(super) static FAIR_RECORD: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
+    "shared/now",
+    "record/keep",
+    "fair/queue",
+    "fair/wake",
+    "fair/leave",
     "fair/release"
 );
 pub(super) static FAIR_WITHDRAW: Script = script!(
     "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
     "shared/now",
     "fair/queue",
     "fair/wake",
@@ -81,21 +102,27 @@ pub(super) static FAIR_WITHDRAW: Script = script!(
 pub(super) static READ_ACQUIRE: Script = script!(
     "shared/now",
     "shared/expire",
+    "shared/holds",
     "shared/waiters",
     "read/ask",
     "read/acquire"
 );
 pub(super) static READ_RELEASE: Script = script!(
     "shared/on_hash",
-    "shared/living",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
     "read/leave",
     "read/release"
 );
 pub(super) static READ_WITHDRAW: Script = script!(
     "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
     "shared/now",
     "shared/waiters",
-    "shared/living",
+    "shared/wake_all",
     "read/leave",
     "read/withdraw"
 );
@@ -104,64 +131,99 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/now",
     "shared/expire",
     "shared/token",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
     "shared/waiters",
     "write/ask",
     "write/acquire"
 );
 pub(super) static WRITE_RELEASE: Script = script!(
     "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
     "shared/now",
-    "shared/living",
+    "shared/wake_all",
+    "write/pass",
+    "write/leave",
+    "write/release"
+);
+pub(super) static WRITE_RECORD: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
+    "shared/now",
+    "shared/wake_all",
+    "record/keep",
     "write/pass",
     "write/leave",
     "write/release"
 );
 pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/settle",
     "shared/now",
     "shared/waiters",
-    "shared/living",
+    "shared/wake_all",
     "write/pass",
     "write/leave",
     "write/withdraw"
 );
 
-pub(super) static EXCLUSIVE_RECORD: Script =
-    script!("shared/on_hash", "record/keep", "exclusive/release");
-pub(super) static FAIR_RECORD: Script = script!(
-    "shared/on_hash",
-    "shared/now",
-    "record/keep",
-    "fair/queue",
-    "fair/wake",
-    "fair/release"
-);
-pub(super) static WRITE_RECORD: Script = script!(
-    "shared/on_hash",
-    "shared/now",
-    "record/keep",
-    "shared/living",
-    "write/pass",
-    "write/leave",
-    "write/release"
-);
 pub(super) static RECORD: Script = script!("record/read");
-
-pub(super) static INSPECT: Script = script!("shared/now", "admin/holders", "admin/inspect");
+pub(super) static INSPECT: Script = script!(
+    "shared/now",
+    "shared/holds",
+    "shared/sample",
+    "admin/holders",
+    "admin/inspect"
+);
 pub(super) static FORCE: Script = script!(
     "shared/now",
+    "shared/holds",
+    "shared/sample",
+    "shared/wake_all",
     "fair/queue",
     "fair/wake",
     "write/pass",
     "admin/holders",
     "admin/force"
 );
-
 pub(super) static RIGHTS: Script = script!("rights");
+pub(super) static RENEW: Script = script!("shared/on_hash", "renew");
+pub(super) static CHECK: Script = script!("shared/on_hash", "check");
+pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "shared/on_hash", "check");
 
-pub(super) static RENEW: Script = script!("renew");
-pub(super) static CHECK: Script = script!("check");
-pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "check");
+/// Joins the question of every mode, and a script that asks several of them.
+macro_rules! several {
+    ($file:literal) => {
+        script!(
+            "shared/now",
+            "shared/expire",
+            "shared/token",
+            "shared/holds",
+            "shared/sample",
+            "shared/settle",
+            "shared/waiters",
+            "fair/queue",
+            "fair/line_up",
+            "exclusive/ask",
+            "fair/ask",
+            "read/ask",
+            "write/ask",
+            "many/next",
+            "many/ask_next",
+            $file
+        )
+    };
+}
+
+pub(super) static ACQUIRE_ALL: Script = several!("many/all");
+pub(super) static ACQUIRE_ANY: Script = several!("many/any");
 
 impl Script {
     /// Begins a call about one lock: `keys` keys are to follow, then `args` further arguments.

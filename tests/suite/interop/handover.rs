@@ -24,27 +24,12 @@ const CONTESTS: [(Kind, Kind); 6] = [
 /// Who waits for this long was not woken.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Redisson may miss the message of a writer's release ("1") between its last refusal and falling asleep: it wakes as many
-/// threads as sleep already, and keeps nothing for the one that is about to. It then looks again when the lease that it
-/// saw is over, so such waits are bounded by a short lease. Those of one test do not all miss it.
-const SHORT: Duration = Duration::from_secs(6);
-
 struct HandOver {
     holder: Party,
     waiter: Party,
     held: Kind,
     wanted: Kind,
     name: String,
-}
-
-impl HandOver {
-    fn may_be_missed(&self) -> bool {
-        self.held == Kind::Write && self.waiter.is_java()
-    }
-
-    fn lease(&self) -> Duration {
-        if self.may_be_missed() { SHORT } else { LONG }
-    }
 }
 
 #[tokio::test]
@@ -54,7 +39,7 @@ async fn a_release_wakes_the_other_language() {
     let names = || hand_overs.iter().map(|hand_over| &hand_over.name);
 
     let holds = join_all(hand_overs.iter().map(|hand_over| {
-        let lease = Lease::Fixed(hand_over.lease());
+        let lease = Lease::Fixed(LONG);
         hand_over
             .holder
             .lock(hand_over.held, &hand_over.name, lease)
@@ -77,8 +62,6 @@ async fn a_release_wakes_the_other_language() {
     meeting.until_waiting(names().map(|name| (name, 1))).await;
 
     let released = join_all(holds.into_iter().map(|held| held.release())).await;
-    let mut missed = 0;
-    let mut missable = 0;
     for ((hand_over, released), wait) in hand_overs.iter().zip(released).zip(waits) {
         let since = wait.await.expect("a waiter gets the lock");
         let HandOver {
@@ -93,20 +76,52 @@ async fn a_release_wakes_the_other_language() {
         let what = format!("from {from} ({held}) to {to} ({wanted}) on {name}");
         assert!(since >= released, "{what}: granted while it was held");
         let took = since - released;
-        let quick = took < hand_over.lease() / 3;
-        if hand_over.may_be_missed() {
-            missable += 1;
-            missed += u32::from(!quick);
-            assert!(took < hand_over.lease() + LONG / 3, "{what}: {took:?}");
-        } else {
-            assert!(quick, "{what}: {took:?}");
-        }
+        assert!(took < LONG / 3, "{what}: {took:?}");
     }
-    assert!(
-        missed <= missable / 2,
-        "Redisson heard nothing of {missed} of {missable} releases by writers"
-    );
     meeting.nothing_is_left(names()).await;
+}
+
+/// L2. A thread of Redisson that was refused and does not sleep yet misses a `1`: it is woken by the `0` that follows. A
+/// writer's section that is as short as a round trip meets such threads often.
+#[tokio::test]
+async fn no_thread_sleeps_through_the_release_of_a_short_write() {
+    const ROUNDS: usize = 60;
+    let meeting = Meeting::open().await;
+    let contests =
+        Version::ALL.map(|version| [Kind::Read, Kind::Write].map(|kind| (version, kind)));
+    let contests = contests
+        .into_iter()
+        .flatten()
+        .map(async |(version, wanted)| {
+            let name = meeting.name();
+            let (writer, waiter) = (meeting.rust(), meeting.java(version));
+            for round in 0..ROUNDS {
+                let held = writer.lock(Kind::Write, &name, Lease::Fixed(LONG)).await;
+                let wait = {
+                    let (waiter, name) = (waiter.clone(), name.clone());
+                    tokio::spawn(async move {
+                        let held = waiter.lock(wanted, &name, LEASE).await;
+                        let since = held.since;
+                        held.release().await;
+                        since
+                    })
+                };
+                // About as long as it takes until the thread is refused.
+                tokio::time::sleep(Duration::from_micros(500 + 100 * (round % 30) as u64)).await;
+                let released = held.release().await;
+                let took = wait
+                    .await
+                    .expect("it gets the lock")
+                    .saturating_sub(released);
+                assert!(
+                    took < LONG / 3,
+                    "{version:?} {wanted} in round {round}: {took:?}"
+                );
+            }
+            name
+        });
+    let names = join_all(contests).await;
+    meeting.nothing_is_left(names.iter()).await;
 }
 
 fn all(meeting: &Meeting) -> Vec<HandOver> {
@@ -180,8 +195,11 @@ fn attempt(kind: Kind, name: &str) -> Attempt {
     }
 }
 
-/// Redisson's read-write waiters may miss a writer's message, see [`SHORT`], but not most of them. If ours woke one waiter
-/// for each process only, half of them would come in late.
+/// The lease of a writer whose release some threads may miss: they look again when it is over.
+const SHORT: Duration = Duration::from_secs(6);
+
+/// Of several threads of one Redisson that were refused and do not sleep yet, a release wakes one, and the others only when
+/// they are asleep. If ours woke one waiter for each process only, half of them would come in late.
 #[tokio::test]
 async fn a_writer_lets_all_readers_of_both_languages_in() {
     let meeting = Meeting::open().await;

@@ -276,6 +276,33 @@ async fn a_user_who_lacks_a_right_takes_no_lock() {
     }
 }
 
+/// Redis 7 gives a new user no channel unless it is told to. Waiters would hear of no release.
+#[tokio::test]
+async fn a_user_without_the_channels_of_locks_takes_no_lock() {
+    for (channels, expected) in [
+        (
+            "resetchannels",
+            &["&redisson_lock__channel:*", "&redisson_rwlock:*"][..],
+        ),
+        (
+            "resetchannels &redisson_lock__channel:*",
+            &["&redisson_rwlock:*"],
+        ),
+    ] {
+        let server = server_with(format!("~* +@all {channels}")).await;
+        let refused = RedisStore::connect(address(&server)).await.unwrap_err();
+        assert_eq!(missing(&refused), expected);
+        let lazy = RedisStore::builder(address(&server)).connect_lazy();
+        let lazy = lazy.unwrap();
+        let error = error(&lazy, &attempt("k", LockMode::Write)).await;
+        assert_eq!(missing(&error), expected);
+        assert!(server.dump().await.is_empty());
+    }
+    let server = server_with("~* +@all &redisson_lock__channel:* &redisson_rwlock:*").await;
+    let store = RedisStore::connect(address(&server)).await.unwrap();
+    everything(&store, "k").await.unwrap();
+}
+
 #[tokio::test]
 async fn a_right_that_is_granted_later_is_noticed() {
     let rules = RedisStore::acl_rules(["k"]);

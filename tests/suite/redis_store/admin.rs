@@ -8,6 +8,9 @@ use tower_distributed_lock::{
 use super::*;
 use crate::support::Dump;
 
+/// The id of a Redisson client.
+const JAVA: &str = "0b5a3c1e-0000-4000-8000-000000000666";
+
 async fn inspect(store: &RedisStore) -> Inspection {
     store.inspect(&LockKey::new("k")).await.unwrap()
 }
@@ -114,25 +117,24 @@ async fn holders_and_waiters_are_shown_in_every_mode() {
 async fn redissons_holders_are_shown_with_their_counts_and_lapsed_ones_are_not() {
     let (server, store) = server_and_store().await;
     let mut redis = server.connection().await;
-    redis.hset("k", "java:7", 3).await.unwrap();
+    let thread = format!("{JAVA}:7");
+    redis.hset("k", &thread, 3).await.unwrap();
     redis.pexpire("k", 29_000).await.unwrap();
     assert_holders(
         &inspect(&store).await,
-        &[holder("java:7", LockMode::Reentrant, 3)],
+        &[holder(thread, LockMode::Reentrant, 3)],
     );
     redis.del("k").await.unwrap();
 
-    let fields = [("mode", "read"), ("java:1", "2"), ("java:2", "1")];
+    let (one, two) = (format!("{JAVA}:1"), format!("{JAVA}:2"));
+    let fields = [("mode", "read"), (&one, "2"), (&two, "1")];
     redis.hset_multiple("k", &fields).await.unwrap();
     redis.pexpire("k", 29_000).await.unwrap();
     for i in ["1", "2"] {
-        let timeout = format!("{{k}}:java:1:rwlock_timeout:{i}");
+        let timeout = format!("{{k}}:{one}:rwlock_timeout:{i}");
         redis.pset_ex(timeout, "1", 28_000).await.unwrap();
     }
-    assert_holders(
-        &inspect(&store).await,
-        &[holder("java:1", LockMode::Read, 2)],
-    );
+    assert_holders(&inspect(&store).await, &[holder(one, LockMode::Read, 2)]);
     assert!(forces(&store).await);
     assert_eq!(server.dump().await, Dump::new());
 }
@@ -187,11 +189,13 @@ async fn what_is_no_lock_is_neither_shown_nor_deleted() {
     };
     redis.set("k", "7").await.unwrap();
     conflicts().await;
+    let thread = format!("{JAVA}:1");
     for (field, value) in [
         ("name", "Ada"),
         ("visits", "7"),
-        ("java:1", "Ada"),
-        ("java:1", "-1"),
+        ("sku:42", "7"),
+        (&*thread, "Ada"),
+        (&*thread, "-1"),
     ] {
         redis.del("k").await.unwrap();
         redis.hset("k", field, value).await.unwrap();
@@ -212,4 +216,47 @@ async fn a_hold_that_never_expires_is_shown_as_such_and_can_be_ended() {
     assert_eq!(inspect(&store).await.holders[0].remaining, Duration::MAX);
     assert!(forces(&store).await);
     assert_eq!(server.dump().await, Dump::new());
+}
+
+/// A transaction of Redisson adds its id to the name of the thread, and the asynchronous API allows any number for one.
+#[tokio::test]
+async fn holds_of_transactions_and_of_negative_threads_are_shown_and_ended() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    let transaction = "8f14e45fceea167a5a36dedd4bea2543";
+    for owner in [
+        format!("{JAVA}:42:{transaction}"),
+        format!("{JAVA}:-7"),
+        format!("{JAVA}:-7:{transaction}"),
+    ] {
+        redis.hset("k", &owner, 1).await.unwrap();
+        redis.pexpire("k", 29_000).await.unwrap();
+        let exclusive = holder(&owner, LockMode::Reentrant, 1);
+        assert_holders(&inspect(&store).await, &[exclusive]);
+        assert!(forces(&store).await);
+
+        let fields = [("mode", "read"), (&*owner, "1")];
+        redis.hset_multiple("k", &fields).await.unwrap();
+        redis.pexpire("k", 29_000).await.unwrap();
+        let timeout = format!("{{k}}:{owner}:rwlock_timeout:1");
+        redis.pset_ex(timeout, "1", 29_000).await.unwrap();
+        assert_holders(&inspect(&store).await, &[holder(&owner, LockMode::Read, 1)]);
+        assert!(!asks(&store, &attempt("k", LockMode::Write)).await);
+        assert!(forces(&store).await);
+        assert_eq!(server.dump().await, Dump::new(), "{owner}");
+    }
+    for (field, owner) in [
+        (format!("{JAVA}:-7:write"), format!("{JAVA}:-7")),
+        (
+            format!("{JAVA}:42:write:{transaction}"),
+            format!("{JAVA}:42:{transaction}"),
+        ),
+    ] {
+        let fields = [("mode", "write"), (&*field, "1")];
+        redis.hset_multiple("k", &fields).await.unwrap();
+        redis.pexpire("k", 29_000).await.unwrap();
+        assert_holders(&inspect(&store).await, &[holder(owner, LockMode::Write, 1)]);
+        assert!(forces(&store).await);
+        assert_eq!(server.dump().await, Dump::new(), "{field}");
+    }
 }

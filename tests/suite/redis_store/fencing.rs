@@ -51,7 +51,8 @@ async fn tokens_rise_from_grant_to_grant_and_survive_the_loss_of_the_counter() {
 async fn reserved_tokens_are_given_to_nobody_else_and_a_larger_counter_is_continued() {
     let (server, store) = server_and_store().await;
     let mut redis = server.connection().await;
-    let ahead = 8_000_000_000_000_000_u64;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ahead = now.as_micros() as u64 + 50_000_000;
     redis.set(COUNTER, ahead).await.unwrap();
     let reserving = fenced(
         attempt("k", LockMode::Reentrant),
@@ -112,5 +113,27 @@ async fn a_counter_that_is_no_number_is_a_conflict_and_grants_nothing() {
         );
         redis.del(COUNTER).await.unwrap();
         assert!(server.dump().await.is_empty());
+    }
+}
+
+/// S6. Tokens that are reserved may be ahead of the clock: the counter is kept until the clock has passed them.
+#[tokio::test]
+async fn a_short_retention_forgets_no_token_that_is_ahead_of_the_clock() {
+    let (server, store) = server_and_store().await;
+    let reserve = 60_000_000;
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        let reserving = fenced(
+            attempt("k", mode),
+            Fencing {
+                retention: Some(Duration::from_millis(10)),
+                reserve,
+            },
+        );
+        let first = token(&store, &reserving).await;
+        assert!(releases(&store, &reserving).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let second = token(&store, &with_tokens(mode)).await;
+        assert!(second > first + u64::from(reserve), "{mode:?}");
+        server.connection().await.flushall().await.unwrap();
     }
 }

@@ -1,0 +1,21 @@
+-- Ends an exclusive hold. HDEL comes first because a script that has written may go on to allocate when memory is full.
+-- What else stands under the name belongs to the application, or to a lock of another kind, and stays; data of the
+-- application loses the expiry that the lock gave it.
+-- Returns  0 nothing was held, 1 ended, -1 ended and something else is left
+-- Needs    on_hash.lua, holds.lua, sample.lua
+local function end_hold(name, field)
+  if on_hash('HDEL', name, field) == 0 then
+    return 0
+  end
+  if redis.call('EXISTS', name) == 0 then
+    return 1
+  end
+  local fields = sample(name, redis.call('HLEN', name), 8)
+  for f = 1, #fields, 2 do
+    if not hold_count(fields[f], fields[f + 1]) and not is_mode(fields[f], fields[f + 1]) then
+      redis.call('PERSIST', name)
+      break
+    end
+  end
+  return -1
+end
