@@ -25,6 +25,7 @@ use crate::lock::{Hold, LockKey, LockMode};
 
 mod channel;
 mod many;
+mod records;
 mod roster;
 mod shard;
 mod state;
@@ -32,6 +33,7 @@ mod state;
 mod tests;
 
 use channel::Channel;
+use records::Records;
 use shard::Shard;
 
 /// How many shards there are: enough that threads seldom meet, few enough to be cheap to make.
@@ -53,21 +55,35 @@ const SHARDS: usize = 64;
 ///    if nobody holds the key, the rest of the time that the waiters who go first may stay silent.
 /// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
 ///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
+/// 5. Records of finished work take a bounded amount of memory, see [`with_record_limit`](Self::with_record_limit).
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
+/// What all clones share. A mutex of a shard is never locked while the records are.
 struct Shared {
     shards: Box<[Mutex<Shard>]>,
+    records: Mutex<Records>,
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store, with room for 64 MiB of records.
     pub fn new() -> Self {
+        Self::with_record_limit(records::DEFAULT_LIMIT)
+    }
+
+    /// An empty store whose records of finished work (`IdempotencyLayer`) take about `bytes` of memory at most, their keys
+    /// included.
+    ///
+    /// When there is no room for a new record, the oldest ones are dropped. A repeat of a request whose record was dropped
+    /// runs again: choose `bytes` for all the responses that are stored during their retention. One record is kept whatever
+    /// its size.
+    pub fn with_record_limit(bytes: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+                records: Mutex::new(Records::new(bytes)),
             }),
         }
     }
@@ -76,10 +92,10 @@ impl MemoryStore {
     ///
     /// It looks at every key: it is for tests, and for asserting that a program leaves nothing behind.
     pub fn is_empty(&self) -> bool {
-        self.shared
-            .shards
-            .iter()
-            .all(|shard| lock(shard).is_empty(Instant::now()))
+        let shards = self.shared.shards.iter();
+        let now = Instant::now();
+        shards.into_iter().all(|shard| lock(shard).is_empty(now))
+            && lock(&self.shared.records).is_empty(now)
     }
 }
 
@@ -158,8 +174,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        let mut shard = self.shared.shard(key);
-        Ok(shard.change(key, |entry, _| entry.record()))
+        Ok(lock(&self.shared.records).get(key, Instant::now()))
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -249,7 +264,8 @@ impl Shared {
         let signals = self.shard(&hold.key).change(&hold.key, |entry, now| {
             let wake = entry.state.release(hold)?;
             if let Some(record) = record {
-                entry.keep(record, now);
+                // The shard is still locked: the record is there before another holder of the key can begin.
+                lock(&self.records).keep(&hold.key, record, now);
             }
             Some(entry.listeners.signals(wake))
         });
@@ -268,6 +284,6 @@ impl Shared {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

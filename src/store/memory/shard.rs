@@ -3,14 +3,13 @@
 use std::collections::hash_map::Entry as Place;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::channel::Listeners;
-use super::state::{State, after};
+use super::state::State;
 use crate::error::StoreError;
 use crate::lock::{FencingToken, KeyMap, LockKey};
-use crate::store::{Attempt, Fencing, Outcome, Record};
+use crate::store::{Attempt, Fencing, Outcome};
 
 /// How many new keys a sweep waits for at least.
 const SWEEP: usize = 128;
@@ -30,34 +29,15 @@ pub(super) struct Shard {
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) listeners: Listeners,
-    record: Option<Box<Kept>>,
-}
-
-/// A record, until its retention is over.
-struct Kept {
-    value: Bytes,
-    until: Instant,
 }
 
 impl Entry {
-    /// Remembers `record` in place of any other.
-    pub(super) fn keep(&mut self, record: &Record, now: Instant) {
-        let (value, until) = (record.value.clone(), after(now, record.retention));
-        self.record = Some(Box::new(Kept { value, until }));
-    }
-
-    /// What is remembered.
-    pub(super) fn record(&self) -> Option<Bytes> {
-        self.record.as_ref().map(|kept| kept.value.clone())
-    }
-
     fn expire(&mut self, now: Instant) {
         self.state.expire(now);
-        self.record.take_if(|kept| kept.until <= now);
     }
 
     fn is_idle(&self) -> bool {
-        self.state.is_idle() && self.listeners.is_empty() && self.record.is_none()
+        self.state.is_idle() && self.listeners.is_empty()
     }
 }
 

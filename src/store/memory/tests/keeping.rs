@@ -145,3 +145,27 @@ async fn an_inspection_names_a_writer_and_its_read() {
     );
     assert!(!store.is_empty());
 }
+
+/// Strangers decide how many records there are.
+#[tokio::test(start_paused = true)]
+async fn the_oldest_records_go_when_the_store_has_no_room_for_more() {
+    let store = MemoryStore::with_record_limit(10_000);
+    for n in 0..100 {
+        let mut work = attempt(LockMode::Reentrant, n);
+        work.hold.key = LockKey::new(format!("key {n}"));
+        granted(&store, &work);
+        let done = Record {
+            value: vec![b'x'; 1000].into(),
+            retention: 60 * SECOND,
+        };
+        at_once(store.release_recording(&work.hold, &done));
+    }
+    let mut kept = Vec::new();
+    for n in 0..100 {
+        let key = LockKey::new(format!("key {n}"));
+        kept.extend(at_once(store.record(&key)).map(|_| n));
+    }
+    assert!(kept.len() >= 5 && kept.len() <= 10, "{kept:?}");
+    assert_eq!(kept.last(), Some(&99));
+    assert_eq!(kept.first(), Some(&(100 - kept.len())));
+}
