@@ -14,6 +14,9 @@ local function leave_read(keys, args)
     return lived
   end
   local lives, data, unknown = settle(keys[1], args[3], left)
+  if data and not lives then
+    leave_data(keys[1])
+  end
   if unknown or not lives then
     redis.call(args[2], keys[2], '0')
   end

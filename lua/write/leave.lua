@@ -11,6 +11,8 @@ local function leave_write(keys, args)
   local lives, data = settle(keys[1], args[3], redis.call('HLEN', keys[1]))
   if lives then
     redis.call('HSET', keys[1], 'mode', 'read')
+  elseif data then
+    leave_data(keys[1])
   end
   pass(keys[3], keys[4])
   local woken = wake_all(args[2], keys[2])

@@ -179,6 +179,24 @@ async fn a_hash_of_the_application_is_never_taken_for_a_lock() {
     assert_eq!(server.dump().await, Dump::new());
 }
 
+/// A writer that is refused looks into a hash with many fields. It changes nothing that is no hold.
+#[tokio::test]
+async fn a_large_hash_of_the_application_is_left_as_it_is() {
+    let (server, store) = server_and_store().await;
+    let fill = "redis.call('HSET', 'k', 'mode', 'read') \
+                for i = 1, 10000 do redis.call('HSET', 'k', 'field ' .. i, i) end \
+                redis.call('PEXPIRE', 'k', 60000)";
+    let () = server.ask(&["EVAL", fill, "0"]).await;
+    let before = server.dump().await["k"].stored.clone();
+    for asking in [attempt("k", LockMode::Write), patient("k", LockMode::Write)] {
+        assert_eq!(error_kind(&store, &asking).await, StoreErrorKind::Conflict);
+        store.withdraw(&asking, true).await.unwrap();
+    }
+    let dump = server.dump().await;
+    assert_eq!(dump["k"].stored, before);
+    assert!(dump["k"].ttl.is_some());
+}
+
 /// A lock of Redisson and one of ours of another kind under one name: neither ends the other.
 #[tokio::test]
 async fn a_hold_of_another_kind_beside_ours_survives_our_release() {
