@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["sync", "limits"],
+    &["sync"],
     &["lock"],
-    &["error"],
+    &["error", "limits"],
     &["audit", "telemetry"],
     &["store"],
     &["keeper"],
