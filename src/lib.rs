@@ -69,6 +69,7 @@ mod sync;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod work;
 
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use audit::Audit;
@@ -88,6 +89,7 @@ pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, Wakeups};
+pub use work::Candidate;
 
 /// The examples in the README compile.
 #[cfg(all(doctest, feature = "axum"))]

@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["local"],
     &["guard"],
     &["client"],
+    &["work"],
     &["admin"],
     &["key"],
     &["layer"],

@@ -1,0 +1,253 @@
+//! Work under a lock: a future that runs while a lock is held, and a leader of which a fleet has one.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::client::{LockClient, LockRequest};
+use crate::error::LockError;
+use crate::guard::{LockGuard, LockHandle};
+use crate::lock::{Lease, LockKey, LockMode};
+
+/// How long a candidate waits before it asks again after a failure of the store.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A candidate waits for as long as it takes.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+impl LockRequest {
+    /// Acquires the lock, runs `work` while it is held, releases it, and returns the value of `work`.
+    ///
+    /// `work` gets a handle of the lock, for its fencing token. Its future is dropped when the lock is lost. For work that
+    /// ends tidily by itself, see [`LockGuard::run_with_grace`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let rows = locks.lock("lock:import").run(async |lock| {
+    ///     println!("importing under {}", lock.key());
+    ///     17
+    /// }).await?;
+    /// assert_eq!(rows, 17);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockRequest::acquire`]: `work` was not started. Those of [`LockGuard::run`]: `work` ran, or ran in part.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `work`, and releases the lock in the background.
+    pub async fn run<F, W>(self, work: F) -> Result<W::Output, LockError>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future,
+    {
+        self.acquire().await?.run(work).await
+    }
+}
+
+impl LockGuard {
+    /// Runs `work` while the lock is held, releases the lock, and returns the value of `work`.
+    ///
+    /// The future of `work` is dropped when the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// The value of `work` is returned only if the release is confirmed, as by [`LockGuard::release`]:
+    ///
+    /// * [`LockError::Lost`] if the lock was lost while `work` ran, or was gone at its end. Another holder may have run.
+    /// * [`LockError::Unavailable`] if `work` ended and the store did not confirm the release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `work`, and releases the lock in the background.
+    pub async fn run<F, W>(self, work: F) -> Result<W::Output, LockError>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future,
+    {
+        self.run_with_grace(Duration::ZERO, work).await
+    }
+
+    /// Does the same as [`LockGuard::run`], and gives `work` this long to end by itself after the lock was lost.
+    ///
+    /// `work` sees the loss by [`LockHandle::lost`], which serves as its cancellation signal. The value of work that ends
+    /// after the loss is dropped: the result is [`LockError::Lost`].
+    ///
+    /// ```
+    /// # async fn example(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+    /// use std::time::Duration;
+    ///
+    /// # async fn next_page() -> bool { false }
+    /// # async fn close_file() {}
+    /// locks.lock("lock:export").await?.run_with_grace(Duration::from_secs(1), async |lock| {
+    ///     while !lock.is_lost() && next_page().await {}
+    ///     close_file().await;
+    /// }).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockGuard::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`LockGuard::run`].
+    pub async fn run_with_grace<F, W>(
+        self,
+        grace: Duration,
+        work: F,
+    ) -> Result<W::Output, LockError>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future,
+    {
+        let lock = self.handle();
+        let value = {
+            let mut work = pin!(work(lock.clone()));
+            tokio::select! {
+                // Work that has ended is not cut short by a loss that is seen at the same moment: the release decides.
+                biased;
+                value = &mut work => Some(value),
+                () = lock.lost() => {
+                    // The value is dropped: it was made without the lock.
+                    drop(tokio::time::timeout(grace, work).await);
+                    None
+                }
+            }
+        };
+        let released = self.release().await;
+        value
+            .ok_or(LockError::Lost)
+            .and_then(|value| released.map(|()| value))
+    }
+}
+
+impl LockClient {
+    /// One of a fleet: a candidate for the leadership of `name`, which is the name of a lock.
+    ///
+    /// See [`Candidate::run`].
+    pub fn leader(&self, name: impl Into<LockKey>) -> Candidate {
+        Candidate {
+            client: self.clone(),
+            name: name.into(),
+            lease: Lease::default(),
+        }
+    }
+}
+
+/// A process that wants to be the leader. Made by [`LockClient::leader`].
+#[derive(Clone)]
+#[must_use = "a candidate does nothing until it runs"]
+pub struct Candidate {
+    client: LockClient,
+    name: LockKey,
+    lease: Lease,
+}
+
+impl Candidate {
+    /// How long the leadership of a process that died lasts (default: renewed at 30 s).
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Waits until this process is the leader, and then runs `work`, until `work` ends.
+    ///
+    /// One process of the fleet runs `work`; the others wait. When `work` ends, the leadership is released, and the next
+    /// candidate takes over within about a round trip. When the leadership is lost, the future of `work` is dropped within
+    /// the lease, and the process is a candidate again; `work` is called once for each term.
+    ///
+    /// `work` gets a handle of the lock. Its [fencing token](LockHandle::fencing_token) numbers the terms: a later term has a
+    /// larger one. A store without tokens, such as a quorum, gives `None`. Let the resource refuse a smaller token than it
+    /// has seen: a leader that was paused does not know that its term is over.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let ticks = locks.leader("lock:scheduler").run(async |lock| {
+    ///     let term = lock.fencing_token();
+    ///     println!("leader in term {term:?}");
+    ///     3 // ticks; a service loops here until it stops
+    /// }).await?;
+    /// assert_eq!(ticks, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Only what waiting does not mend: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Invalid`, `Upgrade`. A store that cannot
+    /// be reached is asked again, with growing pauses of at most two seconds. If `work` ended and its release was not
+    /// confirmed, the result is that error: its term may have overlapped the next.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `work`, and releases the leadership in the background.
+    pub async fn run<F, W>(self, mut work: F) -> Result<W::Output, LockError>
+    where
+        F: FnMut(LockHandle) -> W,
+        W: Future,
+    {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let guard = match self.request().acquire().await {
+                Ok(guard) => guard,
+                Err(
+                    LockError::Busy { .. }
+                    | LockError::Overloaded
+                    | LockError::Unavailable(_)
+                    | LockError::Lost,
+                ) => {
+                    tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            pause = FIRST_PAUSE;
+            let ended = AtomicBool::new(false);
+            let term = guard.run(async |lock| {
+                let value = work(lock).await;
+                ended.store(true, Ordering::Relaxed);
+                value
+            });
+            match term.await {
+                Err(LockError::Lost) if !ended.load(Ordering::Relaxed) => {
+                    tracing::warn!("the leadership was lost: this process is a candidate again");
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn request(&self) -> LockRequest {
+        let request = self.client.lock(self.name.clone());
+        let request = request.lease(self.lease).wait(FOR_EVER);
+        match self.client.supports(LockMode::Reentrant, true) {
+            Ok(()) => request.fenced(),
+            Err(_) => request,
+        }
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate")
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! Work under a lock, and leaders.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_distributed_lock::testing::{Faults, FaultyStore};
+use tower_distributed_lock::{Lease, LockClient, LockError, MemoryStore};
+
+use super::client;
+use crate::support::{Process, RedisServer, eventually, example};
+
+const LEASE: Lease = Lease::Renewed(Duration::from_millis(300));
+
+/// Tells that a future was dropped before its end.
+struct Dropped<'a>(&'a AtomicBool);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn forgetful() -> (FaultyStore<MemoryStore>, LockClient) {
+    let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
+    let locks = LockClient::new(store.clone());
+    (store, locks)
+}
+
+#[tokio::test]
+async fn the_value_of_work_is_returned_and_the_lock_is_free_afterwards() {
+    let redis = RedisServer::start().await;
+    let (ours, theirs) = (client(redis.url()).await, client(redis.url()).await);
+    let value = ours.lock("job").run(async |lock| {
+        let busy = theirs.lock("job").wait(Duration::ZERO).await;
+        assert!(matches!(busy, Err(LockError::Busy { .. })), "{busy:?}");
+        lock.key().to_string()
+    });
+    assert_eq!(value.await.expect("confirmed"), "job");
+    let next = theirs.lock("job").wait(Duration::ZERO).await;
+    next.expect("it is free").release().await.expect("held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_dropped_when_its_lock_is_lost() {
+    let (store, locks) = forgetful();
+    let dropped = AtomicBool::new(false);
+    let lost = locks.lock("job").lease(LEASE).run(async |_| {
+        let _guard = Dropped(&dropped);
+        store.flush().await;
+        std::future::pending::<()>().await;
+    });
+    let lost = lost.await;
+    assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
+    assert!(dropped.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_value_of_work_that_ends_after_its_lock_was_lost_is_not_returned() {
+    let (store, locks) = forgetful();
+    let lost = locks.lock("job").run(async |_| store.flush().await).await;
+    assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_with_grace_ends_by_itself_and_no_later() {
+    for (tidying, tidied) in [(100, true), (1000, false)] {
+        let (store, locks) = forgetful();
+        let (done, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
+        let guard = locks.lock("job").lease(LEASE).await.expect("free");
+        let lost = guard.run_with_grace(Duration::from_millis(500), async |lock| {
+            let _guard = Dropped(&dropped);
+            store.flush().await;
+            lock.lost().await;
+            tokio::time::sleep(Duration::from_millis(tidying)).await;
+            done.store(true, Ordering::Relaxed);
+        });
+        let lost = lost.await;
+        assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
+        assert!(dropped.load(Ordering::Relaxed));
+        assert_eq!(done.load(Ordering::Relaxed), tidied);
+    }
+}
+
+#[tokio::test]
+async fn of_three_processes_one_leads_and_each_term_has_a_larger_token() {
+    let redis = RedisServer::start().await;
+    let leading = Arc::new(AtomicUsize::new(0));
+    let terms = Arc::new(Mutex::new(Vec::new()));
+    let mut fleet = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let locks = client(redis.url()).await;
+        let (leading, terms) = (leading.clone(), terms.clone());
+        fleet.spawn(async move {
+            for _ in 0..4 {
+                let term = locks.leader("scheduler").run(async |lock| {
+                    assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
+                    let token = lock.fencing_token().expect("Redis has tokens");
+                    terms.lock().expect("no panic").push(token);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    leading.fetch_sub(1, Ordering::SeqCst);
+                });
+                term.await.expect("a clean end");
+            }
+        });
+    }
+    while let Some(ended) = fleet.join_next().await {
+        ended.expect("no panic");
+    }
+    let terms = terms.lock().expect("no panic").clone();
+    assert_eq!(terms.len(), 12);
+    assert!(terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_term_is_lost_is_a_candidate_again() {
+    let (store, locks) = forgetful();
+    let terms = AtomicU64::new(0);
+    let led = locks.leader("scheduler").lease(LEASE).run(async |_| {
+        let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
+        if term == 1 {
+            store.flush().await;
+            std::future::pending::<()>().await;
+        }
+        term
+    });
+    assert_eq!(led.await.expect("a second term"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_client() {
+    let (store, locks) = forgetful();
+    store.disconnect();
+    let candidate = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.leader("scheduler").run(async |_| "led").await }
+    });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!candidate.is_finished());
+    store.reconnect();
+    assert_eq!(candidate.await.expect("no panic").expect("led"), "led");
+
+    locks
+        .shutdown(Duration::from_secs(1))
+        .await
+        .expect("nothing is held");
+    let ended = locks.leader("scheduler").run(async |_| ()).await;
+    assert!(matches!(ended, Err(LockError::Shutdown)), "{ended:?}");
+}
+
+/// What the processes of `examples/leader.rs` have printed: the process of each term, in order, and every tick.
+fn told(fleet: &[Process]) -> (Vec<u32>, Vec<String>) {
+    let output: String = fleet.iter().map(Process::output).collect();
+    let lines = || output.lines();
+    let mut terms: Vec<(u64, u32)> = lines()
+        .filter_map(|line| {
+            let (process, term) = line.split_once(" leads in term ")?;
+            Some((term.parse().ok()?, process.parse().ok()?))
+        })
+        .collect();
+    terms.sort_unstable();
+    let ticks = lines().filter(|line| line.contains(" tick "));
+    (
+        terms.into_iter().map(|(_, process)| process).collect(),
+        ticks.map(str::to_owned).collect(),
+    )
+}
+
+#[tokio::test]
+async fn three_processes_follow_each_other_and_no_tick_of_a_term_runs_twice() {
+    const SOON: Duration = Duration::from_secs(30);
+    let redis = RedisServer::start().await;
+    let mut fleet: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = Command::new(example("leader"));
+            Process::spawn(command.env("REDIS_URL", redis.url())).expect("the example is built")
+        })
+        .collect();
+    for terms in 1..=2 {
+        let leader = eventually("one leads, and ticks", SOON, async || {
+            let (leaders, ticks) = told(&fleet);
+            let leader = leaders.get(terms - 1)?;
+            (ticks.len() > terms).then_some(*leader)
+        })
+        .await;
+        let leader = fleet.iter_mut().find(|process| process.id() == leader);
+        let leader = leader.expect("one of them");
+        match terms {
+            1 => leader.terminate(),
+            _ => leader.kill9(),
+        }
+    }
+    eventually("the last one leads", SOON, async || {
+        told(&fleet).0.len() == 3
+    })
+    .await;
+    let (leaders, mut ticks) = told(&fleet);
+    assert!(leaders[0] != leaders[1] && leaders[1] != leaders[2] && leaders[0] != leaders[2]);
+    let all = ticks.len();
+    ticks.sort_unstable();
+    ticks.dedup();
+    assert_eq!(ticks.len(), all, "a tick ran twice");
+}
