@@ -8,25 +8,30 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::local::{Admission, Entrance, Local, Pace, Share, Terms};
 use crate::lock::{HoldId, LockKey, LockMode};
+use crate::queue::{Pace, Queues};
 use crate::store::{DynStore, LockStore};
 use crate::telemetry;
 
-mod ask;
-mod many;
+mod acquire;
+mod all;
+mod attempt;
+mod places;
 mod request;
+mod wait;
 
 use crate::limits::FOR_EVER;
 pub use request::{LockRequest, Target};
 
-/// What the store may take for an answer: less of a wait than this is no chance.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
+/// The default of [`LockClientBuilder::max_keys`].
+const MAX_KEYS: usize = 1 << 18;
+
+/// The default of [`LockClientBuilder::max_keys_per_request`].
+const MAX_KEYS_PER_REQUEST: usize = 1024;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
@@ -70,9 +75,10 @@ struct Inner {
     id: Uuid,
     grants: AtomicU64,
     store: Arc<dyn DynStore>,
-    local: Arc<Local>,
+    queues: Arc<Queues>,
     closed: watch::Sender<bool>,
     token_retention: Option<Duration>,
+    max_keys_per_request: usize,
 }
 
 impl LockClient {
@@ -86,6 +92,8 @@ impl LockClient {
         LockClientBuilder {
             store: Arc::new(store),
             pace: Pace::default(),
+            max_keys: MAX_KEYS,
+            max_keys_per_request: MAX_KEYS_PER_REQUEST,
             token_retention: None,
             renew_on: None,
         }
@@ -159,7 +167,7 @@ impl LockClient {
     /// Dropping the future does not undo the shutdown.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         let closed = &self.inner.closed;
-        let keeper = self.inner.local.keeper();
+        let keeper = self.inner.queues.keeper();
         closed.send_replace(true);
         keeper.abandon_all();
         let done = async {
@@ -187,7 +195,7 @@ impl LockClient {
 
     /// How many keys this client holds or waits for just now.
     pub fn keys_in_use(&self) -> usize {
-        self.inner.local.len()
+        self.inner.queues.len()
     }
 
     /// Whether the store can serve such requests; the text of a refusal is for the caller's eyes.
@@ -198,33 +206,6 @@ impl LockClient {
     /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
     pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
         self.inner.store.accepts(key)
-    }
-
-    /// Takes one key: queues in the process, then asks the store.
-    async fn take(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Result<Share, LockError> {
-        let (admission, heard) = match self.inner.local.enter(key, terms)? {
-            Entrance::Admitted(admission) => (admission, None),
-            Entrance::Queued(queued) => {
-                let admission = timeout_at(wait.until, queued).await.unwrap_or_else(|_| {
-                    let retry_after = self.inner.local.remaining(key, terms.mode);
-                    Err(LockError::Busy { retry_after })
-                })?;
-                (admission, self.heard(key, terms, wait))
-            }
-        };
-        match admission {
-            Admission::Share(share) => Ok(share),
-            Admission::Turn(turn) => self.ask(key, terms, wait, turn, heard).await,
-        }
-    }
-
-    /// For how long somebody else holds the lock, as a caller knows who waited in line until now. `None`: if the store
-    /// does not answer it from here on, that is the store's fault.
-    fn heard(&self, key: &LockKey, terms: &Terms, wait: Wait) -> Option<Duration> {
-        let heard = self.inner.local.remaining(key, terms.mode);
-        // It has waited for others nearly all the time.
-        let late = wait.until < Instant::now() + LAST_MOMENT;
-        heard.or(late.then_some(Duration::ZERO))
     }
 
     /// Whether finished work can leave something behind.
@@ -270,14 +251,6 @@ impl fmt::Debug for LockClient {
     }
 }
 
-/// How long a caller waits.
-#[derive(Debug, Clone, Copy)]
-struct Wait {
-    /// Zero: one try.
-    patience: Duration,
-    until: Instant,
-}
-
 /// Settings of a [`LockClient`].
 ///
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
@@ -287,6 +260,8 @@ struct Wait {
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
     pace: Pace,
+    max_keys: usize,
+    max_keys_per_request: usize,
     token_retention: Option<Duration>,
     renew_on: Option<Handle>,
 }
@@ -308,6 +283,23 @@ impl LockClientBuilder {
     /// ask the store, where waiting writers of other processes are seen.
     pub fn share_window(mut self, window: Duration) -> Self {
         self.pace.share_window = window.min(FOR_EVER);
+        self
+    }
+
+    /// How many keys the client's requests may hold or wait for at a time (default 262,144). A request for one more fails
+    /// with [`LockError::Overloaded`].
+    ///
+    /// It bounds the memory that callers can make the client use, when they choose the keys. A few keys more are possible
+    /// while threads race for the last one.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = keys;
+        self
+    }
+
+    /// How many keys one [`lock_all`](LockClient::lock_all) or [`lock_any`](LockClient::lock_any) may name (default 1024).
+    /// A request that names more fails with [`LockError::Invalid`], and takes nothing.
+    pub fn max_keys_per_request(mut self, keys: usize) -> Self {
+        self.max_keys_per_request = keys;
         self
     }
 
@@ -338,10 +330,11 @@ impl LockClientBuilder {
             inner: Arc::new(Inner {
                 id: Uuid::new_v4(),
                 grants: AtomicU64::new(1),
-                local: Local::new(self.store.clone(), self.pace, self.renew_on),
+                queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
                 store: self.store,
                 closed: watch::Sender::new(false),
                 token_retention: self.token_retention,
+                max_keys_per_request: self.max_keys_per_request,
             }),
         }
     }

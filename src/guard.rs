@@ -9,8 +9,8 @@ use tracing::Span;
 
 use crate::error::LockError;
 use crate::keeper::LiveHold;
-use crate::local::Share;
 use crate::lock::{FencingToken, LockKey, LockMode};
+use crate::queue::Share;
 use crate::store::Record;
 use crate::telemetry::{Holding, Waiting};
 

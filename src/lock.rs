@@ -105,6 +105,11 @@ impl Owner {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// What tells it from every other owner of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.0
+    }
 }
 
 /// The name of one grant: `<client uuid>:<n>`, where the client never uses an `n` twice.

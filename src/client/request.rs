@@ -2,21 +2,22 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
+use std::slice;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::{LockClient, Wait};
+use super::LockClient;
+use super::all::AllOf;
+use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::local::Terms;
 use crate::lock::{Lease, LockKey, LockMode, Owner};
+use crate::queue::Terms;
 use crate::telemetry::{Route, Waiting};
 
-/// How long a single try may take when the caller does not want to wait.
-const ONE_TRY: Duration = Duration::from_secs(2);
 
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
@@ -165,15 +166,7 @@ impl LockRequest {
         tokio::task::coop::consume_budget().await;
         let now = Instant::now();
         let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
-        let wait = Wait {
-            patience: self.wait,
-            until: now
-                + if self.wait.is_zero() {
-                    ONE_TRY
-                } else {
-                    self.wait
-                },
-        };
+        let wait = Wait::new(self.wait, now);
         let terms = match self.wait.is_zero() {
             true => self.terms.impatient(),
             false => self.terms,
@@ -183,16 +176,25 @@ impl LockRequest {
         let work = pin!(async {
             match self.targets {
                 Targets::One(key) => {
-                    let share = client.take(&key, &terms, wait).await?;
+                    let share = client
+                        .take(slice::from_ref(&key), &terms, wait, None)
+                        .await?;
                     Ok(LockGuard::one(share))
                 }
                 Targets::All(targets) => {
                     let keys = in_order(targets, terms.mode);
-                    let shares = client.take_all(keys, &terms, wait).await?;
+                    let all = AllOf {
+                        keys: &keys,
+                        terms: &terms,
+                        wait,
+                    };
+                    let shares = Box::pin(client.take_all(all)).await?;
                     Ok(LockGuard::all(shares).expect("there is at least one key"))
                 }
-                Targets::Any(keys) => {
-                    let share = client.take_any(keys, &terms, wait).await?;
+                Targets::Any(mut keys) => {
+                    // Every request begins somewhere else, so that the keys are used alike.
+                    fastrand::shuffle(&mut keys);
+                    let share = client.take(&keys, &terms, wait, None).await?;
                     Ok(LockGuard::one(share))
                 }
             }
@@ -231,6 +233,11 @@ impl LockRequest {
 
     fn check(&self) -> Result<(), LockError> {
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::Invalid)?;
+        if self.keys().len() > self.client.inner.max_keys_per_request {
+            return Err(LockError::Invalid(
+                "the request names too many keys: name fewer, or see `max_keys_per_request`",
+            ));
+        }
         let mode = self.terms.mode;
         match &self.targets {
             Targets::All(targets) if !targets.is_empty() => targets

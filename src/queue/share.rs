@@ -1,4 +1,4 @@
-//! What callers carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
+//! What requests carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
 
 use std::future::Future;
 use std::mem;
@@ -10,54 +10,85 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::active::Sharer;
-use super::entry::Left;
-use super::lane::Legacy;
-use super::{Admission, Asker, Courtesy, Joined, Local, Terms};
-use crate::error::LockError;
+use super::hold::Holder;
+use super::key_state::Left;
+use super::wait_queue::Handoff;
+use super::{Courtesy, Decision, Grant, Intent, Queues, Terms};
+use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::keeper::{Driven, LiveHold};
-use crate::lock::{FencingToken, HoldId, LockKey, LockMode};
+use crate::lock::{FencingToken, HoldId, LockKey, LockMode, Owner};
 use crate::store::{Record, Wakeups};
 
-/// A place in the queue; resolves at its front. Dropped before, it leaves; dropped after it was given something, it passes
-/// that on.
+/// A place in the queue; resolves when the request gets a share or its turn. Dropped before, it leaves; dropped after it
+/// was given something, it passes that on.
 pub(crate) struct Queued {
-    local: Arc<Local>,
+    queues: Arc<Queues>,
     key: LockKey,
     mode: LockMode,
+    owner: Option<Owner>,
     ticket: u64,
-    outcome: oneshot::Receiver<Result<Admission, LockError>>,
+    since: Instant,
+    outcome: oneshot::Receiver<Result<Decision, LockError>>,
     done: bool,
 }
 
 impl Queued {
     pub(super) fn new(
-        local: &Arc<Local>,
+        queues: &Arc<Queues>,
         key: &LockKey,
-        mode: LockMode,
+        terms: &Terms,
         ticket: u64,
-        outcome: oneshot::Receiver<Result<Admission, LockError>>,
+        since: Instant,
+        outcome: oneshot::Receiver<Result<Decision, LockError>>,
     ) -> Self {
         Self {
-            local: local.clone(),
+            queues: queues.clone(),
             key: key.clone(),
-            mode,
+            mode: terms.mode,
+            owner: terms.owner.clone(),
             ticket,
+            since,
             outcome,
             done: false,
         }
     }
+
+    /// Why it has waited in vain until now: others held the lock, or the store has said nothing all the time.
+    pub(crate) fn in_vain(&self) -> LockError {
+        match self.known() {
+            Some(retry_after) => LockError::Busy { retry_after },
+            None => StoreError::new(
+                StoreErrorKind::Unanswered,
+                "the store did not answer the request at the head of the queue",
+            )
+            .into(),
+        }
+    }
+
+    /// `None`: while it waited, nothing was known of any holder. Otherwise the rest of a holder's lease, if that is known.
+    pub(crate) fn known(&self) -> Option<Option<Duration>> {
+        let now = Instant::now();
+        let known =
+            self.queues
+                .shards
+                .look(&self.key, |state| match state.remaining(self.mode, now) {
+                    None => state.has_news_since(self.mode, self.since).then_some(None),
+                    remaining => Some(remaining),
+                });
+        // A key that is not in use any more was free a moment ago.
+        known.unwrap_or(Some(None))
+    }
 }
 
 impl Future for Queued {
-    type Output = Result<Admission, LockError>;
+    type Output = Result<Decision, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
         self.done = true;
-        Poll::Ready(outcome.expect("a queued waiter is never forgotten"))
+        Poll::Ready(outcome.expect("a waiter is told before its sender is dropped"))
     }
 }
 
@@ -70,81 +101,97 @@ impl Drop for Queued {
         if exploration::has(Mutant::GiftKept) {
             mem::forget(self.outcome.try_recv());
         }
-        let (waiter, deliveries) = self.local.with(&self.key, |entry| {
-            entry.cancel(self.mode, self.ticket, self.local.at())
+        let (waiter, effects) = self.queues.with(&self.key, |state| {
+            state.cancel(self.mode, &self.owner, self.ticket, self.queues.at())
         });
         // Its waker is foreign code, and not to be dropped under the mutex.
         drop(waiter);
-        self.local.deliver(&self.key, deliveries);
-        // What was delivered meanwhile is dropped with the receiver, and passed on by that.
+        self.queues.apply(&self.key, effects);
+        // What it was given meanwhile is dropped with the receiver, and passed on by that.
     }
 }
 
 /// The turn to ask the store for a key. Dropped without a grant, it passes to the next in line.
 pub(crate) struct Turn {
-    local: Arc<Local>,
+    queues: Arc<Queues>,
     key: LockKey,
-    asker: Asker,
-    legacy: Legacy,
+    intent: Intent,
+    handoff: Handoff,
     done: bool,
 }
 
 impl Turn {
-    pub(super) fn new(local: &Arc<Local>, key: &LockKey, asker: Asker, legacy: Legacy) -> Self {
+    pub(super) fn new(
+        queues: &Arc<Queues>,
+        key: &LockKey,
+        intent: Intent,
+        handoff: Handoff,
+    ) -> Self {
         Self {
-            local: local.clone(),
+            queues: queues.clone(),
             key: key.clone(),
-            asker,
-            legacy,
+            intent,
+            handoff,
             done: false,
         }
     }
 
-    /// What this turn listens with; those that follow go on listening.
-    pub(crate) fn ear(&mut self) -> &mut Option<Wakeups> {
-        &mut self.legacy.ear
+    /// The subscription of this turn. The next turns go on with it.
+    pub(crate) fn wakeups(&mut self) -> &mut Option<Wakeups> {
+        &mut self.handoff.wakeups
     }
 
-    /// Whom to let go first.
+    pub(crate) fn courtesy_is_owed(&self) -> bool {
+        self.handoff.courtesy.pause().is_some()
+    }
+
+    /// Whether other processes go first.
     pub(crate) fn courtesy(&mut self) -> &mut Courtesy {
-        &mut self.legacy.courtesy
+        &mut self.handoff.courtesy
     }
 
-    /// The hold before was released, `listeners` have heard of it, and the answer took so long.
+    /// The hold before was released, that woke `listeners`, and the answer took so long.
     fn released(&mut self, listeners: usize, took: Duration) {
-        let listens = self.legacy.ear.is_some();
-        self.legacy.courtesy = Courtesy::after(listeners, listens, took);
+        let listens = self.handoff.wakeups.is_some();
+        self.handoff.courtesy = Courtesy::after(listeners, listens, took, Instant::now());
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
     pub(crate) fn nested(&self) -> Option<HoldId> {
-        self.asker.nested
+        self.intent.nested
     }
 
     /// Whether others of this process hold the key, or ask for it at the same time.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.local.with(&self.key, |entry| entry.is_crowded())
+        self.queues.with(&self.key, |state| state.is_crowded())
     }
 
-    /// Somebody else holds the lock, for so long yet: those who wait behind this turn may want to know.
+    /// Another holder's lease lasts so long yet. The requests behind this turn may want to know.
     pub(crate) fn refused(&self, retry_after: Duration) {
-        let until = Instant::now().checked_add(retry_after);
-        self.local
-            .with(&self.key, |entry| entry.refused(&self.asker, until));
+        let at = self.queues.at();
+        let until = at.now.checked_add(retry_after);
+        self.queues
+            .with(&self.key, |state| state.refused(&self.intent, until, at));
     }
 
     /// The store granted `live`: renews it and shares it.
     pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
         self.done = true;
         let live = Arc::new(live.on(terms.route.clone()));
-        let ear = self.legacy.ear.take();
-        let (joined, deliveries) = self.local.with(&self.key, |entry| {
-            entry.granted(live.clone(), terms, &self.asker, ear, self.local.at())
+        let wakeups = self.handoff.wakeups.take();
+        let at = self.queues.at();
+        let turn = self.handoff.courtesy.next_turn(at.now);
+        let (grant, effects) = self.queues.with(&self.key, |state| {
+            if let Some(turn) = turn {
+                let turn = turn.map(|turn| turn.min(at.pace.handover_time));
+                state.queue(terms.mode).set_turn(turn);
+            }
+            state.granted(live.clone(), terms, &self.intent, wakeups, at)
         });
         // Kept only now: should it be lost at once, the state machine knows whom to tell.
-        self.local.keeper().keep(&live);
-        self.local.deliver(&self.key, deliveries);
-        Share::new(&self.local, joined)
+        self.queues.keeper().keep(&live);
+        self.queues.apply(&self.key, effects);
+        Share::new(&self.queues, grant)
     }
 }
 
@@ -157,30 +204,30 @@ impl Drop for Turn {
         if exploration::has(Mutant::TurnKept) {
             return;
         }
-        let legacy = mem::take(&mut self.legacy);
-        let deliveries = self.local.with(&self.key, |entry| {
-            entry.yielded(&self.asker, legacy, self.local.at())
+        let handoff = mem::take(&mut self.handoff);
+        let effects = self.queues.with(&self.key, |state| {
+            state.yielded(&self.intent, handoff, self.queues.at())
         });
-        self.local.deliver(&self.key, deliveries);
+        self.queues.apply(&self.key, effects);
     }
 }
 
 /// A share in a live hold. Dropped, it leaves; the last one releases the hold in the background.
 pub(crate) struct Share {
-    local: Arc<Local>,
+    queues: Arc<Queues>,
     live: Arc<LiveHold>,
-    sharer: Sharer,
+    holder: Holder,
     token: Option<FencingToken>,
     left: bool,
 }
 
 impl Share {
-    pub(super) fn new(local: &Arc<Local>, joined: Joined) -> Self {
+    pub(super) fn new(queues: &Arc<Queues>, grant: Grant) -> Self {
         Self {
-            local: local.clone(),
-            live: joined.live,
-            sharer: joined.sharer,
-            token: joined.token,
+            queues: queues.clone(),
+            live: grant.live,
+            holder: grant.holder,
+            token: grant.token,
             left: false,
         }
     }
@@ -195,7 +242,11 @@ impl Share {
 
     /// When the share's own time is over.
     pub(crate) fn limit(&self) -> Option<Instant> {
-        self.sharer.limit
+        self.holder.limit
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.live.is_lost() || self.is_over()
     }
 
     /// Leaves, and says whether the store carried the hold until now.
@@ -207,7 +258,7 @@ impl Share {
         let over = self.is_over();
         let confirmed = match self.leave(Ending::PassOn) {
             Departure::Last(release) => release.await,
-            Departure::Shared => self.local.keeper().check(&self.live).await,
+            Departure::Shared => self.queues.keeper().check(&self.live).await,
         };
         if over {
             Err(LockError::Lost)
@@ -239,33 +290,26 @@ impl Share {
 
     fn leave(&mut self, ending: Ending) -> Departure {
         self.left = true;
-        let local = &self.local;
+        let queues = &self.queues;
         let key = &self.live.hold.key;
         let pass_on = matches!(ending, Ending::PassOn);
-        let left = local.with(key, |entry| {
-            entry.leave(&self.live, &self.sharer, pass_on, local.at())
+        let left = queues.with(key, |state| {
+            state.leave(&self.live, &self.holder, pass_on, queues.at())
         });
-        let (mut until_asked, mut until_done) = (None, None);
-        match left {
-            Left::Shared => return Departure::Shared,
-            Left::Passed(deliveries) => {
-                local.deliver(key, deliveries);
+        let turn = match left {
+            Left::LivesOn(effects) => {
+                queues.apply(key, effects);
                 return Departure::Shared;
             }
-            Left::LastOfLane(legacy) => {
-                let lane = Asker {
-                    mode: self.live.hold.mode,
-                    owner: None,
-                    nested: None,
-                };
-                until_asked = Some(Turn::new(local, key, lane, legacy));
+            Left::Release(next) => {
+                next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff))
             }
-            Left::LastNested(owner) => {
-                until_done = Some(Turn::new(local, key, owner, Legacy::default()));
-            }
-            Left::Last => {}
-        }
-        let (keeper, live) = (local.keeper().clone(), self.live.clone());
+        };
+        let (until_done, until_asked) = match turn {
+            Some(turn) if turn.nested().is_some() => (Some(turn), None),
+            turn => (None, turn),
+        };
+        let (keeper, live) = (queues.keeper().clone(), self.live.clone());
         let held = keeper.begin_release(&live);
         Departure::Last(Driven::new(keeper.clone(), async move {
             // A lost hold is released too: the store may know better. The next in line asks only afterwards.

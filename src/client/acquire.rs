@@ -1,0 +1,316 @@
+//! The one wait loop.
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use tokio::time::{Instant, timeout_at};
+
+use super::LockClient;
+use super::attempt::{AttemptGuard, Reply, Want};
+use super::places::Places;
+use super::wait::{Failures, Wait, over, sleep_until};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::keeper::Driven;
+use crate::lock::{LockKey, LockMode};
+use crate::queue::{Decision, Share, Terms};
+use crate::store::{Attempt, Wakeups};
+
+/// One request on its way: it has attempts for the keys whose turn it is, and places in the queues of the others.
+struct Request<'a> {
+    client: &'a LockClient,
+    terms: &'a Terms,
+    wait: Wait,
+    attempts: AttemptGuard,
+    places: Places<'a>,
+    /// What is known of the present holder's lease. `None`: if the store does not answer from here on, that is the store's
+    /// fault.
+    known: Option<Duration>,
+}
+
+impl LockClient {
+    /// Takes one of `keys`: the first that this process can share, or that the store grants. `known`: what is known of the
+    /// present holder's lease.
+    ///
+    /// The request has a place for every key: in the queue of the process, first in, first out, and, when it is its turn,
+    /// with the store, which is asked about all keys whose turn it is at once. The first grant ends the request, and all
+    /// other places are given up.
+    pub(super) async fn take(
+        &self,
+        keys: &[LockKey],
+        terms: &Terms,
+        wait: Wait,
+        known: Option<Duration>,
+    ) -> Result<Share, LockError> {
+        let want = match keys {
+            [_] => Want::One {
+                patience: (!wait.is_one_try()).then_some(wait.patience),
+            },
+            _ => Want::Any,
+        };
+        let mut request = Request {
+            client: self,
+            terms,
+            wait,
+            attempts: AttemptGuard::new(self, want),
+            places: Places::default(),
+            known,
+        };
+        if let Some(share) = request.enter(keys)? {
+            return Ok(share);
+        }
+        // Most requests are granted at once. What waits is large, and boxed.
+        let mut answer = None;
+        if request.attempts.asks_at_once() {
+            let first = request.ask().await?;
+            match request.share(first) {
+                Ok(share) => return Ok(share),
+                Err(refused) => answer = Some(refused),
+            }
+        }
+        Box::pin(request.wait_for(answer)).await
+    }
+
+    /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
+    async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
+        let subscribing = self.inner.store.clone().subscribe(attempt);
+        let keeper = self.inner.queues.keeper().clone();
+        match timeout_at(wait.until, Driven::new(keeper, subscribing)).await {
+            Ok(Ok(wakeups)) => Some(wakeups),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not subscribe, polling instead");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// An answer that is no share.
+enum Answer {
+    Refused {
+        retry_after: Duration,
+    },
+    /// It took longer than the lease.
+    Late,
+    Failed(StoreError),
+}
+
+impl<'a> Request<'a> {
+    /// Enters the queue of every key that has room.
+    fn enter(&mut self, keys: &'a [LockKey]) -> Result<Option<Share>, LockError> {
+        let mut refused = None;
+        for key in keys {
+            match self.client.inner.queues.enter(key, self.terms) {
+                Ok(Decision::Grant(share)) => return Ok(Some(share)),
+                Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
+                    self.places.clear();
+                    self.attempts.clear();
+                    self.attempts.add(self.client, key, self.terms, turn);
+                    return Ok(None);
+                }
+                Ok(Decision::Ask(turn)) => self.attempts.add(self.client, key, self.terms, turn),
+                Ok(Decision::Wait(place)) => self.places.add(key, place),
+                Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
+                    refused = Some(sooner(refused, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match refused {
+            Some(error) if self.attempts.is_empty() && self.places.is_empty() => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits until one of the keys is granted.
+    ///
+    /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or given
+    /// something in the process, or the store's hint, or one poll. A request that expects a refusal subscribes first, and
+    /// need not ask twice.
+    async fn wait_for(mut self, mut first: Option<Answer>) -> Result<Share, LockError> {
+        let mut failures = Failures::default();
+        loop {
+            let answer = match first.take() {
+                Some(answer) => answer,
+                None => {
+                    if let Some(share) = self.take_turns().await? {
+                        return Ok(share);
+                    }
+                    if self.attempts.expects_refusal() {
+                        self.listen().await;
+                    }
+                    if !self.let_others_go_first().await {
+                        return Err(LockError::Busy {
+                            retry_after: self.known,
+                        });
+                    }
+                    let reply = self.ask().await?;
+                    match self.share(reply) {
+                        Ok(share) => return Ok(share),
+                        Err(answer) => answer,
+                    }
+                }
+            };
+            match answer {
+                Answer::Refused { retry_after } => {
+                    failures = Failures::default();
+                    self.known = Some(retry_after);
+                    self.attempts.refused(retry_after);
+                    if self.wait.is_one_try() {
+                        return Err(over(self.known));
+                    }
+                    if self.listen().await {
+                        continue;
+                    }
+                    self.sleep(retry_after).await;
+                    if self.wait.is_over() {
+                        return Err(over(self.known));
+                    }
+                }
+                // It has no other id to ask under.
+                Answer::Late if self.attempts.is_nested() => return Err(over(None)),
+                Answer::Late => self.attempts.renounce(self.client),
+                Answer::Failed(error) => {
+                    let unanswered = error.kind() == StoreErrorKind::Unanswered;
+                    if unanswered && self.attempts.is_nested() {
+                        return Err(error.into());
+                    }
+                    if unanswered || !self.attempts.is_one() {
+                        // It may be granted yet, so it is taken back, and the next question bears another id.
+                        self.attempts.renounce(self.client);
+                    }
+                    if !failures.allow_another(&error, self.wait).await {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the queues of the process have given; waits for it while there is nothing to ask the store for.
+    async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
+        loop {
+            let given = match self.attempts.is_empty() {
+                true => match timeout_at(self.wait.until, self.places.given()).await {
+                    Ok(given) => Some(given),
+                    Err(_) => return Err(self.places.in_vain()),
+                },
+                false => self.places.given_by_now().await,
+            };
+            let Some(given) = given else {
+                return Ok(None);
+            };
+            if let Some(known) = given.known {
+                // It has waited for others nearly all the time.
+                let late = self.wait.until < Instant::now() + Wait::LAST_MOMENT;
+                self.known = known.or(late.then_some(Duration::ZERO)).or(self.known);
+            }
+            match given.decision? {
+                Decision::Grant(share) => return Ok(Some(share)),
+                Decision::Ask(turn) => {
+                    self.attempts.add(self.client, given.key, self.terms, turn);
+                }
+                Decision::Wait(_) => unreachable!("a place is not exchanged for another"),
+            }
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Result<Reply, StoreError>, LockError> {
+        let asked = timeout_at(self.wait.until, self.attempts.ask()).await;
+        asked.map_err(|_| over(self.known))
+    }
+
+    fn share(&mut self, reply: Result<Reply, StoreError>) -> Result<Share, Answer> {
+        match reply {
+            Ok(Reply::Granted(granted)) => {
+                let shares = self.attempts.granted(granted, self.terms);
+                let mut shares = shares.ok_or(Answer::Late)?;
+                Ok(shares.pop().expect("one was granted"))
+            }
+            Ok(Reply::Refused { retry_after, .. }) => Err(Answer::Refused { retry_after }),
+            Err(error) => Err(Answer::Failed(error)),
+        }
+    }
+
+    /// Gives the others to whom this process owes a turn the time for it; false if the wait is over by then.
+    async fn let_others_go_first(&mut self) -> bool {
+        while let Some(pause) = self
+            .attempts
+            .only_turn()
+            .and_then(|turn| turn.courtesy().pause())
+        {
+            self.listen().await;
+            let until = self.wait.until.min(Instant::now() + pause);
+            let Some(turn) = self.attempts.only_turn() else {
+                break;
+            };
+            sleep_until(turn.wakeups().as_mut(), until).await;
+            let now = Instant::now();
+            if now >= self.wait.until {
+                return false;
+            }
+            if now >= until {
+                break;
+            }
+            turn.courtesy().paid();
+        }
+        true
+    }
+
+    /// Subscribes to every key whose turn it is and that is not subscribed to. Says whether there is anything new to hear.
+    async fn listen(&mut self) -> bool {
+        let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
+        let silent = self.attempts.each();
+        let silent = silent.filter(|(_, wakeups)| wakeups.is_none());
+        let subscribing = silent.map(|(attempt, wakeups)| {
+            let mut attempt = attempt.clone();
+            if !is_one && attempt.hold.mode == LockMode::Fair {
+                // It has no place in any fair queue, so it listens where those listen that have none.
+                attempt.hold.mode = LockMode::Reentrant;
+            }
+            async move {
+                *wakeups = client.subscribe(attempt, wait).await;
+                wakeups.is_some()
+            }
+        });
+        join_all(subscribing).await.contains(&true)
+    }
+
+    async fn sleep(&mut self, retry_after: Duration) {
+        let until = self.wait.next_poll(retry_after);
+        if let Some(turn) = self.attempts.only_turn() {
+            sleep_until(turn.wakeups().as_mut(), until).await;
+            return turn.courtesy().paid();
+        }
+        let wakeups = self
+            .attempts
+            .each()
+            .filter_map(|(_, wakeups)| wakeups.as_mut());
+        let wakeups: Vec<_> = wakeups.map(|wakeups| Box::pin(wakeups.wait())).collect();
+        let woken = async {
+            match wakeups.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(wakeups).await),
+            }
+        };
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            () = woken => {}
+            () = self.places.is_given() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+}
+
+/// Of two reasons to refuse, the one that promises more: a lease that ends, before a queue that is full.
+fn sooner(one: Option<LockError>, other: LockError) -> LockError {
+    match (one, other) {
+        (Some(LockError::Busy { retry_after: one }), LockError::Busy { retry_after: other }) => {
+            LockError::Busy {
+                retry_after: one.into_iter().chain(other).min(),
+            }
+        }
+        (Some(LockError::Busy { retry_after }), _) => LockError::Busy { retry_after },
+        (_, other) => other,
+    }
+}

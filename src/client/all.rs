@@ -1,0 +1,163 @@
+//! Several keys in one request: all of them.
+
+use std::slice;
+use std::time::Duration;
+
+use tokio::time::timeout_at;
+
+use super::LockClient;
+use super::attempt::{AttemptGuard, Reply, Want};
+use super::wait::{Failures, Wait, over};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::lock::{LockKey, LockMode};
+use crate::queue::{Decision, Share, Terms};
+
+/// How many times a request asks for all keys at once, and between that waits for one of them without holding another,
+/// before it goes the ordered way.
+const POLITE_ROUNDS: usize = 4;
+
+/// All the keys of a request, in order, each once.
+pub(super) struct AllOf<'a> {
+    pub(super) keys: &'a [(LockKey, LockMode)],
+    pub(super) terms: &'a Terms,
+    pub(super) wait: Wait,
+}
+
+/// How a try to take all keys ended.
+enum Tried {
+    Taken(Vec<Share>),
+    /// One key is in use.
+    Blocked {
+        index: usize,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl LockClient {
+    /// Takes every key.
+    ///
+    /// First all at once, in one question. If a key is in use, the request waits for that one alone and holds none of the
+    /// others meanwhile: nobody waits for a free key because of one that is in use. When it has got that key, it asks for
+    /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve: what
+    /// waits then holds only keys that come before, so that no requests wait in a circle.
+    pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Vec<Share>, LockError> {
+        let mut failures = Failures::default();
+        let mut blocked = None;
+        let mut hint = None;
+        for round in 0.. {
+            let taken = match round < POLITE_ROUNDS && all.keys.len() > 1 {
+                true => self.take_at_once(&all, blocked).await,
+                false => self.take_in_order(&all).await,
+            };
+            match taken {
+                // The first may have been lost while the request waited for the last.
+                Ok(Tried::Taken(shares)) if !shares.iter().any(Share::is_lost) => {
+                    return Ok(shares);
+                }
+                Ok(Tried::Taken(_)) => {}
+                Ok(Tried::Blocked { index, retry_after }) => {
+                    failures = Failures::default();
+                    blocked = Some(index);
+                    hint = retry_after;
+                    if all.wait.is_one_try() {
+                        return Err(LockError::Busy { retry_after: hint });
+                    }
+                }
+                // A key was in use, and the store answered until the wait was over.
+                Err(LockError::Unavailable(error))
+                    if blocked.is_some()
+                        && error.kind() == StoreErrorKind::Unanswered
+                        && all.wait.is_over() =>
+                {
+                    return Err(LockError::Busy { retry_after: hint });
+                }
+                Err(LockError::Unavailable(error)) if round < POLITE_ROUNDS => {
+                    if !failures.allow_another(&error, all.wait).await {
+                        return Err(error.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("a round is over when the wait is")
+    }
+
+    /// Takes the key that was in use before, then all others at once.
+    async fn take_at_once(
+        &self,
+        all: &AllOf<'_>,
+        blocked: Option<usize>,
+    ) -> Result<Tried, LockError> {
+        let mut shares: Vec<Option<Share>> = all.keys.iter().map(|_| None).collect();
+        if let Some(index) = blocked {
+            shares[index] = Some(self.take_one_of_all(all, index).await?);
+        }
+        let mut attempts = AttemptGuard::new(self, Want::All);
+        let mut asked = Vec::with_capacity(all.keys.len());
+        for (index, (key, mode)) in all.keys.iter().enumerate() {
+            if shares[index].is_some() {
+                continue;
+            }
+            let terms = all.terms.in_mode(*mode).impatient();
+            match self.inner.queues.enter(key, &terms) {
+                Ok(Decision::Grant(share)) => shares[index] = Some(share),
+                // The owner writes there: it is let in to read, under the id of the write.
+                Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
+                    drop(turn);
+                    shares[index] = Some(self.take_one_of_all(all, index).await?);
+                }
+                Ok(Decision::Ask(turn)) => {
+                    attempts.add(self, key, &terms, turn);
+                    asked.push(index);
+                }
+                Ok(Decision::Wait(_)) => unreachable!("it does not wait"),
+                Err(LockError::Busy { retry_after }) => {
+                    return Ok(Tried::Blocked { index, retry_after });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !attempts.is_empty() {
+            let answer = timeout_at(all.wait.until, attempts.ask()).await;
+            match answer.map_err(|_| over(None))?? {
+                Reply::Granted(granted) => {
+                    let granted = attempts.granted(granted, all.terms);
+                    let granted = granted.ok_or_else(answered_late)?;
+                    for (index, share) in asked.into_iter().zip(granted) {
+                        shares[index] = Some(share);
+                    }
+                }
+                Reply::Refused { index, retry_after } => {
+                    return Ok(Tried::Blocked {
+                        index: asked[index],
+                        retry_after: Some(retry_after),
+                    });
+                }
+            }
+        }
+        let shares: Option<Vec<_>> = shares.into_iter().collect();
+        Ok(Tried::Taken(shares.expect("the store granted every key")))
+    }
+
+    async fn take_in_order(&self, all: &AllOf<'_>) -> Result<Tried, LockError> {
+        let mut shares = Vec::with_capacity(all.keys.len());
+        for index in 0..all.keys.len() {
+            shares.push(self.take_one_of_all(all, index).await?);
+        }
+        Ok(Tried::Taken(shares))
+    }
+
+    async fn take_one_of_all(&self, all: &AllOf<'_>, index: usize) -> Result<Share, LockError> {
+        let (key, mode) = &all.keys[index];
+        let terms = all.terms.in_mode(*mode);
+        self.take(slice::from_ref(key), &terms, all.wait, None)
+            .await
+    }
+}
+
+fn answered_late() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store's answer took longer than the lease",
+    )
+}

@@ -1,0 +1,341 @@
+//! Attempts that clean up after themselves.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::LockClient;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::keeper::{Keeper, LiveHold};
+use crate::lock::{FencingToken, Hold, LockKey, LockMode};
+use crate::queue::{Share, Terms, Turn};
+use crate::store::{AllOutcome, Answer, AnyOutcome, Attempt, DynStore, Fencing, Outcome, Wakeups};
+
+/// Attempts on one or several keys, from before the first byte is sent until they are live holds.
+///
+/// Each attempt has the turn to ask for its key. Dropped before the grant, the guard takes back in the background whatever
+/// the attempts have left in the store, and the turns pass to the next requests: at once, except that of a nested read,
+/// which passes when nothing is left, because the next one bears the same id.
+///
+/// Either a question is under way (`asking`), or `residue` says what the last one has left.
+pub(super) struct AttemptGuard {
+    tries: SmallVec<[Try; 1]>,
+    want: Want,
+    asking: Option<Asking>,
+    residue: Residue,
+    store: Arc<dyn DynStore>,
+    keeper: Keeper,
+}
+
+struct Try {
+    turn: Turn,
+    attempt: Attempt,
+}
+
+/// How many of its attempts a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// The only one. With patience, it is remembered as a waiter.
+    One { patience: Option<Duration> },
+    /// One of them. None of them waits in the store.
+    Any,
+    /// All of them, or none. None of them waits in the store.
+    All,
+}
+
+/// What the attempts have left in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Residue {
+    Nothing,
+    /// Holds, or a waiter's entries.
+    Known,
+    /// Perhaps a hold, perhaps later.
+    Unknown,
+}
+
+/// What the store says to the attempts.
+pub(super) enum Reply {
+    Granted(Granted),
+    Refused {
+        /// The attempt that stood back, of [`Want::All`].
+        index: usize,
+        retry_after: Duration,
+    },
+}
+
+/// Which attempts were granted, with their tokens, in the order of the attempts.
+pub(super) struct Granted {
+    grants: SmallVec<[(usize, Option<FencingToken>); 1]>,
+    sent: Instant,
+}
+
+impl AttemptGuard {
+    pub(super) fn new(client: &LockClient, want: Want) -> Self {
+        Self {
+            tries: SmallVec::new(),
+            want,
+            asking: None,
+            residue: Residue::Nothing,
+            store: client.inner.store.clone(),
+            keeper: client.inner.queues.keeper().clone(),
+        }
+    }
+
+    /// Adds an attempt on a key, now that it is its turn.
+    pub(super) fn add(&mut self, client: &LockClient, key: &LockKey, terms: &Terms, turn: Turn) {
+        let attempt = client.attempt(key, terms, self.want, &turn);
+        self.tries.push(Try { turn, attempt });
+    }
+
+    /// Gives all turns up. What comes then is the read of an owner under its own write, which is granted without further
+    /// ado: nothing else is asked for.
+    pub(super) fn clear(&mut self) {
+        self.tries.clear();
+        if self.want == Want::Any {
+            self.want = Want::One { patience: None };
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tries.is_empty()
+    }
+
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self.want, Want::One { .. })
+    }
+
+    /// Whether there is something to ask for, and no reason to do anything before.
+    pub(super) fn asks_at_once(&self) -> bool {
+        let owes = |one: &Try| self.is_one() && one.turn.courtesy_is_owed();
+        !self.is_empty() && !self.tries.iter().any(owes) && !self.expects_refusal()
+    }
+
+    pub(super) fn is_nested(&self) -> bool {
+        self.tries.iter().any(|one| one.turn.nested().is_some())
+    }
+
+    /// The turn of a request for one key. A request for any of several owes other processes nothing: it has no turn of
+    /// its own.
+    pub(super) fn only_turn(&mut self) -> Option<&mut Turn> {
+        match self.want {
+            Want::One { .. } => self.tries.first_mut().map(|one| &mut one.turn),
+            Want::Any | Want::All => None,
+        }
+    }
+
+    /// Every attempt, and the subscription of its turn.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = (&Attempt, &mut Option<Wakeups>)> {
+        let each = self.tries.iter_mut();
+        each.map(|one| (&one.attempt, one.turn.wakeups()))
+    }
+
+    /// Whether other requests of this process are before it in the store's queue. In every other mode, they would ask for
+    /// it.
+    pub(super) fn expects_refusal(&self) -> bool {
+        match (&*self.tries, self.want) {
+            ([one], Want::One { patience: Some(_) }) => {
+                one.attempt.hold.mode == LockMode::Fair && one.turn.is_crowded()
+            }
+            _ => false,
+        }
+    }
+
+    /// Another holder's lease lasts so long yet.
+    pub(super) fn refused(&mut self, retry_after: Duration) {
+        for one in &self.tries {
+            one.turn.refused(retry_after);
+        }
+    }
+
+    /// Asks the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it answers, the question is under way until the guard is dropped.
+    pub(super) async fn ask(&mut self) -> Result<Reply, StoreError> {
+        let sent = Instant::now();
+        let asking = Asking::begin(&self.store, &self.tries, self.want);
+        let answer = self.asking.insert(asking).answer(sent).await;
+        self.asking = None;
+        self.residue = residue(self.residue, self.want, &answer);
+        answer
+    }
+
+    /// Turns what was granted into shares, and gives the other turns up. `None` if the answer took longer than a lease:
+    /// then all is as it was.
+    pub(super) fn granted(
+        &mut self,
+        granted: Granted,
+        terms: &Terms,
+    ) -> Option<SmallVec<[Share; 1]>> {
+        let lives: SmallVec<[_; 1]> = granted
+            .grants
+            .iter()
+            .map(|(index, token)| {
+                let Attempt { hold, lease, .. } = &self.tries[*index].attempt;
+                LiveHold::new(hold.clone(), terms.lease, *token, granted.sent, *lease)
+            })
+            .collect();
+        if lives.iter().any(LiveHold::is_lost) {
+            return None;
+        }
+        // From here on, the shares release the holds.
+        self.residue = Residue::Nothing;
+        let mut turns: SmallVec<[Option<Try>; 1]> = self.tries.drain(..).map(Some).collect();
+        let shares = granted.grants.iter().zip(lives);
+        let shares = shares.map(|((index, _), live)| {
+            let one = turns[*index].take().expect("each is granted once");
+            let mode = live.hold.mode;
+            one.turn.granted(live, &terms.in_mode(mode))
+        });
+        Some(shares.collect())
+    }
+
+    /// Takes back what is there, and goes on under other ids.
+    pub(super) fn renounce(&mut self, client: &LockClient) {
+        self.take_back(false);
+        for one in &mut self.tries {
+            // A waiter in a queue listens under its id.
+            *one.turn.wakeups() = None;
+            one.attempt.hold.id = client.next_hold_id();
+        }
+    }
+
+    /// In the background. At the `end` of the request, a nested turn passes to the next one after that.
+    fn take_back(&mut self, end: bool) {
+        let asking = self.asking.take();
+        let before = std::mem::replace(&mut self.residue, Residue::Nothing);
+        if asking.is_none() && before == Residue::Nothing {
+            return;
+        }
+        let attempts: Vec<_> = self.tries.iter().map(|one| one.attempt.clone()).collect();
+        let until_done = match end && self.is_nested() {
+            true => self.tries.pop(),
+            false => None,
+        };
+        let (store, want, sent) = (self.store.clone(), self.want, Instant::now());
+        self.keeper.adopt(Box::pin(async move {
+            let after = match asking {
+                // Only when the question is answered is it known what to take back.
+                Some(mut asking) => residue(before, want, &asking.answer(sent).await),
+                None => before,
+            };
+            if after != Residue::Nothing {
+                let unanswered = after == Residue::Unknown;
+                let withdrawals = attempts
+                    .into_iter()
+                    .map(|attempt| withdraw(store.clone(), attempt, unanswered));
+                futures_util::future::join_all(withdrawals).await;
+            }
+            drop(until_done);
+        }));
+    }
+}
+
+impl Drop for AttemptGuard {
+    fn drop(&mut self) {
+        self.take_back(true);
+    }
+}
+
+/// A question under way.
+enum Asking {
+    One(Answer<Outcome>),
+    Any(Answer<AnyOutcome>),
+    All(Answer<AllOutcome>),
+}
+
+impl Asking {
+    fn begin(store: &Arc<dyn DynStore>, tries: &[Try], want: Want) -> Self {
+        let store = store.clone();
+        let all = || tries.iter().map(|one| one.attempt.clone()).collect();
+        match want {
+            Want::One { .. } => Self::One(store.acquire(tries[0].attempt.clone())),
+            Want::Any => Self::Any(store.acquire_any(all())),
+            Want::All => Self::All(store.acquire_all(all())),
+        }
+    }
+
+    async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
+        let granted = |grants| Reply::Granted(Granted { grants, sent });
+        Ok(match self {
+            Self::One(answer) => match answer.await? {
+                Outcome::Granted { token } => granted(SmallVec::from_buf([(0, token)])),
+                Outcome::Refused { retry_after } => Reply::Refused {
+                    index: 0,
+                    retry_after,
+                },
+            },
+            Self::Any(answer) => match answer.await? {
+                AnyOutcome::Granted { index, token } => {
+                    granted(SmallVec::from_buf([(index, token)]))
+                }
+                AnyOutcome::Refused { retry_after } => Reply::Refused {
+                    index: 0,
+                    retry_after,
+                },
+            },
+            Self::All(answer) => match answer.await? {
+                AllOutcome::Granted(tokens) => granted(tokens.into_iter().enumerate().collect()),
+                AllOutcome::Refused { index, retry_after } => Reply::Refused { index, retry_after },
+            },
+        })
+    }
+}
+
+/// What is left after an answer.
+fn residue(before: Residue, want: Want, answer: &Result<Reply, StoreError>) -> Residue {
+    match (answer, want) {
+        (Ok(Reply::Granted(_)), _) => Residue::Known,
+        (Ok(Reply::Refused { .. }), Want::One { patience: Some(_) }) => Residue::Known,
+        (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Residue::Unknown,
+        // Some of several may be held.
+        (Err(_), Want::Any | Want::All) => Residue::Known,
+        _ => before,
+    }
+}
+
+/// Withdraws until the store has answered, or the attempt would be over anyway.
+async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
+    let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
+    let mut backoff = Duration::from_millis(20);
+    while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
+        if matches!(
+            error.kind(),
+            StoreErrorKind::Refused | StoreErrorKind::Conflict
+        ) || Instant::now() >= over
+        {
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not take an attempt back; its lease will");
+            return;
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(Duration::from_secs(1));
+    }
+}
+
+impl LockClient {
+    /// An attempt under a new id, or under that which the turn asks for.
+    fn attempt(&self, key: &LockKey, terms: &Terms, want: Want, turn: &Turn) -> Attempt {
+        let lease = terms.lease.duration();
+        Attempt {
+            hold: Hold {
+                key: key.clone(),
+                mode: terms.mode,
+                id: turn.nested().unwrap_or_else(|| self.next_hold_id()),
+            },
+            lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            patience: match want {
+                Want::One { patience } => patience,
+                Want::Any | Want::All => None,
+            },
+            fencing: terms.fenced.then(|| Fencing {
+                retention: self.inner.token_retention,
+                reserve: self.inner.queues.pace().handovers,
+            }),
+        }
+    }
+}

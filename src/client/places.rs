@@ -1,0 +1,106 @@
+//! Where a request waits in this process.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::error::LockError;
+use crate::lock::LockKey;
+use crate::queue::{Decision, Queued};
+
+/// The places of a request in the queues of this process, one for each key for which others are before it.
+///
+/// Dropped, all of them are given up, and what one of them was given is passed on.
+#[derive(Default)]
+pub(super) struct Places<'a> {
+    waiting: SmallVec<[(&'a LockKey, Queued); 1]>,
+    /// It was given, and not looked at.
+    given: Option<Given<'a>>,
+}
+
+/// What a queue has given.
+pub(super) struct Given<'a> {
+    pub(super) key: &'a LockKey,
+    pub(super) decision: Result<Decision, LockError>,
+    /// [`Queued::known`].
+    pub(super) known: Option<Option<Duration>>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn add(&mut self, key: &'a LockKey, place: Queued) {
+        self.waiting.push((key, place));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Waits until any of the queues has given something; for ever if there is none.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was given stays until it is taken.
+    pub(super) async fn given(&mut self) -> Given<'a> {
+        self.is_given().await;
+        self.given.take().expect("it was given")
+    }
+
+    /// The same without taking it.
+    pub(super) async fn is_given(&mut self) {
+        poll_fn(|cx| self.poll_given(cx)).await;
+    }
+
+    /// What was given by now.
+    pub(super) async fn given_by_now(&mut self) -> Option<Given<'a>> {
+        if !self.is_empty() {
+            poll_fn(|cx| match self.poll_given(cx) {
+                Poll::Ready(()) | Poll::Pending => Poll::Ready(()),
+            })
+            .await;
+        }
+        self.given.take()
+    }
+
+    /// Why all of it was in vain: others hold the keys, or the store has said nothing all the time.
+    pub(super) fn in_vain(&self) -> LockError {
+        let mut errors = self.waiting.iter().map(|(_, place)| place.in_vain());
+        let first = errors.next();
+        let first = first.expect("a request without attempts has places");
+        errors.fold(first, |one, other| match (&one, &other) {
+            (LockError::Busy { retry_after: one }, LockError::Busy { retry_after: other }) => {
+                LockError::Busy {
+                    retry_after: one.iter().chain(other).min().copied(),
+                }
+            }
+            (LockError::Busy { .. }, _) => one,
+            _ => other,
+        })
+    }
+
+    fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.given.is_some() {
+            return Poll::Ready(());
+        }
+        for index in 0..self.waiting.len() {
+            let (key, place) = &mut self.waiting[index];
+            if let Poll::Ready(decision) = Pin::new(place).poll(cx) {
+                let key = *key;
+                let (_, place) = self.waiting.swap_remove(index);
+                self.given = Some(Given {
+                    key,
+                    decision,
+                    known: place.known(),
+                });
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}

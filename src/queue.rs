@@ -1,0 +1,237 @@
+//! The queue inside the process: one request per key and side asks the store; re-entry, read sharing, hand-over.
+//!
+//! Every key has three queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each
+//! queue talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
+//! on often enough, it is released, and the processes that listen for it go first ([`Courtesy`]). `Read` requests queue
+//! behind one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so
+//! they have none here. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the
+//! store's business.
+//!
+//! Nothing here waits for the store or talks to it: it is a map of state machines ([`KeyState`]) under mutexes, one for
+//! each shard. What leaves it ([`Queued`], [`Turn`], [`Share`]) finds its way back when it is dropped, and is never
+//! dropped under such a mutex. No other mutex is locked under a shard's but that of a [`LiveHold`].
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::error::LockError;
+use crate::keeper::{Keeper, LiveHold};
+use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
+use crate::store::DynStore;
+use crate::telemetry::Route;
+
+mod fairness;
+mod hold;
+mod key_state;
+mod owners;
+mod shards;
+mod share;
+mod small_map;
+mod wait_queue;
+
+pub(crate) use fairness::Courtesy;
+use hold::Holder;
+use key_state::{At, Effect, Entered, KeyState};
+use shards::Shards;
+pub(crate) use share::{Queued, Share, Turn};
+use wait_queue::Handoff;
+
+/// How far a hold is passed on inside the process before other processes get their turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// How many times in a row.
+    pub(crate) handovers: u32,
+    /// For how long since its grant.
+    pub(crate) handover_time: Duration,
+    /// How long after its grant a read hold accepts new readers.
+    pub(crate) share_window: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            // The benches' section `pace`: fewer cost throughput, more add little, and no process gets less than its share.
+            handovers: 64,
+            handover_time: Duration::from_millis(50),
+            share_window: Duration::from_millis(5),
+        }
+    }
+}
+
+/// What a request asks for, as far as it matters to those it shares with.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) mode: LockMode,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) fenced: bool,
+    /// How many may wait in this process for the same key and side; `None`: this request does not wait.
+    pub(crate) max_waiters: Option<usize>,
+    /// Where its measurements belong.
+    pub(crate) route: Route,
+}
+
+impl Terms {
+    /// The same in another mode.
+    pub(crate) fn in_mode(&self, mode: LockMode) -> Self {
+        Self {
+            mode,
+            ..self.clone()
+        }
+    }
+
+    /// The same of a request that does not wait.
+    pub(crate) fn impatient(self) -> Self {
+        Self {
+            max_waiters: None,
+            ..self
+        }
+    }
+
+    /// Whether such a request may wait behind so many others. `remaining`: of the present hold's lease.
+    fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
+        match self.max_waiters {
+            None => Err(LockError::Busy {
+                retry_after: remaining,
+            }),
+            Some(most) if others >= most => Err(LockError::Overloaded),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// All that a client's requests hold and wait for in this process.
+pub(crate) struct Queues {
+    keeper: Keeper,
+    pace: Pace,
+    shards: Shards,
+}
+
+/// What a request gets: when it comes in, or at the end of its wait.
+pub(crate) enum Decision {
+    /// A share in a hold that this process has.
+    Grant(Share),
+    /// The turn to ask the store.
+    Ask(Turn),
+    /// A place in the queue. A request that waits does not get another one.
+    Wait(Queued),
+}
+
+impl Queues {
+    pub(crate) fn new(
+        store: Arc<dyn DynStore>,
+        pace: Pace,
+        max_keys: usize,
+        renew_on: Option<Handle>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|queues: &Weak<Self>| {
+            let queues = queues.clone();
+            let on_lost = move |live: &Arc<LiveHold>| {
+                if let Some(queues) = queues.upgrade() {
+                    queues.lost(live);
+                }
+            };
+            Self {
+                keeper: Keeper::new(store, renew_on, Box::new(on_lost)),
+                pace,
+                shards: Shards::new(max_keys),
+            }
+        })
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// Joins, or gets the turn to ask, or queues.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` for a request that does not wait, and `Overloaded` for one too many, also if that is one key too many;
+    /// `Lost`, `Upgrade` and `Invalid` when the owner's own holds stand in the way.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+    ) -> Result<Decision, LockError> {
+        let at = self.at();
+        let entered = self.shards.enter(key, |state| state.enter(terms, at))?;
+        Ok(match entered {
+            Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
+            Entered::Ask(intent) => Decision::Ask(Turn::new(self, key, intent, Handoff::default())),
+            Entered::Wait(ticket, receiver) => {
+                Decision::Wait(Queued::new(self, key, terms, ticket, at.now, receiver))
+            }
+        })
+    }
+
+    /// A hold was lost while it is shared: other requests need not wait for those shares.
+    fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
+        let key = &live.hold.key;
+        let effects = self.with(key, |state| state.lost(live));
+        self.apply(key, effects);
+    }
+
+    /// How many keys the requests of this process hold or wait for.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Changes the state of a key.
+    fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut KeyState) -> T) -> T {
+        self.shards.with(key, change)
+    }
+
+    /// Carries out what a state machine decided, outside its mutex. What a waiter is no longer there to take comes back by
+    /// being dropped.
+    fn apply(self: &Arc<Self>, key: &LockKey, effects: Vec<Effect>) {
+        for effect in effects {
+            let (waiter, outcome) = match effect {
+                Effect::Grant(waiter, grant) => {
+                    (waiter, Ok(Decision::Grant(Share::new(self, grant))))
+                }
+                Effect::Ask(waiter, intent, handoff) => {
+                    let turn = Turn::new(self, key, intent, handoff);
+                    (waiter, Ok(Decision::Ask(turn)))
+                }
+                Effect::Refuse(waiter, error) => (waiter, Err(error)),
+                Effect::Unsubscribe(wakeups) => {
+                    drop(wakeups);
+                    continue;
+                }
+            };
+            drop(waiter.sender.send(outcome));
+        }
+    }
+
+    fn at(&self) -> At {
+        At {
+            now: Instant::now(),
+            pace: self.pace,
+        }
+    }
+}
+
+/// A question to the store that is about to be asked.
+#[derive(Debug, Clone)]
+struct Intent {
+    mode: LockMode,
+    owner: Option<Owner>,
+    /// It reads under this write hold of its own, and asks with its id.
+    nested: Option<HoldId>,
+}
+
+/// A share in a live hold, as the state machine describes it.
+struct Grant {
+    live: Arc<LiveHold>,
+    holder: Holder,
+    token: Option<FencingToken>,
+}

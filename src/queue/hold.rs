@@ -1,0 +1,183 @@
+//! A hold of this process and those who share it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::key_state::At;
+use super::small_map::Counts;
+use super::{Grant, Terms};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::keeper::{LiveHold, Phase};
+use crate::lock::{FencingToken, Lease, LockMode, Owner};
+
+/// A hold of this process.
+///
+/// It exists from its grant until its last share ends: then it is passed on to the next waiter, or released in the store.
+/// When it is lost before that, it is `detached`: the shares that are left belong to a hold that keeps out nobody.
+pub(super) struct LocalHold {
+    pub(super) live: Arc<LiveHold>,
+    holders: Holders,
+    /// The limit that `live` was given last.
+    limit: Option<Instant>,
+    pub(super) granted: Instant,
+    /// How many times it was passed on.
+    passed: u32,
+    /// The token of its present holder.
+    pub(super) token: Option<FencingToken>,
+    /// A read under its owner's own write. No other request joins it.
+    pub(super) nested: bool,
+    /// A write under which its owner reads, or asks to. In the store the read bears the id of this hold and outlives it.
+    /// So the hold is not passed on: its next holder would use the same id.
+    pub(super) read_under: bool,
+    pub(super) detached: bool,
+}
+
+/// Who has a share in a hold, and until when.
+#[derive(Debug, Clone)]
+pub(super) struct Holder {
+    pub(super) owner: Option<Owner>,
+    pub(super) limit: Option<Instant>,
+}
+
+impl LocalHold {
+    pub(super) fn new(live: Arc<LiveHold>, nested: bool, now: Instant) -> Self {
+        Self {
+            token: live.token,
+            live,
+            holders: Holders::default(),
+            limit: None,
+            granted: now,
+            passed: 0,
+            nested,
+            read_under: false,
+            detached: false,
+        }
+    }
+
+    pub(super) fn join(&mut self, terms: &Terms, now: Instant) -> Grant {
+        let holder = Holder {
+            owner: terms.owner.clone(),
+            limit: terms.max_hold.map(|max_hold| now + max_hold),
+        };
+        self.holders.add(&holder);
+        self.settle_limit();
+        Grant {
+            live: self.live.clone(),
+            holder,
+            token: self.token,
+        }
+    }
+
+    /// Ends one share. Says whether any is left.
+    pub(super) fn leave(&mut self, holder: &Holder) -> bool {
+        self.holders.remove(holder);
+        if self.holders.count == 0 {
+            return false;
+        }
+        self.settle_limit();
+        true
+    }
+
+    /// Whether the hold may pass to a waiter with these terms: in turn with other processes, and with what the waiter
+    /// asks for.
+    pub(super) fn may_pass_to(&self, terms: &Terms, at: At, turn: Duration) -> bool {
+        !self.read_under
+            && self.passed < at.pace.handovers
+            && at.now < self.granted + turn
+            && self.suits(terms, at.now)
+    }
+
+    pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> Grant {
+        self.passed += 1;
+        #[cfg(test)]
+        if exploration::has(Mutant::TokenKept) {
+            return self.join(terms, now);
+        }
+        let first = self.live.token;
+        self.token = first.map(|first| FencingToken::new(first.value() + u64::from(self.passed)));
+        self.join(terms, now)
+    }
+
+    /// Whether a request with these terms can share the hold: it is held, a good part of its lease is left, and it is
+    /// renewed as the request wants it.
+    pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
+        #[cfg(test)]
+        if exploration::has(Mutant::LostPassedOn) {
+            return true;
+        }
+        self.live.phase() == Phase::Held
+            && matches!(terms.lease, Lease::Renewed(_))
+            && terms.lease == self.live.lease
+            && now + terms.lease.duration() / 3 < self.live.deadline()
+            && (!terms.fenced || self.live.token.is_some())
+    }
+
+    /// A read that others may share.
+    pub(super) fn is_open_read(&self) -> bool {
+        self.live.hold.mode == LockMode::Read && !self.nested && !self.detached
+    }
+
+    pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
+        self.holders.owners.contains(owner.number())
+    }
+
+    /// The rest of its lease. `None` if the hold is lost.
+    pub(super) fn remaining(&self, now: Instant) -> Option<Duration> {
+        let held = !self.detached && !self.live.is_lost();
+        held.then(|| self.live.deadline().saturating_duration_since(now))
+    }
+
+    /// The hold may live as long as the latest limit of its holders allows.
+    fn settle_limit(&mut self) {
+        let limit = self.holders.limit();
+        if limit != self.limit {
+            self.limit = limit;
+            self.live.set_limit(limit);
+        }
+    }
+}
+
+/// All who share one hold. Joining and leaving cost the same however many there are.
+#[derive(Debug, Default)]
+struct Holders {
+    count: usize,
+    owners: Counts<u64>,
+    /// How many have no limit.
+    unlimited: usize,
+    limits: Counts<Instant>,
+}
+
+impl Holders {
+    fn add(&mut self, holder: &Holder) {
+        self.count += 1;
+        if let Some(owner) = &holder.owner {
+            self.owners.add(owner.number());
+        }
+        match holder.limit {
+            Some(limit) => self.limits.add(limit),
+            None => self.unlimited += 1,
+        }
+    }
+
+    fn remove(&mut self, holder: &Holder) {
+        self.count -= 1;
+        if let Some(owner) = &holder.owner {
+            self.owners.subtract(owner.number());
+        }
+        match holder.limit {
+            Some(limit) => self.limits.subtract(limit),
+            None => self.unlimited -= 1,
+        }
+    }
+
+    /// The latest limit; `None` if one of them has none.
+    fn limit(&self) -> Option<Instant> {
+        match self.unlimited {
+            0 => self.limits.greatest_key(),
+            _ => None,
+        }
+    }
+}

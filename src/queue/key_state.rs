@@ -1,0 +1,480 @@
+//! The state machine of one key.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::hold::{Holder, LocalHold};
+use super::owners::OwnerRequests;
+use super::wait_queue::{Handoff, Head, WaitQueue, Waiter};
+use super::{Decision, Grant, Intent, Pace, Terms};
+use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::keeper::LiveHold;
+use crate::lock::{HoldId, LockFamily, LockMode, Owner};
+use crate::store::Wakeups;
+
+/// How many read holds of one key a process has in the store. Beyond that, readers join the youngest of them.
+const MAX_READ_HOLDS: usize = 64;
+
+/// Who holds and who waits for one key, in this process.
+///
+/// It stands under the mutex of its shard. A request enters once and is then in exactly one place: it shares a hold
+/// (`holds`), it asks the store (its queue's head is `Asking`, or it is counted in `fair`, or it is a nested read), it
+/// waits in the queue of its side, or it waits for another request of its owner (`owners`). Between two calls:
+///
+/// * A queue that is not empty has a head.
+/// * At most one hold that is not detached stands for a `Holding` head.
+/// * Every owner with an undecided request is listed in `owners`.
+///
+/// Every transition returns its effects. They are carried out after the mutex is unlocked ([`Queues::apply`]).
+///
+/// [`Queues::apply`]: super::Queues::apply
+#[derive(Default)]
+pub(super) struct KeyState {
+    holds: SmallVec<[Box<LocalHold>; 1]>,
+    exclusive: WaitQueue,
+    write: WaitQueue,
+    read: WaitQueue,
+    /// How many `Fair` requests ask the store, where each has a place of its own.
+    fair: usize,
+    owners: OwnerRequests,
+}
+
+/// The circumstances of a decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    pub(super) now: Instant,
+    pub(super) pace: Pace,
+}
+
+/// What [`KeyState::enter`] decides.
+pub(super) enum Entered {
+    Grant(Grant),
+    Ask(Intent),
+    /// The ticket, and what the waiter is told.
+    Wait(u64, oneshot::Receiver<Result<Decision, LockError>>),
+}
+
+/// What follows from a transition.
+pub(super) enum Effect {
+    Grant(Waiter, Grant),
+    Ask(Waiter, Intent, Handoff),
+    Refuse(Waiter, LockError),
+    /// No request listens with this any more.
+    Unsubscribe(Wakeups),
+}
+
+/// What [`KeyState::leave`] decides.
+pub(super) enum Left {
+    /// The hold lives on: others share it, or it passed to the next waiter.
+    LivesOn(Vec<Effect>),
+    /// The hold is to be released in the store. Requests wait for that: those of its queue until the store was asked,
+    /// those of its owner, if the hold is nested, until it is done.
+    Release(Option<(Intent, Handoff)>),
+}
+
+/// Where a request stands after a look at the state.
+enum Standing {
+    Grant(Grant),
+    Ask(Intent),
+    InQueue,
+    BehindOwner,
+}
+
+impl KeyState {
+    pub(super) fn is_idle(&self) -> bool {
+        self.holds.is_empty()
+            && self.fair == 0
+            && self.owners.is_empty()
+            && [&self.exclusive, &self.write, &self.read]
+                .iter()
+                .all(|queue| queue.is_idle())
+    }
+
+    /// Whether any request but a single `Fair` one holds or asks.
+    pub(super) fn is_crowded(&self) -> bool {
+        !self.holds.is_empty() || self.fair > 1
+    }
+
+    pub(super) fn enter(&mut self, terms: &Terms, at: At) -> Result<Entered, LockError> {
+        let standing = match self.place(terms, at)? {
+            Standing::Grant(grant) => return Ok(Entered::Grant(grant)),
+            Standing::Ask(intent) => return Ok(Entered::Ask(intent)),
+            waiting => waiting,
+        };
+        static TICKET: AtomicU64 = AtomicU64::new(0);
+        let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Waiter {
+            ticket,
+            terms: terms.clone(),
+            sender,
+        };
+        self.put(waiter, standing);
+        Ok(Entered::Wait(ticket, receiver))
+    }
+
+    /// The rest of the lease that requests of this mode wait for: of this process's hold, or else of the holder that the
+    /// store named to the head of their queue.
+    pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
+        let here = self.holds.iter().filter_map(|hold| hold.remaining(now));
+        here.max().or_else(|| {
+            let held_until = self.queue_of(mode).held_until();
+            held_until?.checked_duration_since(now)
+        })
+    }
+
+    /// Why a request that came at `since` has waited in vain: others held the lock, or the store said nothing.
+    pub(super) fn has_news_since(&self, mode: LockMode, since: Instant) -> bool {
+        self.queue_of(mode).has_news_since(since)
+    }
+
+    /// The store refused the head of a queue: another holder's lease lasts until then.
+    pub(super) fn refused(&mut self, intent: &Intent, until: Option<Instant>, at: At) {
+        if intent.nested.is_none() {
+            self.queue(intent.mode).hears(until, at.now);
+        }
+    }
+
+    /// Finds the request its place, and takes it.
+    fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
+        let mut nested = None;
+        if let Some(owner) = &terms.owner {
+            if let Some(grant) = self.rejoin(owner, terms, at.now)? {
+                return Ok(Standing::Grant(grant));
+            }
+            nested = self.nested(owner, terms)?;
+            if let Some(waiters) = self.owners.waiters(&terms.owner) {
+                terms.wait_behind(waiters.len(), None)?;
+                return Ok(Standing::BehindOwner);
+            }
+        }
+        if nested.is_none() {
+            if terms.mode == LockMode::Fair {
+                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks:
+                // it may be granted the lock at once.
+                if terms.max_waiters.is_some() && self.fair > 0 {
+                    terms.wait_behind(self.fair, None)?;
+                }
+                self.fair += 1;
+            } else {
+                if terms.mode == LockMode::Read
+                    && let Some(grant) = self.share_read(terms, at)
+                {
+                    return Ok(Standing::Grant(grant));
+                }
+                if !self.queue(terms.mode).is_idle() {
+                    let others = self.queue(terms.mode).len();
+                    terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
+                    self.owners.begin(&terms.owner);
+                    return Ok(Standing::InQueue);
+                }
+                self.queue(terms.mode).head = Head::Asking;
+            }
+        }
+        self.owners.begin(&terms.owner);
+        Ok(Standing::Ask(Intent {
+            mode: terms.mode,
+            owner: terms.owner.clone(),
+            nested,
+        }))
+    }
+
+    fn put(&mut self, waiter: Waiter, standing: Standing) {
+        match standing {
+            Standing::BehindOwner => {
+                let waiters = self.owners.waiters(&waiter.terms.owner);
+                waiters
+                    .expect("its owner has a request under way")
+                    .push(waiter);
+            }
+            _ => self.queue(waiter.terms.mode).push(waiter),
+        }
+    }
+
+    /// Joins what the owner holds already.
+    ///
+    /// An owner that has lost a hold learns that before anything else, in whatever mode it asks: its work went on without
+    /// the lock.
+    fn rejoin(
+        &mut self,
+        owner: &Owner,
+        terms: &Terms,
+        now: Instant,
+    ) -> Result<Option<Grant>, LockError> {
+        let same = |mode: LockMode| {
+            mode == terms.mode
+                || mode.family() == LockFamily::Exclusive
+                    && terms.mode.family() == LockFamily::Exclusive
+        };
+        let mut found = None;
+        for (index, hold) in self.holds.iter().enumerate() {
+            if !hold.is_shared_by(owner) {
+                continue;
+            }
+            if hold.live.is_lost() {
+                return Err(LockError::Lost);
+            }
+            if found.is_none() && same(hold.live.hold.mode) {
+                found = Some(index);
+            }
+        }
+        let Some(hold) = found.map(|index| &mut self.holds[index]) else {
+            return Ok(None);
+        };
+        if terms.fenced && hold.token.is_none() {
+            return Err(LockError::Invalid(
+                "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
+            ));
+        }
+        Ok(Some(hold.join(terms, now)))
+    }
+
+    /// The write hold under which the owner asks to read, if there is one.
+    fn nested(&mut self, owner: &Owner, terms: &Terms) -> Result<Option<HoldId>, LockError> {
+        let other_side = match terms.mode {
+            LockMode::Read => LockMode::Write,
+            LockMode::Write => LockMode::Read,
+            LockMode::Reentrant | LockMode::Fair => return Ok(None),
+        };
+        let mut holds = self.holds.iter_mut();
+        let owned =
+            holds.find(|hold| hold.live.hold.mode == other_side && hold.is_shared_by(owner));
+        match owned {
+            None => Ok(None),
+            Some(_) if terms.mode == LockMode::Write => Err(LockError::Upgrade),
+            Some(write) => {
+                write.read_under = true;
+                Ok(Some(write.live.hold.id))
+            }
+        }
+    }
+
+    /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
+    fn share_read(&mut self, terms: &Terms, at: At) -> Option<Grant> {
+        let writer_waits = self.write.head == Head::Asking || !self.write.is_empty();
+        if writer_waits {
+            return None;
+        }
+        let mut reads = 0;
+        let mut youngest: Option<&mut Box<LocalHold>> = None;
+        for hold in self.holds.iter_mut().filter(|hold| hold.is_open_read()) {
+            reads += 1;
+            let younger = youngest
+                .as_ref()
+                .is_none_or(|other| other.granted < hold.granted);
+            if younger && hold.suits(terms, at.now) {
+                youngest = Some(hold);
+            }
+        }
+        let youngest = youngest?;
+        let open = at.now < youngest.granted + at.pace.share_window || reads >= MAX_READ_HOLDS;
+        open.then(|| youngest.join(terms, at.now))
+    }
+
+    /// The store granted what was asked for.
+    pub(super) fn granted(
+        &mut self,
+        live: Arc<LiveHold>,
+        terms: &Terms,
+        intent: &Intent,
+        wakeups: Option<Wakeups>,
+        at: At,
+    ) -> (Grant, Vec<Effect>) {
+        let mut hold = Box::new(LocalHold::new(live, intent.nested.is_some(), at.now));
+        let grant = hold.join(terms, at.now);
+        let mut decided = Vec::new();
+        let mut effects = Vec::new();
+        match intent.mode {
+            _ if intent.nested.is_some() => effects.extend(wakeups.map(Effect::Unsubscribe)),
+            LockMode::Fair => {
+                self.fair -= 1;
+                effects.extend(wakeups.map(Effect::Unsubscribe));
+            }
+            LockMode::Read => {
+                // All who waited behind the one who asked enter with it; those of other terms ask for themselves.
+                for waiter in self.read.take_all() {
+                    if hold.suits(&waiter.terms, at.now) {
+                        let grant = hold.join(&waiter.terms, at.now);
+                        decided.push(waiter.terms.owner.clone());
+                        effects.push(Effect::Grant(waiter, grant));
+                    } else {
+                        self.read.push(waiter);
+                    }
+                }
+                self.read.hears(None, at.now);
+                effects.extend(self.read.next(wakeups.into()));
+            }
+            mode => {
+                let queue = self.queue(mode);
+                queue.head = Head::Holding;
+                // What the store said of another holder is of the past.
+                queue.hears(None, at.now);
+                effects.extend(queue.keep_wakeups(wakeups).map(Effect::Unsubscribe));
+            }
+        }
+        self.holds.push(hold);
+        self.decided(&intent.owner, at, &mut effects);
+        for owner in decided {
+            self.decided(&owner, at, &mut effects);
+        }
+        (grant, effects)
+    }
+
+    /// A request whose turn it was is done, without a hold.
+    pub(super) fn yielded(&mut self, intent: &Intent, handoff: Handoff, at: At) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match intent.mode {
+            _ if intent.nested.is_some() => {
+                effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            }
+            LockMode::Fair => {
+                self.fair -= 1;
+                effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            }
+            mode => effects.extend(self.queue(mode).next(handoff)),
+        }
+        self.decided(&intent.owner, at, &mut effects);
+        effects
+    }
+
+    /// A waiter gives up. It comes back, to be dropped elsewhere, unless it was given something before.
+    pub(super) fn cancel(
+        &mut self,
+        mode: LockMode,
+        owner: &Option<Owner>,
+        ticket: u64,
+        at: At,
+    ) -> (Option<Waiter>, Vec<Effect>) {
+        let mut effects = Vec::new();
+        if let Some(waiter) = self.queue(mode).remove(ticket) {
+            self.decided(owner, at, &mut effects);
+            return (Some(waiter), effects);
+        }
+        (self.owners.remove(owner, ticket), effects)
+    }
+
+    /// One share of a hold ends. `pass_on` says whether the hold may be passed on.
+    pub(super) fn leave(
+        &mut self,
+        live: &Arc<LiveHold>,
+        holder: &Holder,
+        pass_on: bool,
+        at: At,
+    ) -> Left {
+        let mut all = self.holds.iter();
+        let index = all
+            .position(|hold| Arc::ptr_eq(&hold.live, live))
+            .expect("the hold of a share is there");
+        if self.holds[index].leave(holder) {
+            return Left::LivesOn(Vec::new());
+        }
+        if pass_on && let Some(effects) = self.pass(index, at) {
+            return Left::LivesOn(effects);
+        }
+        let hold = self.holds.swap_remove(index);
+        let mode = live.hold.mode;
+        if hold.nested {
+            self.owners.begin(&holder.owner);
+            let intent = Intent {
+                mode,
+                owner: holder.owner.clone(),
+                nested: Some(live.hold.id),
+            };
+            return Left::Release(Some((intent, Handoff::default())));
+        }
+        if hold.detached || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
+            return Left::Release(None);
+        }
+        let queue = self.queue(mode);
+        queue.head = Head::Asking;
+        // Until now this process held the lock: that is news for those who wait.
+        queue.hears(None, at.now);
+        let intent = Intent {
+            mode,
+            owner: None,
+            nested: None,
+        };
+        Left::Release(Some((intent, queue.take_wakeups().into())))
+    }
+
+    /// Passes a hold that has no share left to the next of its queue, if it may.
+    fn pass(&mut self, index: usize, at: At) -> Option<Vec<Effect>> {
+        let hold = &mut self.holds[index];
+        let queue = match hold.live.hold.mode {
+            LockMode::Reentrant => &mut self.exclusive,
+            // A writer's end is the waiting readers' turn.
+            LockMode::Write if self.read.is_idle() => &mut self.write,
+            _ => return None,
+        };
+        let turn = queue.turn().unwrap_or(at.pace.handover_time);
+        if !hold.may_pass_to(&queue.front()?.terms, at, turn) {
+            return None;
+        }
+        let next = queue.pop()?;
+        let owner = next.terms.owner.clone();
+        let grant = hold.pass_to(&next.terms, at.now);
+        let mut effects = vec![Effect::Grant(next, grant)];
+        self.decided(&owner, at, &mut effects);
+        Some(effects)
+    }
+
+    /// A hold was lost while it is shared: its queue no longer waits for those who share it.
+    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Vec<Effect> {
+        let mut all = self.holds.iter_mut();
+        let Some(hold) = all.find(|hold| Arc::ptr_eq(&hold.live, live)) else {
+            return Vec::new();
+        };
+        let mode = live.hold.mode;
+        if mem::replace(&mut hold.detached, true)
+            || !matches!(mode, LockMode::Reentrant | LockMode::Write)
+        {
+            return Vec::new();
+        }
+        let queue = self.queue(mode);
+        let wakeups = queue.take_wakeups();
+        queue.next(wakeups.into()).into_iter().collect()
+    }
+
+    pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
+        match mode {
+            LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
+            LockMode::Write => &mut self.write,
+            LockMode::Read => &mut self.read,
+        }
+    }
+
+    fn queue_of(&self, mode: LockMode) -> &WaitQueue {
+        match mode {
+            LockMode::Reentrant | LockMode::Fair => &self.exclusive,
+            LockMode::Write => &self.write,
+            LockMode::Read => &self.read,
+        }
+    }
+
+    /// A request of the owner is decided: those that waited for it enter anew.
+    fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
+        for waiter in self.owners.end(owner) {
+            #[cfg(test)]
+            if exploration::has(Mutant::TwinForgotten) {
+                mem::forget(waiter);
+                continue;
+            }
+            match self.place(&waiter.terms, at) {
+                Ok(Standing::Grant(grant)) => effects.push(Effect::Grant(waiter, grant)),
+                Ok(Standing::Ask(intent)) => {
+                    effects.push(Effect::Ask(waiter, intent, Handoff::default()));
+                }
+                Ok(waiting) => self.put(waiter, waiting),
+                Err(error) => effects.push(Effect::Refuse(waiter, error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Requests of one owner, one after the other.
+
+use super::small_map::SmallMap;
+use super::wait_queue::Waiter;
+use crate::lock::Owner;
+
+/// The owners that have a request under way for the key.
+///
+/// While one request of an owner is undecided, further requests of that owner wait for it, in whatever mode. Asked
+/// separately, one of them would be granted and the others would wait for their own owner; and nested reads, which all
+/// bear the id of the write above them, would be released by one another.
+///
+/// An owner is listed from [`begin`](Self::begin) to the [`end`](Self::end) of the last request that began.
+#[derive(Default)]
+pub(super) struct OwnerRequests(SmallMap<u64, UnderWay>);
+
+#[derive(Default)]
+struct UnderWay {
+    /// How many requests of the owner, or releases of nested reads, are under way.
+    count: usize,
+    waiters: Vec<Waiter>,
+}
+
+impl OwnerRequests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn begin(&mut self, owner: &Option<Owner>) {
+        if let Some(owner) = owner {
+            let one = self.0.get_or_insert_with(owner.number(), UnderWay::default);
+            one.count += 1;
+        }
+    }
+
+    /// A request that began is decided. After the last one, the requests that waited for the owner are returned.
+    pub(super) fn end(&mut self, owner: &Option<Owner>) -> Vec<Waiter> {
+        let Some(owner) = owner.as_ref().map(Owner::number) else {
+            return Vec::new();
+        };
+        let Some(one) = self.0.get_mut(owner) else {
+            return Vec::new();
+        };
+        one.count -= 1;
+        match one.count {
+            0 => self
+                .0
+                .remove(owner)
+                .map_or_else(Vec::new, |one| one.waiters),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The requests that wait for another one of their owner; `None` if none of the owner is under way.
+    pub(super) fn waiters(&mut self, owner: &Option<Owner>) -> Option<&mut Vec<Waiter>> {
+        let one = self.0.get_mut(owner.as_ref()?.number());
+        one.map(|one| &mut one.waiters)
+    }
+
+    pub(super) fn remove(&mut self, owner: &Option<Owner>, ticket: u64) -> Option<Waiter> {
+        let waiters = self.waiters(owner)?;
+        let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        Some(waiters.remove(place))
+    }
+}

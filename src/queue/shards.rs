@@ -1,0 +1,165 @@
+//! The keys that are in use.
+
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::key_state::KeyState;
+use crate::error::LockError;
+use crate::lock::{KeyMap, LockKey};
+use crate::sync::Mutex;
+
+/// Enough that threads seldom meet, few enough to be cheap to make.
+const SHARDS: usize = 16;
+
+/// A map with room for so many keys is never made smaller.
+const SMALL: usize = 64;
+
+/// Of so many keys, every shard has about the same part.
+const MANY: usize = 4096;
+
+/// The state of every key that a request of this process holds or waits for, in shards that are locked separately.
+///
+/// A key is in the map from the first transition of its [`KeyState`] until a transition that leaves it idle.
+pub(super) struct Shards {
+    shards: [Shard; SHARDS],
+    max_keys: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    keys: Mutex<KeyMap<KeyState>>,
+    /// How many there are. Written under the mutex, so that others can add up without it.
+    len: AtomicUsize,
+}
+
+impl Shards {
+    /// `max_keys`: no more keys than this are in use at a time, or a few when threads race for the last.
+    pub(super) fn new(max_keys: usize) -> Self {
+        Self {
+            shards: Default::default(),
+            max_keys,
+        }
+    }
+
+    /// A request comes in.
+    pub(super) fn enter<T>(
+        &self,
+        key: &LockKey,
+        enter: impl FnOnce(&mut KeyState) -> Result<T, LockError>,
+    ) -> Result<T, LockError> {
+        self.change(key, |state, others| match others {
+            Some(others) if self.is_full(others) => Err(LockError::Overloaded),
+            _ => enter(state),
+        })
+    }
+
+    /// Changes the state of a key.
+    pub(super) fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut KeyState) -> T) -> T {
+        self.change(key, |state, _| change(state))
+    }
+
+    /// Looks at the state of a key that is in use.
+    pub(super) fn look<T>(&self, key: &LockKey, look: impl FnOnce(&KeyState) -> T) -> Option<T> {
+        self.shard(key).keys.lock().get(key).map(look)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let lens = self.shards.iter();
+        lens.map(|shard| shard.len.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether there is no room for one more key in a shard that has so many.
+    fn is_full(&self, others: usize) -> bool {
+        // Keys are spread at random: no shard of many has less than half of its part when the map is full.
+        let is_sparse = self.max_keys >= MANY && others < self.max_keys / SHARDS / 2;
+        !is_sparse && self.len() >= self.max_keys
+    }
+
+    /// `change` learns how many keys are in the shard if this one is new.
+    fn change<T>(
+        &self,
+        key: &LockKey,
+        change: impl FnOnce(&mut KeyState, Option<usize>) -> T,
+    ) -> T {
+        let shard = self.shard(key);
+        let mut keys = shard.keys.lock();
+        let others = keys.len();
+        // One look into the map for all of it: that costs more than cloning the key.
+        let (mut slot, is_new) = match keys.entry(key.clone()) {
+            Entry::Occupied(slot) => (slot, false),
+            Entry::Vacant(slot) => (slot.insert_entry(KeyState::default()), true),
+        };
+        let result = change(slot.get_mut(), is_new.then_some(others));
+        match slot.get().is_idle() {
+            true => {
+                slot.remove();
+                shrink(&mut keys);
+            }
+            false if is_new => {}
+            false => return result,
+        }
+        shard.len.store(keys.len(), Ordering::Relaxed);
+        result
+    }
+
+    fn shard(&self, key: &LockKey) -> &Shard {
+        &self.shards[key.place_among(SHARDS)]
+    }
+}
+
+/// Gives memory back that a crowd of keys has left behind; seldom, so that it does not cost more than the crowd did.
+fn shrink(keys: &mut KeyMap<KeyState>) {
+    if keys.capacity() > SMALL && keys.len() < keys.capacity() / 8 {
+        keys.shrink_to((keys.len() * 2).max(SMALL / 2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{Lease, LockMode};
+    use crate::queue::key_state::{At, Entered};
+    use crate::queue::{Pace, Terms};
+    use crate::telemetry::Route;
+    use tokio::time::Instant;
+
+    fn terms() -> Terms {
+        Terms {
+            mode: LockMode::Reentrant,
+            owner: None,
+            lease: Lease::default(),
+            max_hold: None,
+            fenced: false,
+            max_waiters: Some(1),
+            route: Route::default(),
+        }
+    }
+
+    #[test]
+    fn a_crowd_of_keys_leaves_its_memory_behind() {
+        let at = At {
+            now: Instant::now(),
+            pace: Pace::default(),
+        };
+        let shards = Shards::new(usize::MAX);
+        let keys: Vec<_> = (0..20_000).map(|n| LockKey::new(format!("{n}"))).collect();
+        let intents: Vec<_> = keys
+            .iter()
+            .map(
+                |key| match shards.enter(key, |state| state.enter(&terms(), at)) {
+                    Ok(Entered::Ask(intent)) => intent,
+                    _ => unreachable!("the key is free"),
+                },
+            )
+            .collect();
+        assert_eq!(shards.len(), keys.len());
+        for (key, intent) in keys.iter().zip(&intents) {
+            shards.with(key, |state| state.yielded(intent, Default::default(), at));
+        }
+        assert_eq!(shards.len(), 0);
+        for shard in &shards.shards {
+            let capacity = shard.keys.lock().capacity();
+            assert!(capacity <= 2 * SMALL, "room for {capacity} keys");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The queue of one side of a key.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::fairness::Courtesy;
+use super::key_state::Effect;
+use super::{Decision, Intent, Terms};
+use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::store::Wakeups;
+
+/// The requests of one side of a key, behind the one that asks the store or holds.
+///
+/// Requests wait only behind a head: while `head` is [`Head::Idle`], the queue is empty. The queue is sorted by ticket,
+/// which is the order of arrival.
+#[derive(Default)]
+pub(super) struct WaitQueue {
+    pub(super) head: Head,
+    /// Boxed: most keys have no waiters, and there may be many keys.
+    waiting: Option<Box<Waiting>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Waiter>,
+    news: News,
+    /// The subscription of the head, while the head holds and does not listen.
+    wakeups: Option<Wakeups>,
+    /// How long the hold passes from waiter to waiter while other processes listen for it.
+    turn: Option<Duration>,
+}
+
+/// What the store last said about this side.
+#[derive(Debug, Clone, Copy, Default)]
+struct News {
+    /// When it said that.
+    at: Option<Instant>,
+    /// When the lease ends that the head waits for.
+    held_until: Option<Instant>,
+}
+
+/// What one head of a queue leaves to the next.
+#[derive(Debug, Default)]
+pub(super) struct Handoff {
+    /// A hot key is not subscribed to anew at every turn.
+    pub(super) wakeups: Option<Wakeups>,
+    /// Whether other processes go first.
+    pub(super) courtesy: Courtesy,
+}
+
+impl From<Option<Wakeups>> for Handoff {
+    fn from(wakeups: Option<Wakeups>) -> Self {
+        Self {
+            wakeups,
+            ..Self::default()
+        }
+    }
+}
+
+/// What the head of a queue does: `Idle → Asking → Holding → Asking → … → Idle`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// There is none.
+    #[default]
+    Idle,
+    /// It asks the store, or releases there.
+    Asking,
+    Holding,
+}
+
+/// A request that waits in this process.
+pub(super) struct Waiter {
+    pub(super) ticket: u64,
+    pub(super) terms: Terms,
+    pub(super) sender: oneshot::Sender<Result<Decision, LockError>>,
+}
+
+impl WaitQueue {
+    /// Whether no request of this side holds, asks or waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.head == Head::Idle && self.is_empty()
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        let waiting = self.waiting.as_ref();
+        waiting.map_or(0, |waiting| waiting.queue.len())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn front(&self) -> Option<&Waiter> {
+        self.waiting.as_ref()?.queue.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiter> {
+        self.waiting.as_mut()?.queue.pop_front()
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        let queue = &mut self.waiting().queue;
+        #[cfg(test)]
+        if exploration::has(Mutant::LastInFirstOut) {
+            return queue.push_front(waiter);
+        }
+        match place(queue, waiter.ticket) {
+            Ok(taken) | Err(taken) if taken < queue.len() => queue.insert(taken, waiter),
+            _ => queue.push_back(waiter),
+        }
+    }
+
+    /// All who wait leave the queue.
+    pub(super) fn take_all(&mut self) -> VecDeque<Waiter> {
+        let waiting = self.waiting.as_mut();
+        waiting.map_or_else(VecDeque::new, |waiting| mem::take(&mut waiting.queue))
+    }
+
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let queue = &mut self.waiting.as_mut()?.queue;
+        #[cfg(test)]
+        if exploration::has(Mutant::LastInFirstOut) {
+            let unsorted = queue.iter().position(|waiter| waiter.ticket == ticket)?;
+            return queue.remove(unsorted);
+        }
+        queue.remove(place(queue, ticket).ok()?)
+    }
+
+    /// When the lease ends that the head waits for, as far as it was told.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.waiting.as_ref()?.news.held_until
+    }
+
+    /// Whether the store said anything about this side since that instant.
+    pub(super) fn has_news_since(&self, since: Instant) -> bool {
+        let waiting = self.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.news.at.is_some_and(|at| at >= since))
+    }
+
+    /// The store answered the head. `held_until`: when the lease of another holder ends.
+    pub(super) fn hears(&mut self, held_until: Option<Instant>, now: Instant) {
+        if held_until.is_some() || self.waiting.is_some() {
+            self.waiting().news = News {
+                at: Some(now),
+                held_until,
+            };
+        }
+    }
+
+    /// Keeps the subscription while the head holds. It comes back if no waiter can use it.
+    pub(super) fn keep_wakeups(&mut self, wakeups: Option<Wakeups>) -> Option<Wakeups> {
+        if wakeups.is_none() || self.is_empty() {
+            return wakeups;
+        }
+        mem::replace(&mut self.waiting().wakeups, wakeups)
+    }
+
+    pub(super) fn take_wakeups(&mut self) -> Option<Wakeups> {
+        self.waiting.as_mut()?.wakeups.take()
+    }
+
+    /// The head is done: the next one's turn.
+    pub(super) fn next(&mut self, handoff: Handoff) -> Option<Effect> {
+        let Some(waiter) = self.pop() else {
+            self.head = Head::Idle;
+            return handoff.wakeups.map(Effect::Unsubscribe);
+        };
+        self.head = Head::Asking;
+        let intent = Intent {
+            mode: waiter.terms.mode,
+            owner: waiter.terms.owner.clone(),
+            nested: None,
+        };
+        Some(Effect::Ask(waiter, intent, handoff))
+    }
+
+    pub(super) fn turn(&self) -> Option<Duration> {
+        self.waiting.as_ref()?.turn
+    }
+
+    pub(super) fn set_turn(&mut self, turn: Option<Duration>) {
+        if turn.is_some() || self.waiting.is_some() {
+            self.waiting().turn = turn;
+        }
+    }
+
+    fn waiting(&mut self) -> &mut Waiting {
+        self.waiting.get_or_insert_default()
+    }
+}
+
+/// Where the ticket stands, or would stand.
+fn place(queue: &VecDeque<Waiter>, ticket: u64) -> Result<usize, usize> {
+    match queue.back() {
+        Some(last) if last.ticket >= ticket => {
+            queue.binary_search_by_key(&ticket, |waiter| waiter.ticket)
+        }
+        _ => Err(queue.len()),
+    }
+}
