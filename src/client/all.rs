@@ -54,7 +54,11 @@ impl LockClient {
                 Ok(Tried::Taken(shares)) if !shares.iter().any(Share::is_lost) => {
                     return Ok(shares);
                 }
-                Ok(Tried::Taken(_)) => {}
+                Ok(Tried::Taken(_)) => {
+                    if all.wait.is_one_try() || all.wait.is_over() {
+                        return Err(LockError::Busy { retry_after: hint });
+                    }
+                }
                 Ok(Tried::Blocked { index, retry_after }) => {
                     failures = Failures::default();
                     blocked = Some(index);

@@ -7,6 +7,7 @@ pub(crate) mod costs;
 pub(crate) mod faults;
 mod fenced;
 pub(crate) mod turns;
+mod waits;
 mod work;
 
 use std::collections::BTreeSet;

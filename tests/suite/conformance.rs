@@ -110,10 +110,10 @@ conformance! {
         exclusion: tasks_overlap clients_overlap a_stranger_joins a_late_release_frees_the_next_holder;
         reentry: an_owner_asks_the_store_again an_inner_drop_frees_the_outer an_outer_drop_frees_the_inner
             an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
-            an_owner_joins_what_it_has_lost a_share_that_is_gone_lifts_the_limit_of_another;
+            an_owner_joins_what_it_has_lost an_owner_is_told_to_upgrade_what_it_has_lost a_share_that_is_gone_lifts_the_limit_of_another;
         waiting: somebody_without_patience_waits a_wait_ends_early_or_late
             a_wait_begins_again_at_the_front_of_the_line the_hint_to_come_back_is_absurd
-            a_crowd_waits_without_bound a_wait_for_ever_overflows;
+            a_crowd_waits_without_bound a_wait_for_ever_overflows keys_are_in_use_without_bound;
         lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
             the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
             a_lease_too_short_to_be_held_is_tried
@@ -130,7 +130,9 @@ conformance! {
         several: opposite_orders_wait_for_each_other a_part_is_kept_when_the_rest_is_taken
             a_key_named_twice_waits_for_itself one_mode_is_taken_for_all_keys an_owner_of_one_waits_for_itself
             a_lost_key_is_hidden_by_the_others a_cancelled_request_for_several_keeps_some
-            a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked a_request_for_any_swallows_a_turn;
+            a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked a_request_for_any_swallows_a_turn
+            a_free_key_is_kept_while_another_is_waited_for a_request_for_all_starves
+            a_crowd_waits_for_any_without_bound a_request_names_keys_without_bound;
         families: two_kinds_of_lock_share_a_key;
         shutdown: a_client_that_ends_keeps_its_locks a_client_that_ends_keeps_its_waiters_waiting
             a_client_that_has_ended_takes_locks a_lock_is_granted_behind_the_end;
@@ -142,6 +144,9 @@ conformance! {
     [reentrant write] => {
         loss: a_stolen_hold_is_handed_over;
     }
+    [reentrant read write] => {
+        several: every_request_for_any_asks_at_each_release;
+    }
     [reentrant fair write] => {
         order: waiters_of_one_client_overtake_each_other;
     }
@@ -152,7 +157,7 @@ conformance! {
     [read] => {
         phases: readers_keep_each_other_out a_writer_hands_over_past_waiting_readers
             only_some_readers_are_woken_after_a_write a_reader_starves_among_writers a_frozen_reader_shuts_writers_out
-            one_readers_lapse_ends_another;
+            one_readers_lapse_ends_another readers_of_one_process_fill_the_store;
         fencing: a_reader_is_given_a_token;
     }
     [write] => {

@@ -16,6 +16,7 @@ mod party;
 mod queue;
 mod readers;
 mod redisson;
+mod shares;
 mod tokens;
 mod torture;
 

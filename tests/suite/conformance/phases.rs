@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+use tower_distributed_lock::{Lease, LockError, LockKey, LockMode, Owner};
 
-use super::KEY;
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
+use super::{KEY, rival};
 
 use LockMode::{Read, Write};
 
@@ -298,4 +298,35 @@ pub(super) async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
     let writing = timeout(long * 2, writer.granted()).await.unwrap();
     assert!(longer.is_lost() && asked.elapsed() >= long);
     writing.release().await.unwrap();
+}
+
+/// Each of them came when the one before was too old to be joined.
+pub(super) async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
+    const READERS: usize = 200;
+    let locks = env
+        .client_with(|builder| builder.share_window(Duration::ZERO))
+        .await;
+    let mut guards = Vec::new();
+    for _ in 0..READERS {
+        guards.push(
+            locks
+                .lock(KEY)
+                .mode(mode)
+                .owner(&Owner::new())
+                .await
+                .unwrap(),
+        );
+    }
+    let holds = env.ledger().granted(&LockKey::new(KEY)).len();
+    assert!(holds < READERS / 2, "{holds} holds of one process");
+    // A writer gets in when the last of them leaves.
+    let writer = env.client().await;
+    let writer = Waiter::queue(env, writer.lock(KEY).mode(rival(mode))).await;
+    let last = guards.pop().unwrap();
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    writer.keeps_waiting(env).await;
+    last.release().await.unwrap();
+    writer.promptly().await.release().await.unwrap();
 }

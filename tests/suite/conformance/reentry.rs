@@ -127,3 +127,23 @@ pub(super) async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, m
     assert!(wedged.is_lost());
     next.release().await.unwrap();
 }
+
+/// It is told the truth in whatever mode it asks.
+pub(super) async fn an_owner_is_told_to_upgrade_what_it_has_lost(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let owner = Owner::new();
+    let fixed = locks.lock(KEY).mode(mode).owner(&owner);
+    let guard = fixed.lease(Lease::Fixed(env.short_lease())).await.unwrap();
+    guard.lost().await;
+    for mode in env.family(mode) {
+        for wait in [Duration::ZERO, env.prompt()] {
+            let again = locks.lock(KEY).mode(mode).owner(&owner).wait(wait);
+            let again = again.await;
+            assert!(matches!(again, Err(LockError::Lost)), "{mode:?}: {again:?}");
+            let several = locks.lock_all([KEY, "other"]).mode(mode).owner(&owner);
+            let several = several.wait(wait).await;
+            assert!(matches!(several, Err(LockError::Lost)), "{several:?}");
+        }
+    }
+    drop(guard);
+}

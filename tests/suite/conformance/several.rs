@@ -240,3 +240,136 @@ pub(super) async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode)
     waiter.promptly().await.release().await.unwrap();
     other.release().await.unwrap();
 }
+
+/// A request that waits for a key that is in use keeps others from one that is free.
+pub(super) async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
+    for free in ["a", "z"] {
+        let holder = env
+            .client()
+            .await
+            .lock(KEY)
+            .mode(rival(mode))
+            .await
+            .unwrap();
+        let locks = env.client().await;
+        let all = locks.lock_all([KEY, free, "m"]).mode(mode);
+        let waiter = tokio::spawn(all.into_future());
+        tokio::time::sleep(env.moment()).await;
+        for victim in [&locks, &env.client().await] {
+            for key in [free, "m"] {
+                let taken = victim.lock(key).mode(rival(mode)).wait(env.prompt());
+                taken.await.unwrap().release().await.unwrap();
+            }
+        }
+        holder.release().await.unwrap();
+        let guard = timeout(env.prompt(), waiter).await.unwrap();
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Requests for the same two keys, which are always in use by one of them.
+pub(super) async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
+    let clients = [env.client().await, env.client().await];
+    let stop = Instant::now() + env.moment() * 100;
+    let mut working = JoinSet::new();
+    for (n, key) in ["a", "b", "a", "b"].into_iter().enumerate() {
+        let (locks, moment) = (clients[n % 2].clone(), env.moment());
+        working.spawn(async move {
+            while Instant::now() < stop {
+                let guard = locks.lock(key).mode(mode).await.unwrap();
+                tokio::time::sleep(moment / 4).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    tokio::time::sleep(env.moment()).await;
+    let both = clients[0].lock_all(["a", "b"]).mode(rival(mode));
+    both.await.unwrap().release().await.unwrap();
+    assert!(
+        Instant::now() < stop,
+        "it had to wait until nobody else came"
+    );
+    working.join_all().await;
+}
+
+pub(super) async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let mut holders = Vec::new();
+    for key in [KEY, "other"] {
+        holders.push(
+            env.client()
+                .await
+                .lock(key)
+                .mode(rival(mode))
+                .await
+                .unwrap(),
+        );
+    }
+    let asking = locks.lock_any([KEY, "other"]).mode(mode).max_waiters(2);
+    let mut waiters = Vec::new();
+    let refused = loop {
+        assert!(waiters.len() <= 3, "nobody is turned away");
+        match asking.clone().wait(env.moment()).await {
+            Err(LockError::Overloaded) => break asking.clone().await,
+            Err(LockError::Busy { .. }) => waiters.push(Waiter::queue(env, asking.clone()).await),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(refused, Err(LockError::Overloaded)));
+    assert!(waiters.len() >= 2, "turned away too early");
+    // One that waits for one of the keys is one too many as well.
+    let one = locks.lock(KEY).mode(mode).max_waiters(2).await;
+    assert!(matches!(one, Err(LockError::Overloaded)), "{one:?}");
+    for holder in holders {
+        holder.release().await.unwrap();
+    }
+    for waiter in waiters {
+        waiter.granted().await.release().await.unwrap();
+    }
+}
+
+/// One release is one question, and one more of the next in line.
+pub(super) async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
+    const CROWD: usize = 12;
+    let (locks, elsewhere) = (env.client().await, env.client().await);
+    let mut holders = Vec::new();
+    for key in ["one", "two"] {
+        holders.push(elsewhere.lock(key).mode(rival(mode)).await.unwrap());
+    }
+    let (taken, mut takes) = tokio::sync::mpsc::unbounded_channel();
+    let crowd = (0..CROWD).map(|_| {
+        let (asking, taken) = (locks.lock_any(["one", "two"]).mode(mode), taken.clone());
+        tokio::spawn(async move { drop(taken.send(asking.await.unwrap())) })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    tokio::time::sleep(env.moment()).await;
+    let before = env.ledger().questions();
+    holders.pop().unwrap().release().await.unwrap();
+    let first = timeout(env.prompt(), takes.recv()).await.unwrap().unwrap();
+    tokio::time::sleep(env.moment()).await;
+    let asked = env.ledger().questions() - before;
+    assert!(asked <= CROWD / 2, "{asked} questions");
+    drop((first, holders));
+    for _ in 1..CROWD {
+        drop(takes.recv().await.unwrap());
+    }
+    for one in crowd {
+        one.await.unwrap();
+    }
+}
+
+pub(super) async fn a_request_names_keys_without_bound(env: &Env, mode: LockMode) {
+    let locks = env
+        .client_with(|builder| builder.max_keys_per_request(3))
+        .await;
+    let keys = |count| (0..count).map(|n| format!("key:{n}"));
+    for refused in [
+        locks.lock_all(keys(4)).mode(mode).await,
+        locks.lock_any(keys(4)).mode(mode).await,
+    ] {
+        assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    }
+    assert_eq!(env.ledger().questions(), 0);
+    let guard = locks.lock_all(keys(3)).mode(mode).await.unwrap();
+    guard.release().await.unwrap();
+}

@@ -129,3 +129,22 @@ pub(super) async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
     holder.release().await.unwrap();
     waiter.promptly().await.release().await.unwrap();
 }
+
+pub(super) async fn keys_are_in_use_without_bound(env: &Env, mode: LockMode) {
+    let locks = env.client_with(|builder| builder.max_keys(3)).await;
+    let one = locks.lock("one").mode(mode).await.unwrap();
+    let two = locks.lock_all(["two", "three"]).mode(mode).await.unwrap();
+    let refused = locks.lock(KEY).mode(mode).await;
+    assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
+    let refused = locks.lock_all([KEY, "one"]).mode(mode).await;
+    assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
+    // A key that is in use may be waited for.
+    let waiter = Waiter::queue(env, locks.lock("one").mode(rival(mode))).await;
+    two.release().await.unwrap();
+    env.until("two keys are free", async || locks.keys_in_use() == 1)
+        .await;
+    let all = locks.lock_all([KEY, "two"]).mode(mode).await.unwrap();
+    one.release().await.unwrap();
+    waiter.granted().await.release().await.unwrap();
+    all.release().await.unwrap();
+}

@@ -1,0 +1,88 @@
+//! Waiting for a store that is slow, or silent.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::sleep;
+use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore};
+
+use super::MODES;
+
+/// Every answer of the store takes longer than some leases.
+#[tokio::test(start_paused = true)]
+async fn a_guard_is_lost_before_it_is_returned() {
+    const LEASE: Lease = Lease::Fixed(Duration::from_millis(50));
+    let (mut taken, mut late) = (0, 0);
+    for seed in 0..40 {
+        let slow = Faults::none().chance(Fault::Slow, 1.0);
+        let slow = slow.delay(Duration::from_millis(60));
+        let locks = LockClient::new(FaultyStore::new(MemoryStore::new(), slow, seed));
+        for request in [
+            locks.lock("one"),
+            locks.lock_all(["one", "two"]),
+            locks.lock_any(["one", "two"]),
+        ] {
+            let request = request.lease(LEASE).wait(Duration::from_secs(2));
+            match request.await {
+                Ok(guard) => {
+                    assert!(!guard.is_lost(), "{guard:?}");
+                    taken += 1;
+                }
+                Err(LockError::Unavailable(_) | LockError::Busy { .. }) => late += 1,
+                Err(error) => panic!("{error}"),
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+    assert!(taken > 40, "{taken} were taken, and {late} were not");
+}
+
+/// One request asks, and others wait behind it. None of them has heard of any holder.
+#[tokio::test(start_paused = true)]
+async fn a_silent_store_is_taken_for_one_that_is_busy() {
+    for mode in MODES {
+        let silent = Faults::none().chance(Fault::RequestLost, 1.0);
+        let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 1);
+        let locks = LockClient::new(store.clone());
+        let request = |wait| locks.lock("n").mode(mode).wait(Duration::from_millis(wait));
+
+        store.set(silent.clone().timeout(Duration::from_secs(60)));
+        let waits = [20_000, 500, 2_000, 5_000].map(|wait| request(wait).into_future());
+        for refused in join_all(waits).await {
+            let refused = refused.expect_err("the store says nothing");
+            assert!(
+                matches!(refused, LockError::Unavailable(_)),
+                "{mode:?}: {refused:?}"
+            );
+        }
+        store.set(Faults::none());
+        sleep(Duration::from_secs(180)).await;
+
+        // It was held, and the store fell silent later.
+        let holder = locks
+            .lock("n")
+            .mode(mode)
+            .lease(Lease::Fixed(Duration::from_secs(1)));
+        let holder = holder.await.expect("free");
+        let rival = match mode {
+            LockMode::Read => LockMode::Write,
+            mode => mode,
+        };
+        let wait = |wait| locks.lock("n").mode(rival).wait(wait).into_future();
+        let waits = [2000, 1500].map(|ms| tokio::spawn(wait(Duration::from_millis(ms))));
+        sleep(Duration::from_millis(500)).await;
+        store.set(silent.timeout(Duration::from_secs(60)));
+        for refused in join_all(waits).await {
+            let refused = refused
+                .expect("it does not panic")
+                .expect_err("it was held");
+            assert!(
+                matches!(refused, LockError::Busy { .. }),
+                "{mode:?}: {refused:?}"
+            );
+        }
+        drop(holder);
+    }
+}
