@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
-use crate::store::DynStore;
+use crate::store::{DynStore, Wakeups};
 use crate::telemetry::Route;
 
 mod fairness;
@@ -34,10 +34,10 @@ mod wait_queue;
 
 pub(crate) use fairness::Courtesy;
 use hold::Holder;
-use key_state::{At, Effect, Entered, KeyState};
+use key_state::{Entered, KeyState};
 use shards::Shards;
 pub(crate) use share::{Queued, Share, Turn};
-use wait_queue::Handoff;
+use wait_queue::{Handoff, Waiter};
 
 /// How far a hold is passed on inside the process before other processes get their turn.
 #[derive(Debug, Clone, Copy)]
@@ -218,6 +218,22 @@ impl Queues {
             pace: self.pace,
         }
     }
+}
+
+/// The circumstances of a decision.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    now: Instant,
+    pace: Pace,
+}
+
+/// What follows from a transition.
+enum Effect {
+    Grant(Waiter, Grant),
+    Ask(Waiter, Intent, Handoff),
+    Refuse(Waiter, LockError),
+    /// No request listens with this any more.
+    Unsubscribe(Wakeups),
 }
 
 /// A question to the store that is about to be asked.

@@ -18,7 +18,6 @@ use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::queue::Terms;
 use crate::telemetry::{Route, Waiting};
 
-
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: mode `Reentrant`, lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.

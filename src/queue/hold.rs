@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::key_state::At;
 use super::small_map::Counts;
-use super::{Grant, Terms};
+use super::{At, Grant, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::keeper::{LiveHold, Phase};

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::hold::{Holder, LocalHold};
 use super::owners::OwnerRequests;
 use super::wait_queue::{Handoff, Head, WaitQueue, Waiter};
-use super::{Decision, Grant, Intent, Pace, Terms};
+use super::{At, Decision, Effect, Grant, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -47,28 +47,12 @@ pub(super) struct KeyState {
     owners: OwnerRequests,
 }
 
-/// The circumstances of a decision.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct At {
-    pub(super) now: Instant,
-    pub(super) pace: Pace,
-}
-
 /// What [`KeyState::enter`] decides.
 pub(super) enum Entered {
     Grant(Grant),
     Ask(Intent),
     /// The ticket, and what the waiter is told.
     Wait(u64, oneshot::Receiver<Result<Decision, LockError>>),
-}
-
-/// What follows from a transition.
-pub(super) enum Effect {
-    Grant(Waiter, Grant),
-    Ask(Waiter, Intent, Handoff),
-    Refuse(Waiter, LockError),
-    /// No request listens with this any more.
-    Unsubscribe(Wakeups),
 }
 
 /// What [`KeyState::leave`] decides.

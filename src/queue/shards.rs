@@ -118,8 +118,8 @@ fn shrink(keys: &mut KeyMap<KeyState>) {
 mod tests {
     use super::*;
     use crate::lock::{Lease, LockMode};
-    use crate::queue::key_state::{At, Entered};
-    use crate::queue::{Pace, Terms};
+    use crate::queue::key_state::Entered;
+    use crate::queue::{At, Pace, Terms};
     use crate::telemetry::Route;
     use tokio::time::Instant;
 

@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::fairness::Courtesy;
-use super::key_state::Effect;
-use super::{Decision, Intent, Terms};
+use super::{Decision, Effect, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};

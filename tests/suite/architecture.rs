@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["audit", "telemetry"],
     &["store"],
     &["keeper"],
-    &["local"],
+    &["queue"],
     &["guard"],
     &["client"],
     &["work"],
