@@ -111,8 +111,10 @@ impl LockClient {
 
     /// Asks for the locks on all `keys`, or for none of them.
     ///
-    /// They are taken in one order, whatever order they are named in, so that callers that name the same keys never wait
-    /// for each other in a circle; a key named twice is taken once. A key may come with a mode of its own.
+    /// They are asked for at once. If one of them is in use, the request waits for it and holds none of the others
+    /// meanwhile; when it has got that one, it asks for the rest. After a few such rounds it takes the keys one after the
+    /// other, always in the same order, so that it gets them in the end, and requests that name the same keys never wait
+    /// for each other in a circle. A key named twice is taken once. A key may come with a mode of its own.
     ///
     /// ```
     /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
@@ -135,7 +137,9 @@ impl LockClient {
     /// Asks for the lock on one of `keys`: the first that is free, or becomes free. [`LockGuard::key`] tells which.
     ///
     /// It is for a resource that is split into segments to cool it down, such as ten counters that together are one stock.
-    /// Callers begin at different keys, so that the segments are used alike; there is no order among those that wait.
+    /// Requests begin at different keys, so that the segments are used alike. A request that waits stands in the queue of
+    /// every key, behind those of this process that came before, and [`max_waiters`](LockRequest::max_waiters) counts it
+    /// there. In the store it has no place in a fair queue.
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///

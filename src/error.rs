@@ -20,7 +20,7 @@ pub enum LockError {
         /// released before.
         retry_after: Option<Duration>,
     },
-    /// Too many callers wait for this key already. Nothing is held or queued.
+    /// Too many callers wait for this key already, or the client uses as many keys as it may. Nothing is held or queued.
     #[error("too many callers wait for the lock already")]
     Overloaded,
     /// The hold was lost: its lease lapsed, or somebody removed it. Work done under it may have overlapped other work.

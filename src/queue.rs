@@ -176,7 +176,8 @@ impl Queues {
     /// A hold was lost while it is shared: other requests need not wait for those shares.
     fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let key = &live.hold.key;
-        let effects = self.with(key, |state| state.lost(live));
+        let at = self.at();
+        let effects = self.with(key, |state| state.lost(live, at));
         self.apply(key, effects);
     }
 

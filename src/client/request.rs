@@ -37,6 +37,16 @@ enum Targets {
     Any(Vec<LockKey>),
 }
 
+impl Targets {
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::All(targets) => targets.len(),
+            Self::Any(keys) => keys.len(),
+        }
+    }
+}
+
 /// A key of [`LockClient::lock_all`], and the mode to take it in if it is another than the request's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -232,7 +242,7 @@ impl LockRequest {
 
     fn check(&self) -> Result<(), LockError> {
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::Invalid)?;
-        if self.keys().len() > self.client.inner.max_keys_per_request {
+        if self.targets.len() > self.client.inner.max_keys_per_request {
             return Err(LockError::Invalid(
                 "the request names too many keys: name fewer, or see `max_keys_per_request`",
             ));

@@ -411,7 +411,7 @@ impl KeyState {
     }
 
     /// A hold was lost while it is shared: its queue no longer waits for those who share it.
-    pub(super) fn lost(&mut self, live: &Arc<LiveHold>) -> Vec<Effect> {
+    pub(super) fn lost(&mut self, live: &Arc<LiveHold>, at: At) -> Vec<Effect> {
         let mut all = self.holds.iter_mut();
         let Some(hold) = all.find(|hold| Arc::ptr_eq(&hold.live, live)) else {
             return Vec::new();
@@ -423,6 +423,8 @@ impl KeyState {
             return Vec::new();
         }
         let queue = self.queue(mode);
+        // Until now this process held the lock: that is news for those who wait.
+        queue.hears(None, at.now);
         let wakeups = queue.take_wakeups();
         queue.next(wakeups.into()).into_iter().collect()
     }

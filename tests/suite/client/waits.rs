@@ -60,12 +60,8 @@ async fn a_silent_store_is_taken_for_one_that_is_busy() {
         store.set(Faults::none());
         sleep(Duration::from_secs(180)).await;
 
-        // It was held, and the store fell silent later.
-        let holder = locks
-            .lock("n")
-            .mode(mode)
-            .lease(Lease::Fixed(Duration::from_secs(1)));
-        let holder = holder.await.expect("free");
+        // It is held, and the store falls silent later.
+        let holder = locks.lock("n").mode(mode).await.expect("free");
         let rival = match mode {
             LockMode::Read => LockMode::Write,
             mode => mode,
@@ -83,6 +79,7 @@ async fn a_silent_store_is_taken_for_one_that_is_busy() {
                 "{mode:?}: {refused:?}"
             );
         }
-        drop(holder);
+        store.set(Faults::none());
+        holder.release().await.expect("held");
     }
 }

@@ -311,7 +311,10 @@ pub(super) async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMod
         assert!(waiters.len() <= 3, "nobody is turned away");
         match asking.clone().wait(env.moment()).await {
             Err(LockError::Overloaded) => break asking.clone().await,
-            Err(LockError::Busy { .. }) => waiters.push(Waiter::queue(env, asking.clone()).await),
+            Err(LockError::Busy { .. }) => {
+                waiters.push(tokio::spawn(asking.clone().into_future()));
+                tokio::time::sleep(env.moment()).await;
+            }
             other => panic!("{other:?}"),
         }
     };
@@ -323,9 +326,11 @@ pub(super) async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMod
     for holder in holders {
         holder.release().await.unwrap();
     }
-    for waiter in waiters {
-        waiter.granted().await.release().await.unwrap();
-    }
+    let released = waiters.into_iter().map(async |waiter| {
+        let guard = waiter.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    });
+    futures_util::future::join_all(released).await;
 }
 
 /// One release is one question, and one more of the next in line.
