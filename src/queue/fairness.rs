@@ -27,6 +27,7 @@ pub(crate) struct Courtesy {
 struct Release {
     at: Instant,
     took: Duration,
+    woke_others: bool,
     /// How many releases were heard of since, of other processes.
     heard: usize,
     /// Whether the first message to come is that of the release itself.
@@ -37,8 +38,9 @@ impl Courtesy {
     /// After a release that woke `listeners`, whose answer `took` so long. If this process `listens`, it is one of them,
     /// and hears of its own release first of all.
     pub(super) fn after(listeners: usize, listens: bool, took: Duration, now: Instant) -> Self {
+        let woke_others = listeners > usize::from(listens);
         Self {
-            releases: match listeners > usize::from(listens) {
+            releases: match woke_others {
                 true => listeners,
                 false => 0,
             },
@@ -46,6 +48,7 @@ impl Courtesy {
             release: Some(Release {
                 at: now,
                 took,
+                woke_others,
                 heard: 0,
                 echoes: listens,
             }),
@@ -69,16 +72,20 @@ impl Courtesy {
         }
     }
 
-    /// How long this process's next turn may be: a little longer than a turn of the others, which may be one section
-    /// long, as those of Redisson. `None`: this is not the turn after a release. `Some(None)`: no other wanted the lock.
+    /// How long the turn of this process may be that begins now: a little longer than a turn of the others, which may be
+    /// one section long, as those of Redisson. `None`: as long as the last one. `Some(None)`: as long as it likes, because
+    /// no other process waits.
     pub(super) fn next_turn(&self, now: Instant) -> Option<Option<Duration>> {
         let release = self.release?;
+        if release.heard == 0 {
+            // Those who were woken may be slow to ask.
+            return (!release.woke_others).then_some(None);
+        }
         let heard = u32::try_from(release.heard).unwrap_or(u32::MAX);
-        Some((heard > 0).then(|| {
-            let theirs = now.saturating_duration_since(release.at) / heard;
-            (theirs + theirs / 4)
-                .max(2 * release.took)
-                .max(SHORTEST_TURN)
-        }))
+        let theirs = now.saturating_duration_since(release.at) / heard;
+        // A message and a question.
+        let theirs = theirs.saturating_sub(2 * release.took);
+        let turn = theirs + theirs / 4;
+        Some(Some(turn.max(2 * release.took).max(SHORTEST_TURN)))
     }
 }

@@ -30,7 +30,7 @@ async fn one_language_gets_nearly_every_turn() {
         assert!(total > 100, "nearly nothing was done: {total}");
         for side in [&ours, &theirs] {
             assert!(
-                side.sections * 5 >= total,
+                side.sections * 6 >= total,
                 "ours {ours:?}, theirs {theirs:?}"
             );
         }
