@@ -49,6 +49,7 @@
 
 pub mod admin;
 pub mod audit;
+mod backoff;
 pub mod client;
 pub mod error;
 #[cfg(test)]

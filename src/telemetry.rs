@@ -42,7 +42,13 @@
 //! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
 //!
-//! `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
+//! | `distributed_lock_store_answer_duration_seconds` | histogram | seconds | `carries` | how long Redis took to answer a command |
+//! | `distributed_lock_store_unanswered_total` | counter | | `carries` | commands that Redis did not answer |
+//! | `distributed_lock_store_connections` | gauge | | `carries` | connections to Redis that are up |
+//! | `distributed_lock_store_connected_total` | counter | | `carries` | connections to Redis that were opened, the first ones included |
+//! | `distributed_lock_store_connect_failures_total` | counter | | `carries` | tries to connect to Redis that failed, and addresses for subscriptions where nothing is heard |
+//!
+//! `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
 //! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is
 //! ever made of what a client sends, so there are as many series as there are routes. A lock that several requests share
 //! is lost and renewed under the route of the one that it was granted to.
@@ -66,6 +72,12 @@ mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "telemetry/no_metrics.rs"]
 mod metrics;
+
+#[cfg(all(feature = "redis", feature = "metrics"))]
+pub(crate) mod store;
+#[cfg(all(feature = "redis", not(feature = "metrics")))]
+#[path = "telemetry/no_store.rs"]
+pub(crate) mod store;
 
 pub(crate) use holding::Holding;
 pub(crate) use metrics::{Route, describe, idempotent_request, idempotent_response};

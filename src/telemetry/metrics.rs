@@ -29,6 +29,8 @@ const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total"
 
 /// Tells the recorder what the names mean. One that is installed later only misses the texts.
 pub(crate) fn describe() {
+    #[cfg(feature = "redis")]
+    super::store::describe();
     let seconds = Unit::Seconds;
     describe_histogram!(WAITED, seconds, "How long requests waited for their locks.");
     describe_histogram!(HELD, seconds, "How long locks were held.");
