@@ -12,7 +12,7 @@ use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
 use crate::store::Record;
-use crate::telemetry::{Holding, Waiting};
+use crate::telemetry::{Holding, Labels, Waiting};
 
 /// A lock that is held: one key, or several at once.
 ///
@@ -62,6 +62,11 @@ impl LockGuard {
         holding.map_or_else(Span::none, Holding::span)
     }
 
+    /// The labels of its measurements; `None` if it is not observed.
+    pub(crate) fn labels(&self) -> Option<Labels> {
+        self.holding.as_deref().map(Holding::labels)
+    }
+
     fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
         std::iter::once(&self.first).chain(&self.rest)
     }
@@ -83,15 +88,23 @@ impl LockGuard {
         self.first.live().hold.mode
     }
 
-    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for.
+    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for. A guard of several keys has
+    /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.first.token()
+    }
+
+    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// own key only.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
+        self.shares()
+            .map(|share| (&share.live().hold.key, share.token()))
     }
 
     /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
     pub fn deadline(&self) -> Instant {
         self.shares()
-            .map(deadline)
+            .map(|share| deadline(share.live(), share.limit()))
             .min()
             .expect("a guard holds at least one key")
     }
@@ -197,9 +210,41 @@ impl LockHandle {
         self.watched[0].live.hold.mode
     }
 
-    /// The token of the grant; `None` unless it was asked for.
+    /// Every key that is held, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
+        self.watched.iter().map(|watched| &watched.live.hold.key)
+    }
+
+    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for. A lock on several keys has
+    /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.watched[0].token
+    }
+
+    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// own key only.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
+        let watched = self.watched.iter();
+        watched.map(|watched| (&watched.live.hold.key, watched.token))
+    }
+
+    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
+    pub fn deadline(&self) -> Instant {
+        let deadlines = self
+            .watched
+            .iter()
+            .map(|watched| deadline(&watched.live, watched.limit));
+        deadlines.min().expect("a lock has at least one key")
+    }
+
+    /// Whether another owner that asks for `key` in `mode` has to wait for this lock.
+    pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
+        self.watched.iter().any(|watched| {
+            let hold = &watched.live.hold;
+            hold.key == *key
+                && (hold.mode.is_exclusive() || mode.is_exclusive())
+                && !watched.live.has_ended()
+        })
     }
 
     /// Whether the lock was lost. A lock that was released is not lost.
@@ -271,9 +316,9 @@ async fn release_all(first: Share, rest: Vec<Share>) -> Result<(), LockError> {
     result
 }
 
-fn deadline(share: &Share) -> Instant {
-    let deadline = share.live().deadline();
-    share.limit().map_or(deadline, |limit| deadline.min(limit))
+fn deadline(live: &LiveHold, limit: Option<Instant>) -> Instant {
+    let deadline = live.deadline();
+    limit.map_or(deadline, |limit| deadline.min(limit))
 }
 
 fn is_lost(live: &LiveHold, limit: Option<Instant>) -> bool {

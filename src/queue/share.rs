@@ -278,7 +278,7 @@ impl Share {
         }
         match self.leave(Ending::Record(record)) {
             Departure::Last(release) => release.await,
-            Departure::Shared => Err(LockError::Invalid(
+            Departure::Shared => Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             )),
         }
