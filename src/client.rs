@@ -37,6 +37,9 @@ const MAX_KEYS: usize = 1 << 18;
 /// The default of [`LockClientBuilder::max_keys_per_request`].
 const MAX_KEYS_PER_REQUEST: usize = 1024;
 
+/// How long counters of fencing tokens are kept after their last use.
+const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
 /// A client works in the background: one task renews what is held, another finishes what dropped guards and cancelled
@@ -98,7 +101,7 @@ impl LockClient {
             pace: Pace::default(),
             max_keys: MAX_KEYS,
             max_keys_per_request: MAX_KEYS_PER_REQUEST,
-            token_retention: None,
+            token_retention: Some(TOKEN_RETENTION),
             renew_on: None,
         }
     }
@@ -330,12 +333,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// Has the store forget a key's counter of fencing tokens this long after its last use (default: never, as Redisson
-    /// does, so that a counter stays for every key that was ever fenced).
+    /// How long the store keeps a key's counter of fencing tokens after its last use (default 30 days; `None`: for ever, as
+    /// Redisson does).
     ///
-    /// Tokens rise all the same: they follow the server's clock where there is no counter.
-    pub fn token_retention(mut self, retention: Duration) -> Self {
-        self.token_retention = Some(retention);
+    /// Counters that are kept for ever are as many as the keys that were ever fenced, and strangers may choose keys. Tokens
+    /// rise all the same when a counter is forgotten: without one they follow the server's clock, and a counter is kept
+    /// while its tokens are ahead of that clock. Redisson's `getFencedLock` begins at 1 without a counter: where Java
+    /// services fence the same keys, choose `None`.
+    pub fn token_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
+        self.token_retention = retention.into();
         self
     }
 

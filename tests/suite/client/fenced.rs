@@ -10,17 +10,26 @@ use crate::support::RedisServer;
 const COUNTER: &str = "redisson_lock_token:{n}";
 
 #[tokio::test]
-async fn the_counter_stays_for_ever_unless_it_is_told_otherwise() {
+async fn the_counter_stays_for_a_month_unless_another_retention_is_set() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let redis = RedisServer::start().await;
     let locks = client(redis.url()).await;
     let guard = locks.lock("n").fenced().await.expect("free");
-    let first = guard.fencing_token().expect("it was asked for");
     guard.release().await.expect("held");
-    assert_eq!(redis.dump().await[COUNTER].ttl, None);
+    let left = redis.dump().await[COUNTER].ttl.expect("it expires");
+    assert!(left > 29 * DAY && left <= 30 * DAY);
 
     let store = RedisStore::connect(redis.url())
         .await
         .expect("Redis is there");
+    let endless = LockClient::builder(store.clone())
+        .token_retention(None)
+        .build();
+    let guard = endless.lock("n").fenced().await.expect("free");
+    let first = guard.fencing_token().expect("it was asked for");
+    guard.release().await.expect("held");
+    assert_eq!(redis.dump().await[COUNTER].ttl, None);
+
     let forgetful = LockClient::builder(store)
         .token_retention(Duration::from_secs(60))
         .build();

@@ -166,7 +166,8 @@ async fn a_channel_that_is_not_allowed_is_refused_and_others_are_not_disturbed()
     let server = RedisServer::builder()
         .config(
             "user",
-            "some on >secret ~* +@all resetchannels &redisson_lock__channel:{k}",
+            "some on >secret ~* +@all resetchannels &redisson_lock__channel:{k} \
+             &redisson_lock__channel:{tower_lock_rights} &redisson_rwlock:{tower_lock_rights}",
         )
         .start()
         .await;
