@@ -12,24 +12,21 @@ use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::limits::FOR_EVER;
+use crate::keeper::Driven;
 use crate::lock::{HoldId, LockKey, LockMode};
 use crate::queue::{Pace, Queues};
-use crate::store::{DynStore, LockStore};
+use crate::store::{Answer, DynStore, LockStore};
 use crate::telemetry;
 
 mod acquire;
 mod all;
 mod attempt;
-mod held;
 mod places;
 mod request;
-mod target;
 mod wait;
 
-pub(crate) use held::around;
-pub use request::LockRequest;
-pub use target::Target;
+use crate::limits::FOR_EVER;
+pub use request::{LockRequest, Target};
 
 /// The default of [`LockClientBuilder::max_keys`].
 const MAX_KEYS: usize = 1 << 18;
@@ -111,27 +108,8 @@ impl LockClient {
         self.inner.id
     }
 
-    /// Asks for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it first.
-    ///
-    /// ```
-    /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
-    /// use tower_distributed_lock::{LockKey, Resource};
-    ///
-    /// const ORDERS: Resource = Resource::new("lock:order");
-    ///
-    /// let order = locks.lock(ORDERS.id(42)).await?; // in `Write` mode
-    /// let report = locks.lock("lock:report").await?; // in `Reentrant` mode
-    /// # order.release().await?; report.release().await
-    /// # }
-    /// ```
-    ///
-    /// A string is taken **as it is**. Compose a name of what strangers may have chosen by
-    /// [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id`
-    /// such as `1:refund` names another lock.
-    ///
-    /// Inside a handler whose layer holds the key, another owner would wait for its own request. The client then fails with
-    /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
-    pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
+    /// Asks for the lock on `key`; await it, or configure it first.
+    pub fn lock(&self, key: impl Into<LockKey>) -> LockRequest {
         LockRequest::one(self.clone(), key.into())
     }
 
@@ -176,9 +154,9 @@ impl LockClient {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lock_any<T>(&self, keys: impl IntoIterator<Item = T>) -> LockRequest
+    pub fn lock_any<K>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest
     where
-        T: Into<Target>,
+        K: Into<LockKey>,
     {
         LockRequest::any(self.clone(), keys.into_iter().map(Into::into).collect())
     }
@@ -190,7 +168,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`LockError::Unavailable`] if not everything was released within `timeout`.
+    /// [`LockError::Unavailable`] if not everything was released within `timeout`. What is not released by then goes on in
+    /// the background for as long as the runtime lives.
     ///
     /// # Cancel safety
     ///
@@ -201,7 +180,7 @@ impl LockClient {
         closed.send_replace(true);
         keeper.abandon_all();
         let done = async {
-            // Everybody who takes a lock watches the flag; the last of them may have been granted something yet.
+            // The last request that was inside may have been granted something since.
             closed.closed().await;
             keeper.abandon_all();
             keeper.drained().await;
@@ -220,7 +199,8 @@ impl LockClient {
     ///
     /// [`LockError::Unavailable`] if the store does not answer.
     pub async fn audit(&self) -> Result<Audit, LockError> {
-        Ok(self.inner.store.clone().audit().await?)
+        let audit = self.inner.store.clone().audit();
+        Ok(self.driven(audit).await?)
     }
 
     /// How many keys this client holds or waits for just now.
@@ -245,24 +225,21 @@ impl LockClient {
 
     /// What a finished piece of work has left under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        Ok(self.inner.store.clone().record(key.clone()).await?)
+        let record = self.inner.store.clone().record(key.clone());
+        Ok(self.driven(record).await?)
     }
 
-    /// Works until the client is shut down.
+    /// Drives a question to its end, also when its caller goes: the store is promised that.
+    fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Result<T, StoreError>> {
+        Driven::new(self.inner.queues.keeper().clone(), answer)
+    }
+
+    /// Lets a request in, unless the client was shut down.
     ///
-    /// Whatever takes a lock goes through here: the shutdown waits for everybody who is inside, and nobody comes in
-    /// behind it, so that no hold is granted after the last one was given up.
-    async fn unless_closed<T>(
-        &self,
-        work: impl Future<Output = Result<T, LockError>>,
-    ) -> Result<T, LockError> {
-        let mut closed = self.inner.closed.subscribe();
-        tokio::select! {
-            // A waiter that is woken by a shutdown must not be granted what the shutdown has just given up.
-            biased;
-            _ = closed.wait_for(|closed| *closed) => Err(LockError::Shutdown),
-            done = work => done,
-        }
+    /// Every request holds its [`Door`] until it has left all that it leaves behind to the background: the shutdown waits
+    /// for the last one.
+    fn enter(&self) -> Door {
+        Door(self.inner.closed.subscribe())
     }
 
     fn next_hold_id(&self) -> HoldId {
@@ -278,6 +255,24 @@ impl fmt::Debug for LockClient {
         f.debug_struct("LockClient")
             .field("id", &self.inner.id)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a request holds while it takes locks. It is dropped after the work: what the work leaves is counted by then.
+struct Door(watch::Receiver<bool>);
+
+impl Door {
+    /// Works until the client is shut down.
+    async fn unless_closed<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        tokio::select! {
+            // A waiter that is woken by a shutdown must not be granted what the shutdown has just given up.
+            biased;
+            _ = self.0.wait_for(|closed| *closed) => Err(LockError::Shutdown),
+            done = work => done,
+        }
     }
 }
 

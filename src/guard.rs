@@ -1,9 +1,11 @@
 //! What a caller holds.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use futures_util::future::{Either, join_all, select_all};
+use futures_util::future::{join_all, select_all};
+use smallvec::SmallVec;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -12,7 +14,7 @@ use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
 use crate::store::Record;
-use crate::telemetry::{Holding, Labels, Waiting};
+use crate::telemetry::{Holding, Waiting};
 
 /// A lock that is held: one key, or several at once.
 ///
@@ -21,37 +23,34 @@ use crate::telemetry::{Holding, Labels, Waiting};
 /// releases it and says whether it was held until then.
 #[must_use = "a guard that is dropped releases its lock at once"]
 pub struct LockGuard {
-    first: Share,
-    rest: Vec<Share>,
-    /// `None` if nobody observes it.
+    /// At least one.
+    shares: SmallVec<[Share; 1]>,
+    handles: Handles,
+    /// `None` if nothing observes it.
     holding: Option<Box<Holding>>,
 }
 
 impl LockGuard {
     pub(crate) fn one(share: Share) -> Self {
-        Self {
-            first: share,
-            rest: Vec::new(),
-            holding: None,
-        }
+        Self::of(SmallVec::from_buf([share]))
     }
 
     /// `None` if there is nothing to hold.
-    pub(crate) fn all(mut shares: Vec<Share>) -> Option<Self> {
-        if shares.is_empty() {
-            return None;
-        }
-        let first = shares.remove(0);
-        Some(Self {
-            first,
-            rest: shares,
+    pub(crate) fn all(shares: Vec<Share>) -> Option<Self> {
+        (!shares.is_empty()).then(|| Self::of(shares.into()))
+    }
+
+    fn of(shares: SmallVec<[Share; 1]>) -> Self {
+        Self {
+            shares,
+            handles: Handles::default(),
             holding: None,
-        })
+        }
     }
 
     /// The same, at the end of the wait for it.
     pub(crate) fn observed(mut self, waiting: Waiting) -> Self {
-        let holding = waiting.granted(self.shares().map(Share::live));
+        let holding = waiting.granted(self.shares.iter().map(Share::live));
         self.holding = holding.map(Box::new);
         self
     }
@@ -62,57 +61,43 @@ impl LockGuard {
         holding.map_or_else(Span::none, Holding::span)
     }
 
-    /// The labels of its measurements; `None` if it is not observed.
-    pub(crate) fn labels(&self) -> Option<Labels> {
-        self.holding.as_deref().map(Holding::labels)
-    }
-
-    fn shares(&self) -> impl Iterator<Item = &Share> + Clone {
-        std::iter::once(&self.first).chain(&self.rest)
-    }
-
     /// The key that is held; the first in order if there are several.
     pub fn key(&self) -> &LockKey {
-        &self.first.live().hold.key
+        &self.shares[0].live().hold.key
     }
 
     /// Every key that is held, in order.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
-        self.shares().map(|share| &share.live().hold.key)
+        self.shares.iter().map(|share| &share.live().hold.key)
     }
 
     /// The mode of the hold on [`LockGuard::key`].
     ///
     /// Re-entry joins what its owner holds already, so this may be the mode of an outer acquisition.
     pub fn mode(&self) -> LockMode {
-        self.first.live().hold.mode
+        self.shares[0].live().hold.mode
     }
 
-    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for. A guard of several keys has
-    /// [`fencing_tokens`](Self::fencing_tokens).
+    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for.
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.first.token()
+        self.shares[0].token()
     }
 
-    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
-    /// own key only.
-    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
-        self.shares()
-            .map(|share| (&share.live().hold.key, share.token()))
+    /// The token of each key, in the order of [`LockGuard::keys`]; `None` unless it was asked for.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = Option<FencingToken>> {
+        self.shares.iter().map(Share::token)
     }
 
     /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
     pub fn deadline(&self) -> Instant {
-        self.shares()
-            .map(|share| deadline(share.live(), share.limit()))
-            .min()
-            .expect("a guard holds at least one key")
+        let deadlines = self.shares.iter().map(Tenure::of);
+        let earliest = deadlines.map(|tenure| tenure.deadline()).min();
+        earliest.expect("a guard holds at least one key")
     }
 
     /// Whether any of its keys is lost: its deadline passed, or the store said so.
     pub fn is_lost(&self) -> bool {
-        self.shares()
-            .any(|share| is_lost(share.live(), share.limit()))
+        self.shares.iter().any(|share| Tenure::of(share).is_lost())
     }
 
     /// Waits until any of its keys is lost; for as long as the guard is held, this may never return.
@@ -121,40 +106,45 @@ impl LockGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
-        match self.rest.is_empty() {
-            true => Watched::new(&self.first).lost().await,
-            false => self.handle().lost().await,
+        match &*self.shares {
+            [only] => Tenure::of(only).lost().await,
+            shares => any_lost(shares.iter().map(Tenure::of)).await,
         }
     }
 
     /// A cheap observer, which can outlive the guard and be handed to others.
     pub fn handle(&self) -> LockHandle {
         LockHandle {
-            watched: self.shares().map(Watched::new).collect(),
+            observed: self.handles.of(&self.shares),
         }
     }
 
     /// Releases the lock, and confirms that it was held until now.
     ///
     /// `Ok` is a statement about the past: from the grant until this release, the store carried this hold without a gap,
-    /// so no work of another confirmed holder overlapped. One round trip; none more if the hold lives on
-    /// because others share it.
+    /// so no work of another confirmed holder overlapped. It costs one round trip. A hold that others share lives on: the
+    /// store is asked about it, and callers that ask at about the same time share one question.
+    ///
+    /// This waits for the store for two seconds at most.
     ///
     /// # Errors
     ///
     /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
-    /// * [`LockError::Unavailable`] if the store did not answer in time: nothing is confirmed. The release goes on in the
-    ///   background until the lease is over.
+    /// * [`LockError::Unavailable`] if the store did not answer within two seconds, or refused: nothing is confirmed. The
+    ///   release goes on in the background until the lease is over.
     ///
     /// # Cancel safety
     ///
     /// Once polled, the lock is on its way to be released; dropping the future leaves the rest to the background.
     pub async fn release(self) -> Result<(), LockError> {
-        let released = match self.rest.is_empty() {
-            true => Either::Left(self.first.release()),
-            false => Either::Right(release_all(self.first, self.rest)),
-        };
-        Holding::over(self.holding, released).await
+        let Self {
+            shares,
+            handles,
+            holding,
+        } = self;
+        let released = Holding::over(holding, release_all(shares)).await;
+        handles.released(&released);
+        released
     }
 }
 
@@ -168,9 +158,16 @@ impl LockGuard {
 
     /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
-        debug_assert!(self.rest.is_empty(), "a record belongs to one key");
-        let released = self.first.release_recording(record);
-        Holding::over(self.holding, released).await
+        let Self {
+            mut shares,
+            handles,
+            holding,
+        } = self;
+        debug_assert!(shares.len() == 1, "a record belongs to one key");
+        let share = shares.pop().expect("a guard holds at least one key");
+        let released = Holding::over(holding, share.release_recording(record)).await;
+        handles.released(&released);
+        released
     }
 }
 
@@ -184,97 +181,191 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// Observes a lock that somebody else holds, such as the one that the layer holds around a request.
+/// Observes a lock that a guard holds, such as the one that the layer holds around a request.
 ///
-/// It keeps nothing alive: the lock is released when its guard says so.
+/// It keeps nothing alive: the lock is released when its guard says so. What a handle observes ends with that guard, also
+/// where the hold lives on for others that share it.
 #[derive(Clone)]
 pub struct LockHandle {
-    watched: Arc<[Watched]>,
+    observed: Arc<Observed>,
 }
 
-#[derive(Clone)]
-struct Watched {
-    live: Arc<LiveHold>,
-    token: Option<FencingToken>,
-    limit: Option<Instant>,
+/// How a guard's part in a lock ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The guard was dropped, or released without the news of a loss. [`LockGuard::release`] says to its caller whether
+    /// that was confirmed.
+    Released,
+    /// The lock was lost before, or its release found it lost.
+    Lost,
 }
 
 impl LockHandle {
     /// The first key that is held.
     pub fn key(&self) -> &LockKey {
-        &self.watched[0].live.hold.key
-    }
-
-    /// The mode of the hold on [`LockHandle::key`].
-    pub fn mode(&self) -> LockMode {
-        self.watched[0].live.hold.mode
+        &self.observed.tenures[0].live.hold.key
     }
 
     /// Every key that is held, in order.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
-        self.watched.iter().map(|watched| &watched.live.hold.key)
+        let tenures = self.observed.tenures.iter();
+        tenures.map(|tenure| &tenure.live.hold.key)
     }
 
-    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for. A lock on several keys has
-    /// [`fencing_tokens`](Self::fencing_tokens).
+    /// The mode of the hold on [`LockHandle::key`].
+    pub fn mode(&self) -> LockMode {
+        self.observed.tenures[0].live.hold.mode
+    }
+
+    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for.
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.watched[0].token
+        self.observed.tenures[0].token
     }
 
-    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
-    /// own key only.
-    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
-        let watched = self.watched.iter();
-        watched.map(|watched| (&watched.live.hold.key, watched.token))
+    /// The token of each key, in the order of [`LockHandle::keys`]; `None` unless it was asked for.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = Option<FencingToken>> {
+        self.observed.tenures.iter().map(|tenure| tenure.token)
     }
 
-    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
+    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys. It
+    /// says nothing after the end of the guard.
     pub fn deadline(&self) -> Instant {
-        let deadlines = self
-            .watched
-            .iter()
-            .map(|watched| deadline(&watched.live, watched.limit));
-        deadlines.min().expect("a lock has at least one key")
-    }
-
-    /// Whether another owner that asks for `key` in `mode` has to wait for this lock.
-    pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
-        self.watched.iter().any(|watched| {
-            let hold = &watched.live.hold;
-            hold.key == *key
-                && (hold.mode.is_exclusive() || mode.is_exclusive())
-                && !watched.live.has_ended()
-        })
+        let earliest = self.observed.tenures.iter().map(Tenure::deadline).min();
+        earliest.expect("a guard holds at least one key")
     }
 
     /// Whether the lock was lost. A lock that was released is not lost.
     pub fn is_lost(&self) -> bool {
-        self.watched
-            .iter()
-            .any(|watched| is_lost(&watched.live, watched.limit))
+        match self.observed.end() {
+            Some(end) => end == Ended::Lost,
+            None => self.observed.tenures.iter().any(Tenure::is_lost),
+        }
     }
 
-    /// Waits until the lock is lost; for ever if it is released instead.
+    /// Waits until the lock is lost. It does not return once the lock was released: in a task that may outlive the guard,
+    /// wait for [`LockHandle::ended`] instead.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
-        if let [only] = &*self.watched {
-            return only.lost().await;
+        match self.ended().await {
+            Ended::Lost => {}
+            Ended::Released => std::future::pending().await,
         }
-        let lost = self.watched.iter().map(|watched| Box::pin(watched.lost()));
-        select_all(lost).await;
+    }
+
+    /// Waits for the end of the guard, and says whether that was a loss. It returns at once when the lock is lost, also
+    /// while its guard is still there.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ended(&self) -> Ended {
+        let mut end = self.observed.end.subscribe();
+        let lost = any_lost(self.observed.tenures.iter().cloned());
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            end = end.wait_for(Option::is_some) => match end.as_deref() {
+                Ok(Some(end)) => *end,
+                // The sender is part of what is observed.
+                _ => Ended::Released,
+            },
+            () = lost => Ended::Lost,
+        }
     }
 }
 
-impl Watched {
-    fn new(share: &Share) -> Self {
+impl fmt::Debug for LockHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockHandle")
+            .field("key", self.key())
+            .field("mode", &self.mode())
+            .field("is_lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the handles of one guard share, made with the first of them. Dropped with the guard, it ends what they observe.
+#[derive(Default)]
+struct Handles(OnceLock<Arc<Observed>>);
+
+impl Handles {
+    fn of(&self, shares: &[Share]) -> Arc<Observed> {
+        let observed = || Observed {
+            tenures: shares.iter().map(Tenure::of).collect(),
+            end: watch::Sender::new(None),
+        };
+        self.0.get_or_init(|| Arc::new(observed())).clone()
+    }
+
+    fn released(&self, released: &Result<(), LockError>) {
+        if let Some(observed) = self.0.get() {
+            observed.finish(match released {
+                Err(LockError::Lost) => Ended::Lost,
+                _ => Ended::Released,
+            });
+        }
+    }
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if let Some(observed) = self.0.get()
+            && observed.end().is_none()
+        {
+            let is_lost = observed.tenures.iter().any(Tenure::is_lost);
+            observed.finish(match is_lost {
+                true => Ended::Lost,
+                false => Ended::Released,
+            });
+        }
+    }
+}
+
+/// A guard, as its handles see it.
+struct Observed {
+    tenures: SmallVec<[Tenure; 1]>,
+    /// `None` until the guard ends.
+    end: watch::Sender<Option<Ended>>,
+}
+
+impl Observed {
+    fn end(&self) -> Option<Ended> {
+        *self.end.borrow()
+    }
+
+    fn finish(&self, ended: Ended) {
+        self.end.send_replace(Some(ended));
+    }
+}
+
+/// A guard's part in one hold.
+#[derive(Clone)]
+struct Tenure {
+    live: Arc<LiveHold>,
+    token: Option<FencingToken>,
+    limit: Option<Instant>,
+}
+
+impl Tenure {
+    fn of(share: &Share) -> Self {
         Self {
             live: share.live().clone(),
             token: share.token(),
             limit: share.limit(),
         }
+    }
+
+    fn deadline(&self) -> Instant {
+        let deadline = self.live.deadline();
+        self.limit.map_or(deadline, |limit| deadline.min(limit))
+    }
+
+    fn is_lost(&self) -> bool {
+        let is_over = || self.limit.is_some_and(|limit| Instant::now() >= limit);
+        self.live.is_lost() || !self.live.has_ended() && is_over()
     }
 
     async fn lost(&self) {
@@ -293,20 +384,18 @@ impl Watched {
     }
 }
 
-impl fmt::Debug for LockHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockHandle")
-            .field("key", self.key())
-            .field("mode", &self.mode())
-            .field("is_lost", &self.is_lost())
-            .finish_non_exhaustive()
-    }
+async fn any_lost(tenures: impl Iterator<Item = Tenure>) {
+    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost().await }));
+    select_all(lost).await;
 }
 
-async fn release_all(first: Share, rest: Vec<Share>) -> Result<(), LockError> {
-    let releases = std::iter::once(first).chain(rest).map(Share::release);
+async fn release_all(mut shares: SmallVec<[Share; 1]>) -> Result<(), LockError> {
+    if shares.len() == 1 {
+        let only = shares.pop().expect("there is one");
+        return only.release().await;
+    }
     let mut result = Ok(());
-    for released in join_all(releases).await {
+    for released in join_all(shares.into_iter().map(Share::release)).await {
         match released {
             Err(LockError::Lost) => result = Err(LockError::Lost),
             Err(error) if result.is_ok() => result = Err(error),
@@ -314,13 +403,4 @@ async fn release_all(first: Share, rest: Vec<Share>) -> Result<(), LockError> {
         }
     }
     result
-}
-
-fn deadline(live: &LiveHold, limit: Option<Instant>) -> Instant {
-    let deadline = live.deadline();
-    limit.map_or(deadline, |limit| deadline.min(limit))
-}
-
-fn is_lost(live: &LiveHold, limit: Option<Instant>) -> bool {
-    live.is_lost() || !live.has_ended() && limit.is_some_and(|limit| Instant::now() >= limit)
 }

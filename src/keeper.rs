@@ -1,38 +1,45 @@
-//! The keeper: what a client does in the background.
+//! What a client does in the background.
 //!
-//! It renews holds in batches at a third of their lease and says when one is lost ([`Renewals`]); it answers owner checks
-//! and drives to its end whatever a dropped future or guard has left behind ([`Errands`]). Each is one task, with no
-//! timer and no task per hold; each goes on on another runtime that takes locks when its own ends. Errands run where
-//! their callers do. Renewals run on a runtime of the store's own if it has one, so that holds outlive a runtime whose
-//! workers are all busy.
+//! It renews holds in batches at a third of their lease, and finds those that are lost ([`Watchdog`]). It finishes what
+//! dropped futures and guards have left ([`CleanupTasks`]), and asks whether a hold that lives on was held until now
+//! ([`OwnerChecks`]). Renewals are one task, with no timer and no task per hold, on a runtime of the store's own if it has
+//! one, so that holds outlive a runtime whose workers are all busy. Clean-up runs where its callers do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::runtime;
+use tokio::time::timeout;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus};
+use crate::store::{BATCH, DynStore, HoldStatus, Record};
 
-mod calendar;
 mod checks;
+mod cleanup;
 mod driven;
-mod errands;
 mod live;
-mod outage;
+mod pace;
 mod release;
-mod renewals;
-mod task;
+mod schedule;
+mod watchdog;
 
-pub(crate) use driven::{Driven, Job};
-use errands::Errands;
+use checks::OwnerChecks;
+use cleanup::CleanupTasks;
+pub(crate) use cleanup::Job;
+pub(crate) use driven::Driven;
 pub(crate) use live::{LiveHold, Phase};
-use renewals::{OnLost, Renewals};
+use pace::Pace;
+use watchdog::{OnLost, Watchdog};
 
 /// The pause after a release or a check failed, before the next try; it doubles.
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 
-/// A handle on the tasks. They end when the last handle is gone and their work is done.
+/// How long a caller waits until a release or an owner check is answered. What it began goes on in the background.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A handle on the background work. The task that renews ends when the last handle is gone.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     handle: Arc<Handle>,
@@ -40,21 +47,26 @@ pub(crate) struct Keeper {
 
 struct Handle {
     store: Arc<dyn DynStore>,
-    renewals: Arc<Renewals>,
-    errands: Arc<Errands>,
+    watchdog: Arc<Watchdog>,
+    tasks: Arc<CleanupTasks>,
+    checks: Arc<OwnerChecks>,
+    pace: Arc<Pace>,
 }
 
 impl Keeper {
-    /// `on_lost` is told of every hold that is lost. Holds are renewed on `runtime`, or else where the store says.
+    /// Calls `on_lost` for every hold that is lost. Holds are renewed on `runtime`, or else where the store says.
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
         runtime: Option<runtime::Handle>,
         on_lost: OnLost,
     ) -> Self {
+        let tasks = Arc::<CleanupTasks>::default();
         Self {
             handle: Arc::new(Handle {
-                renewals: Renewals::new(store.clone(), runtime, on_lost),
-                errands: Errands::new(store.clone()),
+                watchdog: Watchdog::new(store.clone(), runtime, tasks.clone(), on_lost),
+                checks: OwnerChecks::new(store.clone(), tasks.clone()),
+                pace: Arc::default(),
+                tasks,
                 store,
             }),
         }
@@ -64,65 +76,121 @@ impl Keeper {
         self.handle.store.clone()
     }
 
-    /// Renews `live` until it is forgotten, and says when it is lost.
+    /// Renews `live` until it ends, and finds out when it is lost.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
-        let here = runtime::Handle::try_current().ok();
-        self.handle.renewals.begin(live, here.as_ref());
-        // Whoever drops the hold may be outside of every runtime.
-        self.handle.errands.begin(here.as_ref());
+        // The guard may be dropped outside of every runtime.
+        if let Ok(here) = runtime::Handle::try_current() {
+            self.handle.tasks.note(&here);
+        }
+        self.handle.watchdog.begin(live);
+    }
+
+    /// One more guard shares `live`: if it may be held for longer than before, it is renewed again.
+    pub(crate) fn shared(&self, live: &LiveHold) {
+        if let Some(look) = live.take_extended() {
+            self.handle.watchdog.extended(live, look);
+        }
+    }
+
+    /// Ends a hold: renews it no more, and releases it in the store. Answers whether it was held until then.
+    ///
+    /// A `record` is stored in the same step. `asked` is called when the store was asked once, whatever it answered, with
+    /// the number of listeners that have heard of the release. `until_done` is dropped at the end.
+    pub(crate) fn end(
+        &self,
+        live: Arc<LiveHold>,
+        record: Option<Record>,
+        asked: impl FnOnce(usize) + Send + 'static,
+        until_done: impl Send + 'static,
+    ) -> Driven<Result<(), LockError>> {
+        // Counted first: a shutdown that finds no hold any more finds the count.
+        let unfinished = self.handle.tasks.begin();
+        let held = self.begin_release(&live);
+        let partition = self.handle.store.part(&live.hold.key);
+        let keeper = self.clone();
+        let release = async move {
+            // A lost hold is released too: the store may know better.
+            let record = record.filter(|_| held);
+            let released = keeper.release(live, record, asked).await;
+            drop(until_done);
+            if held { released } else { Err(LockError::Lost) }
+        };
+        Driven::counted(unfinished, release).paced(self.handle.pace.clone(), partition)
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
     pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
-        self.handle.renewals.end(live)
+        self.handle.watchdog.end(live)
     }
 
-    /// Asks the store whether it carries the hold now. Everybody who asks at about the same time shares one question.
+    /// Asks the store whether it carries the hold now. All who ask at about the same time share one question.
+    ///
+    /// # Errors
+    ///
+    /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`].
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        match self.handle.errands.check(live).await {
-            Ok(HoldStatus::Held) => Ok(()),
-            Ok(HoldStatus::Gone) => match live.phase() {
-                // It went on after us and its release overtook the question: that release speaks for us too.
-                Phase::Released => Ok(()),
-                Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
-                _ => {
-                    let renewals = &self.handle.renewals;
-                    renewals.lose(live, "the store does not carry it any more");
-                    Err(LockError::Lost)
-                }
-            },
-            Ok(HoldStatus::Unknown) => Err(undecided().into()),
-            Err(error) => Err(error.into()),
+        let checked = timeout(PATIENCE, async {
+            match self.handle.checks.check(live).await {
+                Ok(HoldStatus::Held) => Ok(()),
+                Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
+                Ok(HoldStatus::Unknown) => Err(undecided().into()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        checked.await.unwrap_or_else(|_| Err(late().into()))
+    }
+
+    async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
+        match live.phase() {
+            // Another guard had it after this one, and its release overtook the question: that speaks for both.
+            Phase::Released => Ok(()),
+            Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
+            _ => {
+                let watchdog = &self.handle.watchdog;
+                watchdog.lose(live, "the store does not carry it any more");
+                Err(LockError::Lost)
+            }
         }
     }
 
     /// Drives `job` to its end in the background. Never blocks; works outside a runtime.
     pub(crate) fn adopt(&self, job: Job) {
-        self.handle.errands.adopt(job);
+        self.handle.tasks.begin().adopt(job);
     }
 
     /// Gives up every live hold: it is lost to those who share it, and released in the store.
     pub(crate) fn abandon_all(&self) {
-        let renewals = &self.handle.renewals;
-        for live in renewals.all() {
-            renewals.lose(&live, "the client was shut down");
+        // Counted first, as in `end`.
+        let _unfinished = self.handle.tasks.begin();
+        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+        for live in self.handle.watchdog.all() {
+            let watchdog = &self.handle.watchdog;
+            watchdog.lose(&live, "the client was shut down");
+            let partition = self.handle.store.part(&live.hold.key);
+            partitions.entry(partition).or_default().push(live);
+        }
+        for lives in partitions.into_values() {
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let _ = release::release(store, &live, None, |_| ()).await;
+                let release = |live: Arc<LiveHold>| {
+                    let store = store.clone();
+                    async move { drop(release::release(store, &live, None, |_| ()).await) }
+                };
+                let releases = stream::iter(lives);
+                releases.for_each_concurrent(BATCH, release).await;
             }));
         }
     }
 
-    /// Waits until every adopted job is done.
+    /// Waits until everything that was begun is done, also what callers still wait for.
     pub(crate) async fn drained(&self) {
-        self.handle.errands.drained().await;
+        self.handle.tasks.drained().await;
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.renewals.retire();
-        self.errands.retire();
+        self.watchdog.retire();
     }
 }
 
@@ -131,6 +199,14 @@ fn undecided() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         "the store cannot say whether it carries the hold",
+    )
+}
+
+/// The store did not answer while the caller waited.
+fn late() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store has not answered in time; the release goes on in the background",
     )
 }
 

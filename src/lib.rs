@@ -49,7 +49,6 @@
 
 pub mod admin;
 pub mod audit;
-mod backoff;
 pub mod client;
 pub mod error;
 #[cfg(test)]
@@ -75,18 +74,16 @@ pub mod work;
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use audit::Audit;
 pub use client::{LockClient, LockClientBuilder, LockRequest};
-pub use error::{InvalidRequest, LockError, StoreError, StoreErrorKind};
+pub use error::{LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use extract::Locked;
-pub use guard::{LockGuard, LockHandle};
+pub use guard::{Ended, LockGuard, LockHandle};
 pub use idempotency::IdempotencyLayer;
 pub use layer::{
-    Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
-    Rejection, RejectionKind, ReleaseOn, by_method,
+    Confirm, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable, Rejection,
+    RejectionKind, ReleaseOn, by_method,
 };
-pub use lock::{
-    FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner, Resource, ResourceKey,
-};
+pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner};
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]

@@ -380,25 +380,61 @@ pub(crate) trait DynStore: Send + Sync {
     fn renewal_runtime(&self) -> Option<Handle>;
 }
 
+/// The answers of a store, if there is one for each question.
+fn one_for_each<T>(answers: Vec<T>, questions: usize) -> Result<Vec<T>, StoreError> {
+    match answers.len() == questions {
+        true => Ok(answers),
+        false => Err(wrong_size(answers.len(), questions)),
+    }
+}
+
+/// The store may have done what it was asked for: its answer does not say.
+fn wrong_size(answers: usize, questions: usize) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        format!("the store answered {answers} to {questions} questions"),
+    )
+}
+
 impl<S: LockStore> DynStore for S {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
         Box::pin(async move { LockStore::acquire(&*self, &attempt).await })
     }
 
     fn acquire_all(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AllOutcome> {
-        Box::pin(async move { LockStore::acquire_all(&*self, &attempts).await })
+        Box::pin(async move {
+            match LockStore::acquire_all(&*self, &attempts).await? {
+                AllOutcome::Granted(tokens) => {
+                    one_for_each(tokens, attempts.len()).map(AllOutcome::Granted)
+                }
+                refused => Ok(refused),
+            }
+        })
     }
 
     fn acquire_any(self: Arc<Self>, attempts: Arc<[Attempt]>) -> Answer<AnyOutcome> {
-        Box::pin(async move { LockStore::acquire_any(&*self, &attempts).await })
+        Box::pin(async move {
+            match LockStore::acquire_any(&*self, &attempts).await? {
+                AnyOutcome::Granted { index, .. } if index >= attempts.len() => {
+                    Err(wrong_size(index, attempts.len()))
+                }
+                outcome => Ok(outcome),
+            }
+        })
     }
 
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>> {
-        Box::pin(async move { LockStore::renew(&*self, &renewals).await })
+        Box::pin(async move {
+            let answers = LockStore::renew(&*self, &renewals).await?;
+            one_for_each(answers, renewals.len())
+        })
     }
 
     fn check(self: Arc<Self>, holds: Vec<Hold>) -> Answer<Vec<HoldStatus>> {
-        Box::pin(async move { LockStore::check(&*self, &holds).await })
+        Box::pin(async move {
+            let answers = LockStore::check(&*self, &holds).await?;
+            one_for_each(answers, holds.len())
+        })
     }
 
     fn release(self: Arc<Self>, hold: Hold) -> Answer<Released> {

@@ -149,14 +149,9 @@ where
     let confirmed = confirm(settings.confirm, guard, record).await;
     let outcome = match (has_record, &confirmed) {
         (false, _) => "not_recorded",
-        (true, Ok(_)) => "recorded",
+        (true, Ok(())) => "recorded",
         (true, Err(_)) => "unknown",
     };
     idempotent_response(&route, outcome);
-    confirmed.map(|confirmation| {
-        result.map(|mut response| {
-            response.extensions_mut().insert(confirmation);
-            response
-        })
-    })
+    confirmed.map(|()| result)
 }

@@ -1,86 +1,174 @@
 //! Owner checks: whether the store carries a hold now.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::cleanup::CleanupTasks;
+use super::driven::Driven;
 use super::live::LiveHold;
-use super::{FIRST_BACKOFF, in_batches};
+use super::{FIRST_BACKOFF, PATIENCE, in_batches};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{DynStore, HoldStatus};
+use crate::sync::Mutex;
 
-/// How long an owner check is tried.
+/// How long the store is asked again after a failure.
 const BUDGET: Duration = Duration::from_secs(1);
 
-pub(super) type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
+type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
-/// Questions that wait for one another, so that those who ask one part of a store at about the same time share one.
-#[derive(Default)]
-pub(super) struct Checks {
-    /// By the part of the store that they are for.
-    waiting: BTreeMap<u16, Vec<Check>>,
-    /// The parts that are being asked; checks that come meanwhile share the next question.
-    asking: BTreeSet<u16>,
+/// Asks the store which holds it carries. Callers that ask about one partition at about the same time share a question.
+pub(super) struct OwnerChecks {
+    store: Arc<dyn DynStore>,
+    tasks: Arc<CleanupTasks>,
+    /// The partitions that are being asked. One leaves the map when it is answered and no check waits for it.
+    asked: Mutex<HashMap<u16, Asked>>,
 }
 
-pub(super) struct Check {
+/// A partition that is being asked.
+struct Asked {
+    since: Instant,
+    /// The checks for the next question.
+    waiting: Vec<Check>,
+}
+
+struct Check {
     live: Arc<LiveHold>,
     answer: Asker,
 }
 
-impl Checks {
-    pub(super) fn add(&mut self, part: u16, live: &Arc<LiveHold>, answer: Asker) {
-        let checks = self.waiting.entry(part).or_default();
-        checks.push(Check {
-            live: live.clone(),
-            answer,
-        });
+impl OwnerChecks {
+    pub(super) fn new(store: Arc<dyn DynStore>, tasks: Arc<CleanupTasks>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            tasks,
+            asked: Mutex::default(),
+        })
     }
 
-    /// The checks for each part that is not being asked already; it is to be [`done`](Checks::done) before there are more.
-    pub(super) fn next(&mut self) -> Vec<(u16, Vec<Check>)> {
-        let idle = |part: &u16| !self.asking.contains(part);
-        let parts: Vec<u16> = self.waiting.keys().copied().filter(idle).collect();
-        let parts = parts.into_iter();
-        let checks: Vec<_> = parts
-            .filter_map(|part| self.waiting.remove_entry(&part))
-            .collect();
-        self.asking.extend(checks.iter().map(|(part, _)| *part));
-        checks
+    /// Asks the store whether it carries the hold. The caller bounds the wait.
+    pub(super) async fn check(
+        self: &Arc<Self>,
+        live: &Arc<LiveHold>,
+    ) -> Result<HoldStatus, StoreError> {
+        loop {
+            // A question is lost only with the runtime that it was asked on: it is asked again on this one.
+            if let Some(answer) = self.share_a_question(live).await {
+                return answer;
+            }
+        }
     }
 
-    /// The part was asked.
-    pub(super) fn done(&mut self, part: u16) {
-        self.asking.remove(&part);
+    /// `None` if the question was dropped.
+    async fn share_a_question(
+        self: &Arc<Self>,
+        live: &Arc<LiveHold>,
+    ) -> Option<Result<HoldStatus, StoreError>> {
+        let partition = self.store.part(&live.hold.key);
+        let (answer, mut answered) = oneshot::channel();
+        let live = live.clone();
+        if !self.add(partition, Check { live, answer }) {
+            return answered.await.ok();
+        }
+        // The first one asks, and goes on in the background if others wait behind its answer.
+        let asking = self.clone().ask_until_none_waits(partition);
+        let mut asking = Driven::counted(self.tasks.begin(), asking);
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            () = &mut asking => answered.await.ok(),
+            answer = &mut answered => answer.ok(),
+        }
     }
 
-    /// Nobody asks any more. What waits is to be dropped outside the mutex: whoever asked asks again.
-    pub(super) fn abandon(&mut self) -> BTreeMap<u16, Vec<Check>> {
-        self.asking.clear();
-        std::mem::take(&mut self.waiting)
+    /// Says whether the caller has to ask: nobody does, or the one who does hangs.
+    fn add(&self, partition: u16, check: Check) -> bool {
+        let now = Instant::now();
+        match self.asked.lock().entry(partition) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Asked {
+                    since: now,
+                    waiting: vec![check],
+                });
+                true
+            }
+            Entry::Occupied(mut asked) => {
+                let asked = asked.get_mut();
+                asked.waiting.push(check);
+                let hangs = now >= asked.since + PATIENCE;
+                if hangs {
+                    asked.since = now;
+                }
+                hangs
+            }
+        }
+    }
+
+    async fn ask_until_none_waits(self: Arc<Self>, partition: u16) {
+        let _asking = Asking {
+            checks: &self,
+            partition,
+        };
+        while let Some(checks) = self.next(partition) {
+            let undecided = answer(&self.store, checks).await;
+            if !undecided.is_empty() {
+                // Other checks of the partition do not wait for these.
+                let again = ask_again(self.store.clone(), undecided);
+                self.tasks.begin().adopt(Box::pin(again));
+            }
+        }
+    }
+
+    fn next(&self, partition: u16) -> Option<Vec<Check>> {
+        let mut all = self.asked.lock();
+        let asked = all.get_mut(&partition)?;
+        asked.since = Instant::now();
+        let waiting = mem::take(&mut asked.waiting);
+        if waiting.is_empty() {
+            all.remove(&partition);
+            return None;
+        }
+        Some(waiting)
+    }
+}
+
+/// A partition that is being asked. When that ends early, in a panic, those who wait ask again.
+struct Asking<'a> {
+    checks: &'a OwnerChecks,
+    partition: u16,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let asked = self.checks.asked.lock().remove(&self.partition);
+            // Outside the mutex: it wakes those who wait.
+            drop(asked);
+        }
     }
 }
 
 /// A hold, and all that ask about it.
-pub(super) type Question = (Arc<LiveHold>, Vec<Asker>);
+type Question = (Arc<LiveHold>, Vec<Asker>);
 
 /// Asks the store and delivers its answers. Returns the questions that the store left undecided.
-pub(super) async fn answer(store: &Arc<dyn DynStore>, checks: Vec<Check>) -> Vec<Question> {
+async fn answer(store: &Arc<dyn DynStore>, checks: Vec<Check>) -> Vec<Question> {
     ask_all(store, by_hold(checks), Instant::now() + BUDGET).await
 }
 
 /// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
-pub(super) async fn ask_again(store: &Arc<dyn DynStore>, mut undecided: Vec<Question>) {
+async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
     let over = Instant::now() + BUDGET;
     let mut backoff = FIRST_BACKOFF;
     while !undecided.is_empty() && Instant::now() + backoff < over {
         tokio::time::sleep(backoff).await;
         backoff *= 2;
-        undecided = ask_all(store, undecided, over).await;
+        undecided = ask_all(&store, undecided, over).await;
     }
     for (_, askers) in undecided {
         deliver(askers, Ok(HoldStatus::Unknown));
@@ -137,15 +225,15 @@ async fn ask(
     }
 }
 
-/// Every hold that somebody asks about, once, with all who ask: a hold that is passed on quickly is asked about by each who
-/// had it.
+/// Every hold that is asked about, once, with all who ask: a hold that is passed on quickly is asked about by each guard
+/// that had it.
 ///
 /// They stay in the order in which they were first asked about: an order of addresses would be another in each run.
 fn by_hold(checks: Vec<Check>) -> Vec<Question> {
     let mut places = HashMap::with_capacity(checks.len());
     let mut holds: Vec<Question> = Vec::new();
     for Check { live, answer } in checks {
-        let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
+        let place = *places.entry(live.serial).or_insert(holds.len());
         match holds.get_mut(place) {
             Some((_, askers)) => askers.push(answer),
             None => holds.push((live, vec![answer])),

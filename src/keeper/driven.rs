@@ -2,25 +2,57 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Keeper;
+use tokio::time::timeout;
 
-/// Work that the keeper drives.
-pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+use super::cleanup::Unfinished;
+use super::pace::Pace;
+use super::{Keeper, PATIENCE, late};
+use crate::error::LockError;
 
-/// A future that the keeper finishes if its caller drops it.
+/// A future that goes on in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
-    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    keeper: Keeper,
+    work: Option<Work<T>>,
+    /// How to go on in the background, until the future has been polled.
+    pace: Option<(Arc<Pace>, u16)>,
+}
+
+struct Work<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
+    unfinished: Unfinished,
 }
 
 impl<T: Send + 'static> Driven<T> {
-    pub(crate) fn new(keeper: Keeper, work: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn new(keeper: Keeper, future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self::counted(keeper.handle.tasks.begin(), future)
+    }
+
+    /// Work that is counted already.
+    pub(super) fn counted(
+        unfinished: Unfinished,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        let future = Box::pin(future);
         Self {
-            work: Some(Box::pin(work)),
-            keeper,
+            work: Some(Work { future, unfinished }),
+            pace: None,
         }
+    }
+
+    /// If the caller drops it before it has polled it, it waits for its turn in `partition`.
+    pub(super) fn paced(mut self, pace: Arc<Pace>, partition: u16) -> Self {
+        self.pace = Some((pace, partition));
+        self
+    }
+}
+
+impl Driven<Result<(), LockError>> {
+    /// Waits for the end for as long as a caller waits; then it goes on in the background.
+    pub(crate) async fn in_time(self) -> Result<(), LockError> {
+        let result = timeout(PATIENCE, self).await;
+        result.unwrap_or_else(|_| Err(late().into()))
     }
 }
 
@@ -28,9 +60,10 @@ impl<T: Send + 'static> Future for Driven<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.pace = None;
         // Taken out while it runs: work that panics is not driven on.
         let mut work = self.work.take().expect("not polled after it was ready");
-        match work.as_mut().poll(cx) {
+        match work.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
             Poll::Pending => {
                 self.work = Some(work);
@@ -42,10 +75,17 @@ impl<T: Send + 'static> Future for Driven<T> {
 
 impl<T: Send + 'static> Drop for Driven<T> {
     fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            self.keeper.adopt(Box::pin(async move {
-                work.await;
-            }));
-        }
+        let Some(Work { future, unfinished }) = self.work.take() else {
+            return;
+        };
+        let pace = self.pace.take();
+        unfinished.adopt(Box::pin(async move {
+            let slot = match pace {
+                Some((pace, partition)) => Some(pace.enter(partition).await),
+                None => None,
+            };
+            future.await;
+            drop(slot);
+        }));
     }
 }

@@ -1,11 +1,11 @@
 //! What this process knows of one of its holds.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::calendar::Place;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
@@ -17,6 +17,8 @@ use crate::telemetry::{Observed, Route};
 /// Lost is final: a hold whose deadline passed unrenewed is not found again, even if the store still carries it.
 #[derive(Debug)]
 pub(crate) struct LiveHold {
+    /// Tells holds of one process apart: a nested read bears the id of the write above it.
+    pub(super) serial: u64,
     pub(crate) hold: Hold,
     pub(crate) lease: Lease,
     /// The token of the grant itself; a hold that is passed on inside the process hands out the following ones.
@@ -27,6 +29,9 @@ pub(crate) struct LiveHold {
     changed: Notify,
 }
 
+/// What the mutex protects. It is taken last: inside that of a shard of the queue, or that of the watchdog.
+///
+/// The deadline moves only while the phase is `Held`. `Released` and `Lost` are final.
 #[derive(Debug)]
 struct State {
     phase: Phase,
@@ -36,8 +41,8 @@ struct State {
     confirmed: Instant,
     /// When renewal ends; `None`: when the last share is dropped.
     limit: Option<Instant>,
-    /// Where it stands in the keeper's calendar. Changed only under the keeper's lock.
-    place: Option<Place>,
+    /// The limit was moved to a later time, and the watchdog does not know it yet.
+    extended: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +72,9 @@ impl LiveHold {
         sent: Instant,
         granted: Duration,
     ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
+            serial: NEXT.fetch_add(1, Ordering::Relaxed),
             hold,
             lease,
             token,
@@ -77,7 +84,7 @@ impl LiveHold {
                 deadline: valid_until(sent, granted),
                 confirmed: sent,
                 limit: None,
-                place: None,
+                extended: false,
             }),
             changed: Notify::new(),
         }
@@ -142,10 +149,16 @@ impl LiveHold {
         let in_time = Instant::now() < state.deadline;
         #[cfg(test)]
         let in_time = in_time || exploration::has(Mutant::LateRenewal);
-        if state.phase == Phase::Held && in_time {
+        // An answer that a later one has overtaken says nothing new.
+        if state.phase == Phase::Held && in_time && sent >= state.confirmed {
             state.deadline = valid_until(sent, lease);
             state.confirmed = sent;
         }
+    }
+
+    /// When the question was sent that the store last confirmed it to.
+    pub(super) fn confirmed(&self) -> Instant {
+        self.state().confirmed
     }
 
     /// How long ago it was to be renewed.
@@ -177,7 +190,24 @@ impl LiveHold {
 
     /// Those who share the hold have changed.
     pub(crate) fn set_limit(&self, limit: Option<Instant>) {
-        self.state().limit = limit;
+        let mut state = self.state();
+        let is_later = match (state.limit, limit) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(before), Some(now)) => now > before,
+        };
+        state.extended |= is_later;
+        state.limit = limit;
+    }
+
+    /// When to renew a hold whose lease was cut short by a limit that was extended since. It is asked once.
+    pub(super) fn take_extended(&self) -> Option<Instant> {
+        let mut state = self.state();
+        let lease = self.lease.duration();
+        let is_cut = state.deadline < valid_until(state.confirmed, lease);
+        let is_extended = std::mem::take(&mut state.extended);
+        let next = state.confirmed + (state.deadline - state.confirmed) / 3;
+        (is_extended && is_cut && state.phase == Phase::Held).then_some(next)
     }
 
     /// `Held → Releasing`; false if the hold is lost already.
@@ -216,10 +246,6 @@ impl LiveHold {
         }
         self.changed.notify_waiters();
         true
-    }
-
-    pub(super) fn move_to(&self, place: Option<Place>) -> Option<Place> {
-        std::mem::replace(&mut self.state().place, place)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

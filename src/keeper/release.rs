@@ -17,21 +17,20 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 impl Keeper {
     /// Releases in the store, trying again until it answers or the lease is over anyway.
     ///
-    /// To be called after [`Keeper::begin_release`]. A `record` is stored in the same step. When the store was asked once,
-    /// whatever it answered, `asked` is told how many have heard of the release.
+    /// To be called after [`Keeper::begin_release`].
     ///
     /// # Errors
     ///
-    /// `Lost` if the store did not carry the hold any more; `Unavailable` if nobody can say, at once if the store refused:
-    /// what it refused is tried on in the background.
+    /// `Lost` if the store did not carry the hold any more; `Unavailable` if that is unknown, at once if the store refused:
+    /// what it refused is tried again in the background.
     pub(crate) async fn release(
         self,
         live: Arc<LiveHold>,
         record: Option<Record>,
         asked: impl FnOnce(usize) + Send,
     ) -> Result<(), LockError> {
-        // A release that is dropped has been dropped with the runtime that drove it: nobody goes on with it, and nobody
-        // shall wait for its end.
+        // A release that is dropped was dropped with the runtime that drove it, or has panicked: it does not go on, and
+        // no one shall wait for its end.
         let cut_off = CutOff(live.clone());
         let result = release(self.store(), &live, record, asked).await;
         if was_refused(&result) {
@@ -50,7 +49,7 @@ impl Keeper {
     }
 }
 
-/// A release under way. Dropped before the end, it says that nobody will know.
+/// A release under way. Dropped before the end, it ends the hold as one whose fate is unknown.
 struct CutOff(Arc<LiveHold>);
 
 impl Drop for CutOff {
@@ -80,7 +79,7 @@ pub(super) async fn release(
         }
         let error = match released.map(|released| released.standing) {
             Ok(HoldStatus::Held) => return Ok(()),
-            // An earlier try may have been the one that released it: nobody can say.
+            // An earlier try may have been the one that released it.
             Ok(HoldStatus::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
             Ok(HoldStatus::Unknown) => undecided(),
             Err(error) => error,

@@ -3,8 +3,7 @@ use std::future::{Future, ready};
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{KeyError, KeyExtractor, Keys, check_length};
-use crate::lock::LockKey;
+use super::{KeyError, KeyExtractor, Keys, compose};
 
 /// The value of a header, as text and without surrounding white space.
 ///
@@ -36,9 +35,7 @@ pub struct Header {
 
 impl Header {
     fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
-        let value = only_line(parts, &self.name)?;
-        check_length([value])?;
-        Ok(LockKey::from_parts(self.name.as_str(), [value]).into())
+        compose(self.name.as_str(), [only_line(parts, &self.name)?])
     }
 }
 

@@ -27,8 +27,7 @@ pub trait ModePolicy: Send + Sync + 'static {
     }
 }
 
-/// The safe methods of HTTP read: GET, HEAD, QUERY, OPTIONS and TRACE. Every other method writes, unknown ones too. The
-/// default.
+/// GET, HEAD and QUERY read; OPTIONS, TRACE and CONNECT take no lock; every other method writes. The default.
 pub fn by_method() -> ByMethod {
     ByMethod
 }
@@ -40,9 +39,10 @@ pub struct ByMethod;
 
 impl ModePolicy for ByMethod {
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        match is_safe(&parts.method) {
-            true => Some(LockMode::Read),
-            false => Some(LockMode::Write),
+        match parts.method {
+            Method::OPTIONS | Method::TRACE | Method::CONNECT => None,
+            ref method if is_safe(method) => Some(LockMode::Read),
+            _ => Some(LockMode::Write),
         }
     }
 
@@ -71,10 +71,7 @@ where
     }
 }
 
-/// Whether a method only reads (RFC 9110, 9.2.1).
+/// Whether a method only reads.
 pub(super) fn is_safe(method: &Method) -> bool {
-    matches!(
-        method.as_str(),
-        "GET" | "HEAD" | "QUERY" | "OPTIONS" | "TRACE"
-    )
+    matches!(method.as_str(), "GET" | "HEAD" | "QUERY")
 }

@@ -214,7 +214,7 @@ impl KeyState {
             return Ok(None);
         };
         if terms.fenced && hold.token.is_none() {
-            return Err(LockError::invalid(
+            return Err(LockError::Invalid(
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
         }

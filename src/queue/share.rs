@@ -223,6 +223,7 @@ pub(crate) struct Share {
 
 impl Share {
     pub(super) fn new(queues: &Arc<Queues>, grant: Grant) -> Self {
+        queues.keeper().shared(&grant.live);
         Self {
             queues: queues.clone(),
             live: grant.live,
@@ -257,7 +258,7 @@ impl Share {
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let over = self.is_over();
         let confirmed = match self.leave(Ending::PassOn) {
-            Departure::Last(release) => release.await,
+            Departure::Last(release) => release.in_time().await,
             Departure::Shared => self.queues.keeper().check(&self.live).await,
         };
         if over {
@@ -277,8 +278,8 @@ impl Share {
             return self.release().await;
         }
         match self.leave(Ending::Record(record)) {
-            Departure::Last(release) => release.await,
-            Departure::Shared => Err(LockError::invalid(
+            Departure::Last(release) => release.in_time().await,
+            Departure::Shared => Err(LockError::Invalid(
                 "the hold is shared: only its last share can leave a record",
             )),
         }
@@ -309,24 +310,19 @@ impl Share {
             Some(turn) if turn.nested().is_some() => (Some(turn), None),
             turn => (None, turn),
         };
-        let (keeper, live) = (queues.keeper().clone(), self.live.clone());
-        let held = keeper.begin_release(&live);
-        Departure::Last(Driven::new(keeper.clone(), async move {
-            // A lost hold is released too: the store may know better. The next in line asks only afterwards.
-            let record = match ending {
-                Ending::Record(record) if held => Some(record),
-                _ => None,
-            };
-            let asked = Instant::now();
-            let answered = |listeners| {
-                if let Some(mut next) = until_asked {
-                    next.released(listeners, asked.elapsed());
-                }
-            };
-            let released = keeper.release(live, record, answered).await;
-            drop(until_done);
-            if held { released } else { Err(LockError::Lost) }
-        }))
+        let record = match ending {
+            Ending::Record(record) => Some(record),
+            Ending::PassOn => None,
+        };
+        let began = Instant::now();
+        // The next in line asks only afterwards.
+        let asked = move |listeners| {
+            if let Some(mut next) = until_asked {
+                next.released(listeners, began.elapsed());
+            }
+        };
+        let live = self.live.clone();
+        Departure::Last(queues.keeper().end(live, record, asked, until_done))
     }
 }
 

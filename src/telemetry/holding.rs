@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Labels, Observed, Route, TARGET, digests, metrics};
+use super::{Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
@@ -17,6 +17,8 @@ pub(crate) struct Holding {
     outcome: Option<&'static str>,
     /// Whether the end is measured.
     is_counted: bool,
+    /// Counts the guard among those that hold.
+    _holder: metrics::Counted,
 }
 
 /// The holds; most guards have one.
@@ -42,6 +44,7 @@ impl Holding {
         }
         let mut lives = lives.map(|live| live.clone() as Arc<dyn Observed>);
         Some(Self {
+            _holder: metrics::holder(&route, mode),
             route,
             mode,
             granted: Instant::now(),
@@ -55,10 +58,6 @@ impl Holding {
     /// Ends the observation of a lock under which nothing was done: it is logged, and not measured.
     pub(crate) fn discard(mut self: Box<Self>) {
         self.is_counted = false;
-    }
-
-    pub(crate) fn labels(&self) -> Labels {
-        Labels(self.route.clone(), self.mode)
     }
 
     /// For the work that is done under the lock.

@@ -18,28 +18,28 @@ pub(super) const ENABLED: bool = true;
 const WAITED: &str = "distributed_lock_wait_duration_seconds";
 const HELD: &str = "distributed_lock_hold_duration_seconds";
 const WAITERS: &str = "distributed_lock_waiters";
+const HOLDERS: &str = "distributed_lock_holders";
 const CONTENDED: &str = "distributed_lock_contended_total";
 const OVERLOADED: &str = "distributed_lock_overloaded_total";
 const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
-const CONFIRMED: &str = "distributed_lock_confirmed_total";
 const LOST: &str = "distributed_lock_lost_total";
 const RENEWALS: &str = "distributed_lock_renewals_total";
 const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
+const RENEWAL_TIME: &str = "distributed_lock_renewal_duration_seconds";
 const IDEMPOTENT_REQUESTS: &str = "distributed_lock_idempotent_requests_total";
 const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total";
 
 /// Tells the recorder what the names mean. One that is installed later only misses the texts.
 pub(crate) fn describe() {
-    #[cfg(feature = "redis")]
-    super::store::describe();
     let seconds = Unit::Seconds;
     describe_histogram!(WAITED, seconds, "How long requests waited for their locks.");
     describe_histogram!(HELD, seconds, "How long locks were held.");
     describe_gauge!(WAITERS, "Requests that wait for their locks just now.");
+    describe_gauge!(HOLDERS, "Guards that hold locks just now.");
+    describe_histogram!(RENEWAL_TIME, seconds, "How long batches of renewals took.");
     describe_counter!(CONTENDED, "Waits that ended while somebody else held.");
     describe_counter!(OVERLOADED, "Requests refused because too many waited.");
     describe_counter!(UNAVAILABLE, "Requests refused for want of the lock store.");
-    describe_counter!(CONFIRMED, "Responses that were sent under a lock.");
     describe_counter!(LOST, "Locks lost while they were held.");
     describe_counter!(RENEWALS, "Renewals of locks that are held.");
     describe_histogram!(
@@ -72,16 +72,25 @@ impl Route {
     }
 }
 
-/// One of those who wait.
-pub(super) struct Waiter(Gauge);
+/// One of those that a gauge counts, while this exists.
+pub(super) struct Counted(Gauge);
 
-pub(super) fn waiter(route: &Route, mode: &'static str) -> Waiter {
-    let waiters = gauge!(WAITERS, "route" => route.label(), "mode" => mode);
-    waiters.increment(1);
-    Waiter(waiters)
+/// A request that waits.
+pub(super) fn waiter(route: &Route, mode: &'static str) -> Counted {
+    count(gauge!(WAITERS, "route" => route.label(), "mode" => mode))
 }
 
-impl Drop for Waiter {
+/// A guard that holds.
+pub(super) fn holder(route: &Route, mode: &'static str) -> Counted {
+    count(gauge!(HOLDERS, "route" => route.label(), "mode" => mode))
+}
+
+fn count(gauge: Gauge) -> Counted {
+    gauge.increment(1);
+    Counted(gauge)
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.decrement(1);
     }
@@ -105,16 +114,16 @@ pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
     counter!(name, "route" => route.label(), "mode" => mode).increment(1);
 }
 
-pub(super) fn confirmed(route: &Route, mode: &'static str, by: &'static str) {
-    counter!(CONFIRMED, "route" => route.label(), "mode" => mode, "by" => by).increment(1);
-}
-
 pub(super) fn lost(route: &Route, mode: &'static str) {
     counter!(LOST, "route" => route.label(), "mode" => mode).increment(1);
 }
 
 pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) {
     counter!(RENEWALS, "route" => route.label(), "mode" => mode, "outcome" => outcome).increment(1);
+}
+
+pub(super) fn renewal_time(outcome: &'static str, sent: Instant) {
+    histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
 }
 
 pub(super) fn renewal_lag(route: &Route, mode: &'static str, lag: impl FnOnce() -> Duration) {

@@ -19,10 +19,14 @@ impl Route {
     }
 }
 
-pub(super) struct Waiter;
+pub(super) struct Counted;
 
-pub(super) fn waiter(_: &Route, _: &'static str) -> Waiter {
-    Waiter
+pub(super) fn waiter(_: &Route, _: &'static str) -> Counted {
+    Counted
+}
+
+pub(super) fn holder(_: &Route, _: &'static str) -> Counted {
+    Counted
 }
 
 pub(super) fn waited(_: &Route, _: &'static str, _: Instant) {}
@@ -31,11 +35,11 @@ pub(super) fn held(_: &Route, _: &'static str, _: Instant) {}
 
 pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
 
-pub(super) fn confirmed(_: &Route, _: &'static str, _: &'static str) {}
-
 pub(super) fn lost(_: &Route, _: &'static str) {}
 
 pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
+
+pub(super) fn renewal_time(_: &'static str, _: Instant) {}
 
 pub(super) fn renewal_lag(_: &Route, _: &'static str, _: impl FnOnce() -> Duration) {}
 

@@ -15,7 +15,7 @@ pub(crate) struct Waiting {
     began: Instant,
     span: Span,
     /// Counts the request among those that wait.
-    _waiter: metrics::Waiter,
+    _waiter: metrics::Counted,
     ended: bool,
 }
 

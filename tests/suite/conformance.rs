@@ -117,9 +117,11 @@ conformance! {
         lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
             the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
             a_lease_too_short_to_be_held_is_tried
-             what_was_renewed_for_less_is_believed_to_live_on an_early_renewal_shortens_the_lease;
+            a_limit_that_is_extended_late_ends_the_hold
+            what_was_renewed_for_less_is_believed_to_live_on an_early_renewal_shortens_the_lease;
         loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
-            a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost;
+            a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost
+            a_share_that_was_released_is_lost_with_the_hold;
         letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding
             a_panic_goes_on_holding a_client_takes_its_guards_along;
         cancel: a_cancelled_request_for_a_free_lock_leaves_something

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod architecture;
+mod background;
 mod client;
 mod cluster;
 mod conformance;

@@ -10,7 +10,6 @@ mod fair;
 mod fencing;
 mod holds;
 mod many;
-mod mistaken;
 mod phases;
 mod protocols;
 mod records;

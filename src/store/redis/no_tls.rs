@@ -1,31 +1,32 @@
-//! Without the feature `redis-tls`: no settings, and no connection is encrypted.
+//! Without the feature `redis-tls`: nothing to set, and nobody to distrust. redis refuses the addresses.
 
 use std::fmt;
-use std::io;
 
 use redis::{ConnectionInfo, RedisError};
-use tokio::net::TcpStream;
 
+use super::timeouts::Timeouts;
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tls;
+pub(super) struct Tls {}
 
 impl Tls {
-    pub(super) fn config<'a>(
+    pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
+        Ok(address)
+    }
+
+    pub(super) fn suit<'a>(
         &self,
         _: impl IntoIterator<Item = &'a ConnectionInfo>,
-    ) -> Result<TlsConfig, StoreError> {
-        Ok(TlsConfig)
+    ) -> Result<(), StoreError> {
+        Ok(())
     }
-}
 
-#[derive(Clone)]
-pub(super) struct TlsConfig;
-
-impl TlsConfig {
-    pub(super) async fn encrypt(&self, _: &str, _: TcpStream) -> io::Result<TcpStream> {
-        Err(io::ErrorKind::Unsupported.into())
+    pub(super) fn secure_where_it_applies(
+        &self,
+        address: ConnectionInfo,
+    ) -> Result<ConnectionInfo, StoreError> {
+        Ok(address)
     }
 }
 
@@ -37,6 +38,6 @@ pub(super) fn at(_: &dyn fmt::Display, error: StoreError) -> StoreError {
     error
 }
 
-pub(super) fn is_encrypted(_: &ConnectionInfo) -> bool {
-    false
+pub(super) async fn objection(_: &ConnectionInfo, _: Timeouts, error: StoreError) -> StoreError {
+    error
 }

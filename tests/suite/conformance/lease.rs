@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
 
 use super::env::Env;
@@ -90,6 +90,24 @@ pub(super) async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode
     let lost = timeout(longest * 3 / 2, second.lost()).await;
     assert!(lost.is_err() && !second.is_lost());
     second.release().await.unwrap();
+}
+
+/// The last renewal before a limit is for less than the lease, and the next look would be at its end.
+pub(super) async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let (lease, owner) = (env.short_lease() * 2, Owner::new());
+    let asking = || {
+        let asking = locks.lock(KEY).mode(mode).owner(&owner);
+        asking.lease(Lease::Renewed(lease))
+    };
+    let limited = asking().max_hold(lease).await.unwrap();
+    sleep_until(limited.deadline() - lease / 4).await;
+    let unlimited = asking().await.unwrap();
+    let limit = Instant::now() + lease / 4;
+    sleep_until(limit + lease).await;
+    assert!(limited.is_lost() && !unlimited.is_lost());
+    assert!(matches!(limited.release().await, Err(LockError::Lost)));
+    unlimited.release().await.unwrap();
 }
 
 /// Renewals go no further than the longest hold of those who share it. Whoever comes in afterwards has no more than that.

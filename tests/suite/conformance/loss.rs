@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner};
+use tower_distributed_lock::{
+    Ended, Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner,
+};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -94,4 +96,36 @@ pub(super) async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
     let lost = timeout(lease * 3 / 2, select(one, other)).await;
     assert!(lost.is_err(), "called lost");
     assert!(!handles.iter().any(LockHandle::is_lost));
+}
+
+/// What its handle observes ends with its guard, whatever becomes of the hold that others share.
+pub(super) async fn a_share_that_was_released_is_lost_with_the_hold(env: &Env, mode: LockMode) {
+    let locks = env.client().await;
+    let (lease, owner) = (env.short_lease(), Owner::new());
+    let asking = || {
+        let asking = locks.lock(KEY).mode(mode).owner(&owner);
+        asking.lease(Lease::Renewed(lease))
+    };
+    let outer = asking().await.unwrap();
+    let limited = asking().max_hold(lease / 2).await.unwrap();
+    let (inner, dropped) = (asking().await.unwrap(), asking().await.unwrap());
+    let handles = [inner.handle(), limited.handle(), dropped.handle()];
+    let waiting = handles
+        .clone()
+        .map(|handle| tokio::spawn(async move { handle.ended().await }));
+    inner.release().await.unwrap();
+    limited.release().await.unwrap();
+    drop(dropped);
+    for ended in waiting {
+        let ended = timeout(env.prompt(), ended).await.expect("it has ended");
+        assert_eq!(ended.unwrap(), Ended::Released);
+    }
+    env.steal().await;
+    outer.lost().await;
+    assert_eq!(outer.handle().ended().await, Ended::Lost);
+    for handle in handles {
+        assert!(!handle.is_lost());
+        assert_eq!(handle.ended().await, Ended::Released);
+    }
+    assert!(matches!(outer.release().await, Err(LockError::Lost)));
 }

@@ -72,7 +72,6 @@ async fn everything() -> (TestStore, LockClient) {
     let mixed = [("a", LockMode::Read), ("b", LockMode::Write)];
     locks
         .lock_all(mixed)
-        .label("nightly")
         .await
         .unwrap()
         .release()

@@ -11,8 +11,7 @@ use crate::support::{Proxy, eventually};
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn audit(server: &RedisServer) -> Audit {
-    // Which does not refuse a replica.
-    let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
+    let store = RedisStore::connect(server.url()).await.unwrap();
     LockClient::new(store).audit().await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Where the master is, as a sentinel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Master {
+pub(in super::super) struct Master {
     pub(super) host: String,
     pub(super) port: u16,
     /// Rises with every failover.
@@ -12,31 +12,23 @@ pub(super) struct Master {
 }
 
 impl Master {
-    pub(super) fn is_at(&self, other: &Self) -> bool {
+    pub(in super::super) fn is_at(&self, other: &Self) -> bool {
         (&self.host, self.port) == (&other.host, other.port)
     }
 }
 
-/// When a connection is to be left, because another server is the master.
-pub(super) enum MasterChanged {
+/// When a connection is to be left for another.
+pub(in super::super) enum Departure {
     Never,
-    /// When the sentinels name another one than this.
+    /// When the master is not this one any more.
     From(Master, watch::Receiver<Option<Master>>),
 }
 
-impl MasterChanged {
-    /// The master that the connection leads to, if sentinels have named it.
-    pub(super) fn master(&self) -> Option<&Master> {
-        match self {
-            Self::Never => None,
-            Self::From(master, _) => Some(master),
-        }
-    }
-
+impl Departure {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(super) async fn wait(&mut self) {
+    pub(in super::super) async fn wait(&mut self) {
         if let Self::From(master, current) = self {
             let moved = |now: &Option<Master>| now.as_ref().is_some_and(|now| !now.is_at(master));
             if current.wait_for(moved).await.is_ok() {

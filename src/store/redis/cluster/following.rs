@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
-use super::member::Member;
-use super::slot_map::SlotMap;
-use super::topology::{Stale, Topology};
+use super::map::Map;
+use super::node::Node;
+use super::topology::{Doubt, Topology};
 use super::{TRIES, exhausted};
-use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
-use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::store::redis::subscriptions::Listening;
 
-/// The pauses between tries to listen again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+/// The pause after the first failure to listen again; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens to `channel`. When this answers, the server that has the slot has acknowledged it.
 pub(super) async fn listen(
@@ -31,7 +31,7 @@ pub(super) async fn listen(
     let changes = topology.changes();
     let there = join(&topology, channels, slot, &channel).await?;
     let (signal, wakeups) = watch::channel(());
-    let subscription = SlotSubscription {
+    let follower = Follower {
         topology: Arc::downgrade(&topology),
         changes,
         channels,
@@ -39,11 +39,11 @@ pub(super) async fn listen(
         channel,
         signal,
     };
-    let task = tokio::spawn(subscription.follow(there));
+    let task = tokio::spawn(follower.follow(there));
     Ok(Wakeups::new(wakeups, Ended(task)))
 }
 
-/// Ends the task with the subscription.
+/// Ends the task when nobody listens any more.
 struct Ended(JoinHandle<()>);
 
 impl Drop for Ended {
@@ -53,9 +53,9 @@ impl Drop for Ended {
 }
 
 /// A subscription at one server.
-struct Attached {
+struct There {
     /// Which may have been forgotten, and found again under the same address as another one.
-    member: Weak<Member>,
+    node: Weak<Node>,
     listening: Listening,
 }
 
@@ -65,31 +65,28 @@ async fn join(
     channels: Channels,
     slot: Slot,
     channel: &str,
-) -> Result<Attached, StoreError> {
-    let mut map = topology.map(Purpose::Commands).await?;
+) -> Result<There, StoreError> {
+    let mut map = topology.map().await?;
     for _ in 0..TRIES {
-        let member;
-        (map, member) = topology.master(Purpose::Commands, map, slot).await?;
-        let pubsub = member.node.pubsub(channels);
-        let error = match pubsub.join(channel.to_owned()).await {
+        let node;
+        (map, node) = topology.master(map, slot).await?;
+        let subscriptions = node.subscriptions(channels);
+        let error = match subscriptions.join(channel.to_owned()).await {
             Ok(listening) => {
-                let member = Arc::downgrade(&member);
-                return Ok(Attached { member, listening });
+                let node = Arc::downgrade(&node);
+                return Ok(There { node, listening });
             }
-            Err(error) => member.named(error),
+            Err(error) => node.named(error),
         };
-        let stale = Stale::Failed(member.address.clone());
+        let doubt = Doubt::Failed(node.address.clone());
         match error.kind() {
             // The slot has moved, or the server is gone.
             StoreErrorKind::Transient | StoreErrorKind::Unreachable => {
-                map = topology
-                    .newer(Purpose::Commands, &map, stale)
-                    .await
-                    .map_err(|_| error)?;
+                map = topology.newer(&map, doubt).await.map_err(|_| error)?;
             }
             // So it is if there is a stranger in its place.
-            StoreErrorKind::Refused => match topology.newer(Purpose::Commands, &map, stale).await {
-                Ok(newer) if !newer.is_master(slot, &member) => map = newer,
+            StoreErrorKind::Refused => match topology.newer(&map, doubt).await {
+                Ok(newer) if !newer.is_master(slot, &node) => map = newer,
                 _ => return Err(error),
             },
             _ => return Err(error),
@@ -98,21 +95,21 @@ async fn join(
     Err(exhausted(None))
 }
 
-struct SlotSubscription {
+struct Follower {
     topology: Weak<Topology>,
-    changes: watch::Receiver<Option<Arc<SlotMap>>>,
+    changes: watch::Receiver<Option<Arc<Map>>>,
     channels: Channels,
     slot: Slot,
     channel: String,
     signal: watch::Sender<()>,
 }
 
-impl SlotSubscription {
+impl Follower {
     /// Passes wake-ups on, and listens elsewhere when the slot goes elsewhere.
-    async fn follow(mut self, mut there: Attached) {
+    async fn follow(mut self, mut there: There) {
         loop {
-            self.forward(&mut there).await;
-            let Some(next) = self.reattach().await else {
+            self.stay(&mut there).await;
+            let Some(next) = self.go_on().await else {
                 return;
             };
             there = next;
@@ -122,7 +119,7 @@ impl SlotSubscription {
     }
 
     /// Returns when this server does not tell any more what is to be heard.
-    async fn forward(&mut self, there: &mut Attached) {
+    async fn stay(&mut self, there: &mut There) {
         loop {
             tokio::select! {
                 heard = there.listening.heard() => match heard {
@@ -134,7 +131,7 @@ impl SlotSubscription {
                 changed = self.changes.changed() => {
                     let map = self.changes.borrow_and_update().clone();
                     let master = map.as_ref().and_then(|map| map.master(self.slot));
-                    let is_there = |member| std::ptr::eq(Arc::as_ptr(member), there.member.as_ptr());
+                    let is_there = |node| std::ptr::eq(Arc::as_ptr(node), there.node.as_ptr());
                     if changed.is_err() || !master.is_none_or(is_there) {
                         return;
                     }
@@ -144,8 +141,8 @@ impl SlotSubscription {
     }
 
     /// Listens at the server that has the slot now; `None` if the store is no more.
-    async fn reattach(&self) -> Option<Attached> {
-        let mut backoff = BACKOFF;
+    async fn go_on(&self) -> Option<There> {
+        let mut pause = FIRST_PAUSE;
         loop {
             let topology = self.topology.upgrade()?;
             match join(&topology, self.channels, self.slot, &self.channel).await {
@@ -153,7 +150,8 @@ impl SlotSubscription {
                 Err(error) => tracing::debug!(%error, "could not listen where the slot went"),
             }
             drop(topology);
-            backoff.pause().await;
+            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }

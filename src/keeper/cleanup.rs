@@ -1,0 +1,209 @@
+//! Work that goes on after its caller has left.
+
+use std::any::Any;
+use std::future::Future;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+
+use crate::sync::Mutex;
+
+/// Work without a result.
+pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs jobs in the background, and counts all work that is not done.
+///
+/// A job runs on the runtime of the caller that leaves it, or else on the one that last took a lock. A runtime that ends
+/// hands its jobs to another one.
+#[derive(Default)]
+pub(super) struct CleanupTasks {
+    state: Mutex<State>,
+    /// How many [`Unfinished`] exist. Work is counted from before it begins until it is done, also while its caller still
+    /// drives it, so that it is never uncounted on its way from the caller to the background.
+    unfinished: AtomicUsize,
+    /// The count has reached zero, or a job is stranded.
+    changed: Notify,
+}
+
+/// What the mutex protects. Between calls each job is either on a runtime or stranded.
+#[derive(Default)]
+struct State {
+    /// The runtimes from which locks were taken, the latest one last.
+    runtimes: [Option<Handle>; 2],
+    /// Jobs for which no runtime is known that still runs.
+    stranded: Vec<Running>,
+}
+
+impl CleanupTasks {
+    /// Remembers a runtime, and begins on it what is stranded.
+    pub(super) fn note(&self, here: &Handle) {
+        let (replaced, stranded) = {
+            let mut state = self.state.lock();
+            (state.remember(here), mem::take(&mut state.stranded))
+        };
+        // Outside the mutex: the last handle of a runtime that has ended may take tasks along.
+        drop(replaced);
+        stranded.into_iter().for_each(Running::start);
+    }
+
+    /// A runtime other than `ended` from which locks were taken.
+    pub(super) fn runtime_but(&self, ended: Id) -> Option<Handle> {
+        self.state.lock().runtime_but(&[ended])
+    }
+
+    /// Counts work until what this returns is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Unfinished {
+        self.unfinished.fetch_add(1, Ordering::SeqCst);
+        Unfinished(self.clone())
+    }
+
+    /// Waits until all work is done.
+    pub(super) async fn drained(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change falls between the two.
+            changed.as_mut().enable();
+            if let Ok(here) = Handle::try_current() {
+                self.note(&here);
+            }
+            if self.unfinished.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl State {
+    /// Returns the handle that is forgotten for it.
+    fn remember(&mut self, here: &Handle) -> Option<Handle> {
+        let mut known = self.runtimes.iter().flatten();
+        if known.any(|known| known.id() == here.id()) {
+            return None;
+        }
+        self.runtimes.rotate_left(1);
+        self.runtimes[1].replace(here.clone())
+    }
+
+    fn runtime_but(&self, ended: &[Id]) -> Option<Handle> {
+        let mut latest = self.runtimes.iter().rev().flatten();
+        latest
+            .find(|runtime| !ended.contains(&runtime.id()))
+            .cloned()
+    }
+}
+
+/// Counts a piece of work that is not done.
+pub(super) struct Unfinished(Arc<CleanupTasks>);
+
+impl Unfinished {
+    /// Drives the rest of the work to its end in the background. Never blocks; works outside a runtime.
+    pub(super) fn adopt(self, job: Job) {
+        Running::start(Running {
+            job: Some(job),
+            unfinished: self,
+            on: None,
+            ended: SmallVec::new(),
+        });
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let tasks = &self.0;
+        if tasks.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
+            tasks.changed.notify_waiters();
+        }
+    }
+}
+
+/// A job on a runtime. Dropped before its end, with its runtime, it goes on on another one.
+struct Running {
+    job: Option<Job>,
+    unfinished: Unfinished,
+    on: Option<Id>,
+    /// The runtimes that have ended under it.
+    ended: SmallVec<[Id; 2]>,
+}
+
+impl Running {
+    fn start(mut self) {
+        let tasks = self.unfinished.0.clone();
+        let here = Handle::try_current();
+        let here = here.ok().filter(|here| !self.ended.contains(&here.id()));
+        let runtime = {
+            let mut state = tasks.state.lock();
+            match here.or_else(|| state.runtime_but(&self.ended)) {
+                Some(runtime) => runtime,
+                None => {
+                    state.stranded.push(self);
+                    drop(state);
+                    return tasks.changed.notify_waiters();
+                }
+            }
+        };
+        self.on = Some(runtime.id());
+        #[cfg(test)]
+        let Some(running) = crate::exploration::spawn(self) else {
+            return;
+        };
+        #[cfg(not(test))]
+        let running = self;
+        drop(runtime.spawn(running));
+    }
+}
+
+impl Future for Running {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Taken out while it runs: a job that panics is not polled again.
+        let Some(mut job) = self.job.take() else {
+            return Poll::Ready(());
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| job.as_mut().poll(cx)));
+        match polled {
+            Ok(Poll::Ready(())) => Poll::Ready(()),
+            Ok(Poll::Pending) => {
+                self.job = Some(job);
+                Poll::Pending
+            }
+            // A job that has run on a runtime that ended panics at its next timer.
+            Err(panic) => {
+                warn_of(&*panic);
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(job) = self.job.take() else { return };
+        let mut ended = mem::take(&mut self.ended);
+        ended.extend(self.on);
+        Self::start(Self {
+            job: Some(job),
+            unfinished: self.unfinished.0.begin(),
+            on: None,
+            ended,
+        });
+    }
+}
+
+fn warn_of(panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::warn!(
+        panic = text,
+        "a job in the background panicked; what it was to release ends with its lease"
+    );
+}

@@ -1,0 +1,66 @@
+//! How many releases the background sends at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::store::BATCH;
+use crate::sync::Mutex;
+
+/// Bounds the releases that no caller waits for, for each partition of the store: many guards that are dropped together
+/// are released one after the other, and a partition that is down delays no other.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// The partitions that are being released in. Each is there as long as a [`Slot`] of it.
+    partitions: Mutex<HashMap<u16, Partition>>,
+}
+
+struct Partition {
+    places: Arc<Semaphore>,
+    /// How many slots there are, with a place and without.
+    slots: usize,
+}
+
+impl Pace {
+    /// Waits for one of the places of `partition`.
+    pub(super) async fn enter(self: Arc<Self>, partition: u16) -> Slot {
+        let places = {
+            let mut partitions = self.partitions.lock();
+            let partition = partitions.entry(partition).or_insert_with(|| Partition {
+                places: Arc::new(Semaphore::new(BATCH)),
+                slots: 0,
+            });
+            partition.slots += 1;
+            partition.places.clone()
+        };
+        let mut slot = Slot {
+            pace: self,
+            partition,
+            place: None,
+        };
+        slot.place = places.acquire_owned().await.ok();
+        slot
+    }
+}
+
+/// A place, or the wait for one.
+pub(super) struct Slot {
+    pace: Arc<Pace>,
+    partition: u16,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // The place first: its next owner's waker is not to run under the mutex.
+        drop(self.place.take());
+        let mut partitions = self.pace.partitions.lock();
+        if let Some(partition) = partitions.get_mut(&self.partition) {
+            partition.slots -= 1;
+            if partition.slots == 0 {
+                partitions.remove(&self.partition);
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! When each hold is next looked at.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::live::LiveHold;
+use crate::lock::Lease;
+use crate::store::{BATCH, HoldStatus};
+
+/// The first and the longest pause between two probes of a partition whose renewals fail. A pause doubles after each
+/// probe, and is never longer than a tenth of the shortest lease that waits for it.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// Holds of one partition to renew together, and for how long.
+pub(super) struct Batch {
+    pub(super) partition: u16,
+    pub(super) holds: Vec<(Arc<LiveHold>, Duration)>,
+}
+
+/// Every live hold, by when it is next looked at.
+///
+/// A hold is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that
+/// failed until one of its partition succeeds. What is always true between calls:
+///
+/// * `queue` has exactly one entry for each hold in `holds`. That of an `Asked` or `Failed` hold is its deadline.
+/// * A partition is in `failing` exactly while it has a `Failed` hold, and then it has one entry in `probes`.
+#[derive(Default)]
+pub(super) struct RenewalSchedule {
+    /// By [`LiveHold::serial`].
+    holds: HashMap<u64, Entry, BuildHasherDefault<SerialHasher>>,
+    queue: BTreeSet<(Instant, u64)>,
+    failing: BTreeMap<u16, Failing>,
+    probes: BTreeSet<(Instant, u16)>,
+    /// Orders the holds of a failing partition by when they were last tried.
+    tries: u64,
+    /// When the task wakes next by itself.
+    alarm: Option<Instant>,
+}
+
+struct Entry {
+    live: Arc<LiveHold>,
+    /// The time under which it stands in the queue.
+    look: Instant,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Scheduled,
+    Asked,
+    /// With its partition, and its place among those that wait there.
+    Failed(u16, u64),
+}
+
+/// A partition whose last renewal failed. One batch probes it at a time, the holds that wait longest first.
+struct Failing {
+    /// The serials of its `Failed` holds, by when they were last tried.
+    waiting: BTreeMap<u64, u64>,
+    probe: Instant,
+    pause: Duration,
+    shortest: Duration,
+}
+
+impl RenewalSchedule {
+    /// Enters a new hold, and says whether the task has to wake earlier for it.
+    pub(super) fn enter(&mut self, live: &Arc<LiveHold>) -> bool {
+        let look = first_look(live);
+        self.queue.insert((look, live.serial));
+        let entry = Entry {
+            live: live.clone(),
+            look,
+            state: State::Scheduled,
+        };
+        self.holds.insert(live.serial, entry);
+        self.is_before_the_alarm(look)
+    }
+
+    /// Forgets a hold.
+    pub(super) fn remove(&mut self, live: &LiveHold) {
+        if let Some(entry) = self.holds.remove(&live.serial) {
+            self.queue.remove(&(entry.look, live.serial));
+            self.leave_failing(entry.state);
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<LiveHold>> {
+        self.holds.values().map(|entry| &entry.live)
+    }
+
+    /// How many holds could not be renewed when that was last tried.
+    pub(super) fn failing(&self) -> usize {
+        self.failing.values().map(|part| part.waiting.len()).sum()
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        !self.failing.is_empty()
+    }
+
+    /// A hold may be renewed for longer than when it was last looked at. Says whether the task has to wake earlier.
+    pub(super) fn look_earlier(&mut self, live: &LiveHold, look: Instant) -> bool {
+        match self.holds.get(&live.serial) {
+            Some(entry) if entry.state == State::Scheduled && look < entry.look => {
+                self.place(live.serial, look, State::Scheduled);
+                self.is_before_the_alarm(look)
+            }
+            _ => false,
+        }
+    }
+
+    /// What was asked by a task that has ended will not be answered: it is asked again.
+    pub(super) fn ask_again(&mut self, now: Instant) {
+        self.alarm = None;
+        let asked =
+            |(serial, entry): (&u64, &Entry)| (entry.state == State::Asked).then_some(*serial);
+        let asked: Vec<u64> = self.holds.iter().filter_map(asked).collect();
+        for serial in asked {
+            self.place(serial, now, State::Scheduled);
+        }
+    }
+
+    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        partition: impl Fn(&LiveHold) -> u16,
+        lost: &mut Vec<Arc<LiveHold>>,
+    ) -> Vec<Batch> {
+        let mut renewals = BTreeMap::<u16, Vec<_>>::new();
+        let mut count = 0;
+        while let Some(&(look, serial)) = self.queue.first() {
+            let entry = &self.holds[&serial];
+            let live = entry.live.clone();
+            let deadline = live.deadline();
+            // A renewal a little early is as good, and fills a batch; more than one at a time would keep the store from
+            // others.
+            let early = if look < deadline && (1..BATCH).contains(&count) {
+                live.lease.duration() / 30
+            } else {
+                Duration::ZERO
+            };
+            if look > now + early {
+                break;
+            }
+            if now >= deadline {
+                self.remove(&live);
+                lost.push(live);
+                continue;
+            }
+            // Until something else moves it, the next look is at the deadline.
+            let state = entry.state;
+            self.place(serial, deadline, state);
+            if let Lease::Renewed(_) = live.lease
+                && state == State::Scheduled
+                && let Some(lease) = live.next_lease(now)
+            {
+                let partition = partition(&live);
+                if self.failing.contains_key(&partition) {
+                    self.fail(partition, &live, now);
+                    continue;
+                }
+                self.place(serial, deadline, State::Asked);
+                renewals.entry(partition).or_default().push((live, lease));
+                count += 1;
+            }
+        }
+        let mut batches = in_batches(renewals);
+        self.probe(now, &mut batches);
+        batches
+    }
+
+    /// One batch for each failing partition whose pause is over.
+    fn probe(&mut self, now: Instant, batches: &mut Vec<Batch>) {
+        while let Some(&(at, partition)) = self.probes.first()
+            && at <= now
+        {
+            let failing = self.failing.get_mut(&partition);
+            let failing = failing.expect("a partition is probed while it fails");
+            let mut holds = Vec::new();
+            for _ in 0..failing.waiting.len().min(BATCH) {
+                let Some((_, serial)) = failing.waiting.pop_first() else {
+                    break;
+                };
+                self.tries += 1;
+                failing.waiting.insert(self.tries, serial);
+                let entry = self
+                    .holds
+                    .get_mut(&serial)
+                    .expect("a hold that waits is known");
+                entry.state = State::Failed(partition, self.tries);
+                // One whose limit is reached waits for its deadline.
+                if let Some(lease) = entry.live.next_lease(now) {
+                    holds.push((entry.live.clone(), lease));
+                }
+            }
+            let pause = failing.pause.min(failing.shortest / 10);
+            failing.pause = (failing.pause * 2).min(PAUSE.1);
+            // Whether or not this one is answered by then: a probe that hangs is no reason not to ask.
+            self.probes.remove(&(at, partition));
+            failing.probe = now + pause.mul_f64(0.75 + fastrand::f64() / 4.0);
+            self.probes.insert((failing.probe, partition));
+            if !holds.is_empty() {
+                batches.push(Batch { partition, holds });
+            }
+        }
+    }
+
+    /// The store has answered about each hold of a batch that was sent at `sent`. Returns what it does not carry.
+    pub(super) fn answered<'a>(
+        &mut self,
+        batch: &'a Batch,
+        sent: Instant,
+        now: Instant,
+        statuses: &[HoldStatus],
+    ) -> Vec<&'a Arc<LiveHold>> {
+        let mut lost = Vec::new();
+        for ((live, lease), status) in batch.holds.iter().zip(statuses) {
+            match status {
+                HoldStatus::Held => {
+                    live.renewed(sent, *lease);
+                    self.move_to(live, sent + live.lease.duration() / 3);
+                }
+                HoldStatus::Gone => lost.push(live),
+                // Its deadline stays, and it is asked about again soon; the others of its batch are not concerned.
+                HoldStatus::Unknown => {
+                    let pause = PAUSE.1.min(live.lease.duration() / 10);
+                    self.move_to(live, now + pause);
+                }
+            }
+        }
+        self.recover(batch.partition, now);
+        lost
+    }
+
+    /// The store has not answered: every deadline stays, and the partition is probed until it answers.
+    pub(super) fn not_answered(&mut self, batch: &Batch, sent: Instant, now: Instant) {
+        for (live, _) in &batch.holds {
+            // One that was renewed since says that the partition answers.
+            if self.holds.contains_key(&live.serial) && live.confirmed() <= sent {
+                self.fail(batch.partition, live, now);
+            }
+        }
+    }
+
+    /// A partition answers again: those that wait are renewed over a while, for there may be many.
+    fn recover(&mut self, partition: u16, now: Instant) {
+        let Some(failing) = self.failing.remove(&partition) else {
+            return;
+        };
+        self.probes.remove(&(failing.probe, partition));
+        for serial in failing.waiting.into_values() {
+            let live = &self.holds[&serial].live;
+            let left = live.deadline().saturating_duration_since(now);
+            let spread = (live.lease.duration() / 10).min(left / 4);
+            let look = now + spread.mul_f64(fastrand::f64());
+            self.place(serial, look, State::Scheduled);
+        }
+    }
+
+    /// A hold waits until its partition answers.
+    fn fail(&mut self, partition: u16, live: &LiveHold, now: Instant) {
+        let state = self.holds[&live.serial].state;
+        self.tries += 1;
+        let lease = live.lease.duration();
+        let failing = self.failing.entry(partition).or_insert_with(|| {
+            let probe = now + PAUSE.0.min(lease / 10);
+            self.probes.insert((probe, partition));
+            Failing {
+                waiting: BTreeMap::new(),
+                probe,
+                pause: 2 * PAUSE.0,
+                shortest: lease,
+            }
+        });
+        failing.shortest = failing.shortest.min(lease);
+        failing.waiting.insert(self.tries, live.serial);
+        let place = State::Failed(partition, self.tries);
+        if let State::Failed(_, try_before) = state {
+            failing.waiting.remove(&try_before);
+        }
+        self.place(live.serial, live.deadline(), place);
+    }
+
+    fn leave_failing(&mut self, state: State) {
+        let State::Failed(partition, place) = state else {
+            return;
+        };
+        let failing = self.failing.get_mut(&partition);
+        let failing = failing.expect("a partition with a failed hold fails");
+        failing.waiting.remove(&place);
+        if failing.waiting.is_empty() {
+            self.probes.remove(&(failing.probe, partition));
+            self.failing.remove(&partition);
+        }
+    }
+
+    /// Moves a hold that is still here, and waits for nothing any more.
+    fn move_to(&mut self, live: &LiveHold, look: Instant) {
+        if let Some(entry) = self.holds.get(&live.serial) {
+            let state = entry.state;
+            self.leave_failing(state);
+            self.place(live.serial, look.min(live.deadline()), State::Scheduled);
+        }
+    }
+
+    fn place(&mut self, serial: u64, look: Instant, state: State) {
+        let entry = self
+            .holds
+            .get_mut(&serial)
+            .expect("only a known hold is moved");
+        entry.state = state;
+        if entry.look != look {
+            self.queue.remove(&(entry.look, serial));
+            entry.look = look;
+            self.queue.insert((look, serial));
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn set_alarm(&mut self, now: Instant) -> Instant {
+        let look = self.queue.first().map(|&(look, _)| look);
+        let probe = self.probes.first().map(|&(probe, _)| probe);
+        let first = look.into_iter().chain(probe).min();
+        let first = first.unwrap_or_else(|| now + Duration::from_secs(3600));
+        // An alarm is not put off when the hold that it was for has gone: the next hold would have to put it forward
+        // again, and wake the task for that, which costs more than waking once for nothing.
+        let alarm = match self.alarm {
+            Some(alarm) if alarm > now => alarm.min(first),
+            _ => first,
+        };
+        self.alarm = Some(alarm);
+        alarm
+    }
+
+    fn is_before_the_alarm(&mut self, look: Instant) -> bool {
+        if self.alarm.is_some_and(|alarm| look >= alarm) {
+            return false;
+        }
+        // Whatever the task finds when it looks: if the hold has gone by then, and the alarm were forgotten with it, every
+        // short hold would wake the task, and that one another thread.
+        self.alarm = Some(look);
+        true
+    }
+}
+
+/// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
+/// granted together are not renewed together ever after.
+fn first_look(live: &LiveHold) -> Instant {
+    match live.lease {
+        Lease::Renewed(lease) => {
+            let third = (lease / 3).mul_f64(0.25 + 0.75 * fastrand::f64());
+            (Instant::now() + third).min(live.deadline())
+        }
+        Lease::Fixed(_) => live.deadline(),
+    }
+}
+
+fn in_batches(renewals: BTreeMap<u16, Vec<(Arc<LiveHold>, Duration)>>) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for (partition, holds) in renewals {
+        let mut holds = holds.into_iter().peekable();
+        while holds.peek().is_some() {
+            batches.push(Batch {
+                partition,
+                holds: holds.by_ref().take(BATCH).collect(),
+            });
+        }
+    }
+    batches
+}
+
+/// Spreads consecutive numbers over all bits.
+#[derive(Default)]
+struct SerialHasher(u64);
+
+impl Hasher for SerialHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, serial: u64) {
+        self.0 = serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -1,0 +1,326 @@
+//! The task that renews.
+
+use std::error::Error;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::cleanup::CleanupTasks;
+use super::live::LiveHold;
+use super::schedule::{Batch, RenewalSchedule};
+use super::{Job, undecided};
+use crate::error::StoreError;
+use crate::store::{DynStore, HoldStatus, Renewal};
+use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry;
+
+/// How often an outage is logged while it lasts.
+const REMINDER: Duration = Duration::from_secs(10);
+
+pub(super) type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
+
+/// Renews every live hold of a client, and finds those that are lost.
+pub(super) struct Watchdog {
+    store: Arc<dyn DynStore>,
+    /// Where the task runs, whatever the store says.
+    runtime: Option<Handle>,
+    /// Knows another runtime when that of the task ends.
+    tasks: Arc<CleanupTasks>,
+    /// Called for every hold that is lost, outside the mutex.
+    on_lost: OnLost,
+    state: Mutex<State>,
+    /// There is something for the task to look at.
+    work: Notify,
+}
+
+/// What the mutex protects. It is taken inside a shard's mutex of the queue at most, and only a [`LiveHold`]'s is taken
+/// inside it.
+#[derive(Default)]
+struct State {
+    schedule: RenewalSchedule,
+    /// Dangling while no task runs.
+    task: Weak<()>,
+    /// The task's runtime; `None` before it begins, and after it has ended by itself.
+    home: Option<Id>,
+    outage: Option<Outage>,
+    /// When undecided holds were last logged.
+    warned: Option<Instant>,
+    retired: bool,
+}
+
+/// The time in which a part of the store does not answer renewals.
+struct Outage {
+    began: Instant,
+    logged: Instant,
+}
+
+impl Watchdog {
+    pub(super) fn new(
+        store: Arc<dyn DynStore>,
+        runtime: Option<Handle>,
+        tasks: Arc<CleanupTasks>,
+        on_lost: OnLost,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            runtime,
+            tasks,
+            on_lost,
+            state: Mutex::default(),
+            work: Notify::new(),
+        })
+    }
+
+    /// Renews `live` from now on.
+    pub(super) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
+        let mut state = self.state();
+        self.ensure_running(&mut state);
+        if state.schedule.enter(live) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Renews `live` no more, since it is about to be released; false if it is lost already.
+    pub(super) fn end(&self, live: &LiveHold) -> bool {
+        let mut state = self.state();
+        state.schedule.remove(live);
+        live.begin_release()
+    }
+
+    /// The limit of `live` was extended: a hold that was not to be renewed any more may be so again.
+    pub(super) fn extended(&self, live: &LiveHold, look: Instant) {
+        if self.state().schedule.look_earlier(live, look) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Marks `live` as lost, if it has not ended.
+    pub(super) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
+        self.state().schedule.remove(live);
+        if live.lose() {
+            telemetry::lost(&live.route, &live.hold, reason);
+            (self.on_lost)(live);
+        }
+    }
+
+    /// Every live hold.
+    pub(super) fn all(&self) -> Vec<Arc<LiveHold>> {
+        self.state().schedule.all().cloned().collect()
+    }
+
+    /// No more holds will come: the task ends.
+    pub(super) fn retire(&self) {
+        self.state().retired = true;
+        self.work.notify_one();
+    }
+
+    /// Starts the task, or starts it again if the runtime that it ran on has ended.
+    fn ensure_running(self: &Arc<Self>, state: &mut State) {
+        if state.task.strong_count() == 0
+            && let Some(runtime) = self.runtime()
+        {
+            self.start(state, &runtime);
+        }
+    }
+
+    /// Where the task is to run: as the client says, as the store says, or here.
+    fn runtime(&self) -> Option<Handle> {
+        let given = self.runtime.clone();
+        given
+            .or_else(|| self.store.renewal_runtime())
+            .or_else(|| Handle::try_current().ok())
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State, runtime: &Handle) {
+        state.schedule.ask_again(Instant::now());
+        let alive = Arc::new(());
+        state.task = Arc::downgrade(&alive);
+        state.home = Some(runtime.id());
+        let watchdog = self.clone();
+        // Dropped before it begins, on a runtime that has ended, it changes nothing: `alive` is gone, and the next hold
+        // starts another one.
+        let task = async move {
+            // Made first, so that it is dropped last.
+            let _ended = Ended(watchdog.clone());
+            let _alive = alive;
+            watchdog.run().await;
+        };
+        #[cfg(test)]
+        let Some(task) = crate::exploration::spawn(task) else {
+            return;
+        };
+        drop(runtime.spawn(task));
+    }
+
+    /// The task has ended. If it was dropped with its runtime, it goes on on another one.
+    fn ended(self: &Arc<Self>) {
+        let Some(home) = self.state().home else {
+            return;
+        };
+        let elsewhere = self
+            .runtime
+            .clone()
+            .or_else(|| self.store.renewal_runtime());
+        let elsewhere = elsewhere.or_else(|| self.tasks.runtime_but(home));
+        // After a panic, which only foreign code has, it goes on here.
+        let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
+        let mut state = self.state();
+        state.task = Weak::new();
+        if let Some(runtime) = &elsewhere {
+            self.start(&mut state, runtime);
+        }
+        drop(state);
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut running = FuturesUnordered::<Job>::new();
+        while let Some(alarm) = self.look(&mut running) {
+            tokio::select! {
+                // Without chance, a simulation replays; each turn looks at everything, so nothing starves.
+                biased;
+                Some(()) = running.next() => {}
+                () = self.work.notified() => {}
+                () = tokio::time::sleep_until(alarm) => {}
+            }
+        }
+    }
+
+    /// Begins all renewals that are due and says when to look again; `None` when there will never be more.
+    fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
+        let mut lost = Vec::new();
+        let partition = |live: &LiveHold| self.store.part(&live.hold.key);
+        let due = self
+            .state()
+            .schedule
+            .due(Instant::now(), partition, &mut lost);
+        for batch in due {
+            running.push(Box::pin(self.clone().renew(batch)));
+        }
+        for live in &lost {
+            self.lose(live, live.why_over());
+        }
+        let mut state = self.state();
+        if state.retired && running.is_empty() {
+            state.home = None;
+            state.task = Weak::new();
+            return None;
+        }
+        Some(state.schedule.set_alarm(Instant::now()))
+    }
+
+    async fn renew(self: Arc<Self>, batch: Batch) {
+        let renewals = batch.holds.iter().map(|(live, lease)| Renewal {
+            hold: live.hold.clone(),
+            lease: *lease,
+        });
+        let sent = Instant::now();
+        let answer = self.store.clone().renew(renewals.collect()).await;
+        // An answer that decides nothing is none.
+        let answer = answer.and_then(|statuses| {
+            let decides = statuses.iter().any(|status| *status != HoldStatus::Unknown);
+            decides.then_some(statuses).ok_or_else(undecided)
+        });
+        match answer {
+            Ok(statuses) => self.answered(&batch, sent, &statuses),
+            Err(error) => self.not_answered(&batch, sent, &error),
+        }
+    }
+
+    fn answered(&self, batch: &Batch, sent: Instant, statuses: &[HoldStatus]) {
+        // Outside the mutex: recorders are foreign code.
+        telemetry::renewals_ended("answered", sent);
+        for ((live, _), status) in batch.holds.iter().zip(statuses) {
+            let (route, mode) = (&live.route, live.hold.mode);
+            match status {
+                HoldStatus::Held => telemetry::renewed(route, mode, || live.overdue()),
+                HoldStatus::Gone => telemetry::not_renewed(route, mode, "lost"),
+                HoldStatus::Unknown => telemetry::not_renewed(route, mode, "failed"),
+            }
+        }
+        let now = Instant::now();
+        let (lost, outage) = {
+            let mut state = self.state();
+            let lost = state.schedule.answered(batch, sent, now, statuses);
+            let is_over = !state.schedule.is_failing();
+            (lost, state.outage.take_if(|_| is_over))
+        };
+        if let Some(outage) = outage {
+            tracing::info!(outage = ?(now - outage.began), "renewals are answered again");
+        }
+        for live in lost {
+            self.lose(live, "the store does not carry it any more");
+        }
+        let unknown = statuses.iter();
+        let unknown = unknown
+            .filter(|status| **status == HoldStatus::Unknown)
+            .count();
+        if unknown > 0 && self.may_warn(now) {
+            let error = undecided();
+            let error = &error as &dyn Error;
+            tracing::warn!(error, holds = unknown, "could not renew");
+        }
+    }
+
+    /// Whether it is time for another line about holds that the store leaves undecided.
+    fn may_warn(&self, now: Instant) -> bool {
+        let warned = &mut self.state().warned;
+        let is_due = warned.is_none_or(|warned| now >= warned + REMINDER);
+        if is_due {
+            *warned = Some(now);
+        }
+        is_due
+    }
+
+    fn not_answered(&self, batch: &Batch, sent: Instant, error: &StoreError) {
+        telemetry::renewals_ended("failed", sent);
+        for (live, _) in &batch.holds {
+            telemetry::not_renewed(&live.route, live.hold.mode, "failed");
+        }
+        let now = Instant::now();
+        let (holds, began) = {
+            let mut state = self.state();
+            let is_new = !state.schedule.is_failing();
+            state.schedule.not_answered(batch, sent, now);
+            if !state.schedule.is_failing() {
+                return;
+            }
+            let began = match &mut state.outage {
+                Some(outage) if !is_new && now < outage.logged + REMINDER => return,
+                Some(outage) if !is_new => {
+                    outage.logged = now;
+                    Some(outage.began)
+                }
+                outage => {
+                    let (began, logged) = (now, now);
+                    *outage = Some(Outage { began, logged });
+                    None
+                }
+            };
+            (state.schedule.failing(), began)
+        };
+        let error = Some(error as &dyn Error);
+        match began {
+            None => tracing::warn!(error, holds, "could not renew"),
+            Some(began) => {
+                tracing::warn!(error, holds, outage = ?(now - began), "still cannot renew");
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+struct Ended(Arc<Watchdog>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}

@@ -1,0 +1,112 @@
+//! What is dropped, and what goes on behind it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+use tower_distributed_lock::{LockClient, LockError, LockMode, Owner};
+
+use super::wired::Wired;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The most releases that the background sends at once to one part of a store.
+const AT_ONCE: usize = 100;
+
+/// The store's contract: each of its futures is driven to its end, whoever goes meanwhile.
+#[tokio::test(start_paused = true)]
+async fn no_future_of_a_store_is_dropped_before_its_end() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = locks.lock("n").await.expect("free");
+    store.slow(10 * MS);
+    for millis in 0..60 {
+        let gone = |asking| timeout(millis * MS, asking);
+        let _ = gone(locks.lock("n").acquire()).await;
+        let _ = gone(locks.lock("n").mode(LockMode::Fair).acquire()).await;
+        let _ = gone(locks.lock_all(["m", "n"]).acquire()).await;
+        let _ = gone(locks.lock_any(["n"]).acquire()).await;
+        let _ = gone(locks.lock("free").acquire()).await;
+        let _ = timeout(millis * MS, locks.audit()).await;
+        let limit = Duration::from_millis(u64::from(millis));
+        let _ = locks.lock("n").wait(limit).await;
+    }
+    sleep(1000 * MS).await;
+    assert_eq!(store.abandoned(), Vec::<&str>::new());
+    drop(held);
+    sleep(1000 * MS).await;
+    assert!(store.is_empty());
+}
+
+/// Ten thousand clients that hang up together cost the store one release after the other.
+#[tokio::test(start_paused = true)]
+async fn guards_that_are_dropped_together_are_released_a_few_at_a_time() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let asking = (0..1000).map(|n| locks.lock(format!("1:{n}")).acquire());
+    let guards = join_all(asking).await;
+    let elsewhere = locks.lock("2:n").await.expect("free");
+    store.slow(10 * MS);
+    store.most_in_flight();
+    drop(guards);
+    // A caller that waits for its answer does not queue behind them, nor does another part of the store.
+    let waited = locks.lock("1:other").await.expect("free");
+    timeout(20 * MS, waited.release())
+        .await
+        .expect("at once")
+        .expect("held");
+    drop(elsewhere);
+    sleep(15 * MS).await;
+    assert_eq!(store.calls("release", 2).len(), 1);
+    sleep(1000 / AT_ONCE as u32 * 10 * MS).await;
+    assert!(store.is_empty());
+    let most = store.most_in_flight();
+    assert!(most <= AT_ONCE + 3, "{most} at once");
+}
+
+/// A part of the store that is down does not keep the others from being cleaned up.
+#[tokio::test(start_paused = true)]
+async fn clean_up_of_one_part_does_not_wait_for_another_that_is_down() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let all = (0..2000).map(|n| locks.lock(format!("{}:{n}", 1 + n % 2)).acquire());
+    let guards = join_all(all).await;
+    store.cut(1);
+    drop(guards);
+    sleep(2000 * MS).await;
+    assert_eq!(store.calls("release", 2).len(), 1000);
+    store.mend(1);
+    sleep(5000 * MS).await;
+    assert!(store.is_empty());
+}
+
+/// An answer of the wrong size is an error; what it may have granted is taken back.
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_too_few_holds_confirms_nothing() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let owner = Owner::new();
+    let asking = || locks.lock("n").owner(&owner);
+    let (outer, inner) = (asking().await.unwrap(), asking().await.unwrap());
+    store.answer_wrongly(true);
+    let released = inner.release().await;
+    assert!(
+        matches!(released, Err(LockError::Unavailable(_))),
+        "{released:?}"
+    );
+    outer.release().await.expect("one hold has one answer");
+}
+
+/// The hold that was left out of the answer may be held, too: a guard has every key, and what was asked before is taken back.
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_too_few_grants_leaves_nothing() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    store.answer_wrongly(true);
+    // One after the other, they are answered rightly.
+    let guard = locks.lock_all(["a", "b", "c"]).await.expect("free");
+    assert_eq!(guard.keys().count(), 3);
+    guard.release().await.expect("each is held");
+    sleep(1000 * MS).await;
+    assert!(store.is_empty());
+}

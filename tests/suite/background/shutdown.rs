@@ -1,0 +1,150 @@
+//! A client that ends while its callers take, wait for, and release locks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::{LockClient, LockMode, LockStore, MemoryStore, RedisStore};
+use tracing::instrument::WithSubscriber;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::wired::Wired;
+use crate::support::RedisServer;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+const TASKS: u64 = 32;
+
+const MODES: [LockMode; 4] = [
+    LockMode::Reentrant,
+    LockMode::Fair,
+    LockMode::Read,
+    LockMode::Write,
+];
+
+/// A subscriber that blocks its thread in every event.
+struct Blocking;
+
+impl Subscriber for Blocking {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tower_distributed_lock")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        std::thread::sleep(Duration::from_micros(300));
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Tasks take, queue for and release locks until the client ends, in the middle of it.
+async fn round<S: LockStore>(store: S, number: u64) -> bool {
+    let locks = LockClient::new(store);
+    let ended = Arc::new(AtomicBool::new(false));
+    let tasks = (0..TASKS).map(|task| {
+        let (locks, ended) = (locks.clone(), ended.clone());
+        let mode = MODES[(task % 4) as usize];
+        let family = if task % 4 < 2 { "exclusive" } else { "sides" };
+        let key = format!("{family}:{}", task / 4 % 3);
+        let work = async move {
+            while !ended.load(Ordering::SeqCst) {
+                let Ok(guard) = locks.lock(key.as_str()).mode(mode).await else {
+                    return;
+                };
+                match task % 3 {
+                    0 => drop(guard),
+                    _ => drop(guard.release().await),
+                }
+            }
+        };
+        match number % 2 {
+            0 => tokio::spawn(work),
+            _ => tokio::spawn(work.with_subscriber(Blocking)),
+        }
+    });
+    let tasks: Vec<_> = tasks.collect();
+    sleep(Duration::from_micros(500 * (number % 9))).await;
+    let is_over = locks.shutdown(LIMIT).await.is_ok();
+    ended.store(true, Ordering::SeqCst);
+    // Whatever they hold on to ends with the process.
+    tasks.iter().for_each(|task| task.abort());
+    is_over
+}
+
+fn on_four_threads(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+#[test]
+fn nothing_is_left_in_memory_when_a_shutdown_is_over() {
+    on_four_threads(async {
+        for number in 0..100 {
+            let store = MemoryStore::new();
+            assert!(round(store.clone(), number).await, "it takes too long");
+            assert!(store.is_empty(), "round {number}");
+        }
+    });
+}
+
+#[test]
+fn nothing_is_left_in_redis_when_a_shutdown_is_over() {
+    on_four_threads(async {
+        let server = RedisServer::start().await;
+        for number in 0..100 {
+            let store = RedisStore::connect(server.url()).await;
+            let store = store.expect("Redis is there");
+            assert!(round(store, number).await, "it takes too long");
+            let left: Vec<_> = server.dump().await.into_keys().collect();
+            assert!(left.is_empty(), "round {number}: {left:?}");
+        }
+    });
+}
+
+/// A release that its caller still waits for is not over.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_releases_that_callers_await() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock("n").await.expect("free");
+    store.slow(Duration::from_secs(1));
+    let releasing = tokio::spawn(guard.release());
+    sleep(Duration::from_millis(1)).await;
+    locks.shutdown(LIMIT).await.expect("in time");
+    assert!(store.is_empty());
+    releasing.await.unwrap().expect("held");
+}
+
+/// Many holds are released many at a time, and not all at once.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_releases_many_holds_together() {
+    const HOLDS: u32 = 2000;
+    const AT_ONCE: u32 = 100;
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guards = join_all((0..HOLDS).map(|n| locks.lock(format!("1:{n}")).acquire())).await;
+    let latency = Duration::from_millis(10);
+    store.slow(latency);
+    store.most_in_flight();
+    let began = Instant::now();
+    locks.shutdown(LIMIT).await.expect("in time");
+    assert!(store.is_empty());
+    assert!(began.elapsed() <= latency * (HOLDS / AT_ONCE + 1));
+    let most = store.most_in_flight();
+    assert!(most <= AT_ONCE as usize, "{most} at once");
+    drop(guards);
+}

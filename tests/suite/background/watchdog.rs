@@ -1,0 +1,121 @@
+//! Renewals while a part of the store is down.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::{Lease, LockClient, LockGuard};
+
+use super::wired::Wired;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn take(locks: &LockClient, part: u16, count: usize) -> Vec<LockGuard> {
+    let asking = (0..count).map(|n| {
+        let asking = locks.lock(format!("{part}:{n}"));
+        asking.lease(Lease::Renewed(LEASE)).acquire()
+    });
+    let guards = join_all(asking).await;
+    guards
+        .into_iter()
+        .map(|guard| guard.expect("free"))
+        .collect()
+}
+
+/// The calls of an outage follow from its length, not from the number of holds.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_probed_once_for_all_holds_and_the_others_are_renewed() {
+    const OUTAGE: Duration = Duration::from_secs(15);
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let (down, up) = (take(&locks, 1, 3000).await, take(&locks, 2, 300).await);
+    store.cut(1);
+    let began = Instant::now();
+    sleep(OUTAGE).await;
+    let calls = store.calls("renew", 1);
+    // A try in a hundred milliseconds is the quickest; most come after a pause that has grown.
+    assert!(
+        (5..=60).contains(&calls.len()),
+        "{} calls for 3000 holds in {OUTAGE:?}",
+        calls.len()
+    );
+    let renewed: usize = store.calls("renew", 2).iter().map(|call| call.holds).sum();
+    assert!(
+        renewed >= up.len(),
+        "the other part is renewed meanwhile: {renewed}"
+    );
+    let healthy = began + LEASE * 2 / 3;
+    assert!(up.iter().all(|guard| guard.deadline() > healthy));
+
+    store.mend(1);
+    sleep(LEASE).await;
+    assert!(down.iter().chain(&up).all(|guard| !guard.is_lost()));
+    for guard in down.into_iter().chain(up) {
+        guard.release().await.expect("held all the time");
+    }
+    assert!(store.is_empty());
+}
+
+/// The pause grows no further than a short lease allows.
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_survives_an_outage_of_half_of_it() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let lease = Duration::from_secs(3);
+    let held = locks.lock("1:short").lease(Lease::Renewed(lease));
+    let held = held.await.expect("free");
+    let _others = take(&locks, 1, 1000).await;
+    for _ in 0..10 {
+        store.cut(1);
+        sleep(lease / 2).await;
+        store.mend(1);
+        sleep(lease).await;
+        assert!(!held.is_lost());
+    }
+    held.release().await.expect("held all the time");
+}
+
+/// Holds that end while their part is down are forgotten with it: it is probed no more.
+#[tokio::test(start_paused = true)]
+async fn a_part_without_holds_is_not_probed() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 200).await;
+    store.cut(1);
+    sleep(LEASE / 2).await;
+    assert!(!store.calls("renew", 1).is_empty());
+    drop(held);
+    let before = store.calls("renew", 1).len();
+    sleep(LEASE).await;
+    assert_eq!(store.calls("renew", 1).len(), before);
+}
+
+/// What the task that renews has asked when it ends, the next one asks again.
+#[tokio::test(start_paused = true)]
+async fn renewals_under_way_when_their_task_panics_are_asked_again() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 10).await;
+    store.panic_in_renewals(3);
+    sleep(LEASE * 2).await;
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+    for guard in held {
+        guard.release().await.expect("held all the time");
+    }
+}
+
+/// An answer that leaves out a hold is none: no deadline moves, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_too_few_holds_moves_no_deadline() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 1).await.remove(0);
+    store.answer_wrongly(true);
+    let deadline = held.deadline();
+    sleep(LEASE / 2).await;
+    assert!(!store.calls("renew", 1).is_empty());
+    assert_eq!(held.deadline(), deadline);
+    store.answer_wrongly(false);
+    sleep(LEASE).await;
+    held.release().await.expect("held all the time");
+}

@@ -1,0 +1,243 @@
+//! A store in parts, each of which can be cut off, that records every call.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::audit::{Audit, Deployment};
+use tower_distributed_lock::store::{
+    AllOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
+};
+use tower_distributed_lock::{Hold, LockKey, MemoryStore, StoreError, StoreErrorKind};
+
+/// A clone is the same store. The part of a key is the number before its colon.
+#[derive(Clone, Default)]
+pub(super) struct Wired {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    inner: MemoryStore,
+    /// The parts that cannot be reached.
+    cut: Mutex<HashSet<u16>>,
+    /// How long each call takes.
+    latency: Mutex<Duration>,
+    calls: Mutex<Vec<Call>>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+    abandoned: Mutex<Vec<&'static str>>,
+    panics: AtomicUsize,
+    answers_wrongly: AtomicBool,
+}
+
+/// One call of the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) what: &'static str,
+    pub(super) part: u16,
+    pub(super) holds: usize,
+    pub(super) at: Instant,
+}
+
+impl Wired {
+    /// Each call takes `latency` from now on.
+    pub(super) fn slow(&self, latency: Duration) {
+        *self.shared.latency.lock().unwrap() = latency;
+    }
+
+    /// The part cannot be reached until it is [`mended`](Self::mend).
+    pub(super) fn cut(&self, part: u16) {
+        self.shared.cut.lock().unwrap().insert(part);
+    }
+
+    pub(super) fn mend(&self, part: u16) {
+        self.shared.cut.lock().unwrap().remove(&part);
+    }
+
+    /// The next `times` renewals panic.
+    pub(super) fn panic_in_renewals(&self, times: usize) {
+        self.shared.panics.store(times, Ordering::SeqCst);
+    }
+
+    /// Answers about several holds lack the last one from now on.
+    pub(super) fn answer_wrongly(&self, wrongly: bool) {
+        self.shared.answers_wrongly.store(wrongly, Ordering::SeqCst);
+    }
+
+    /// The calls named `what` of one part.
+    pub(super) fn calls(&self, what: &str, part: u16) -> Vec<Call> {
+        let calls = self.shared.calls.lock().unwrap();
+        let calls = calls
+            .iter()
+            .filter(|call| call.what == what && call.part == part);
+        calls.copied().collect()
+    }
+
+    /// How many calls were under way at once, at most, since this was last asked.
+    pub(super) fn most_in_flight(&self) -> usize {
+        self.shared.most_in_flight.swap(0, Ordering::SeqCst)
+    }
+
+    /// The calls whose future was dropped before it was done.
+    pub(super) fn abandoned(&self) -> Vec<&'static str> {
+        self.shared.abandoned.lock().unwrap().clone()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.shared.inner.is_empty()
+    }
+
+    async fn call<T>(
+        &self,
+        what: &'static str,
+        keys: &[&LockKey],
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let shared = &*self.shared;
+        let part = keys.first().map_or(0, |key| part(key));
+        let call = Call {
+            what,
+            part,
+            holds: keys.len(),
+            at: Instant::now(),
+        };
+        shared.calls.lock().unwrap().push(call);
+        let mut under_way = UnderWay::begin(shared, what);
+        let latency = *shared.latency.lock().unwrap();
+        if !latency.is_zero() {
+            sleep(latency).await;
+        }
+        let is_cut = shared.cut.lock().unwrap().contains(&part);
+        let answer = match is_cut {
+            true => Err(StoreError::new(
+                StoreErrorKind::Unreachable,
+                "it is cut off",
+            )),
+            false => answer.await,
+        };
+        under_way.done = true;
+        answer
+    }
+
+    fn spoil<T>(&self, mut answers: Vec<T>) -> Vec<T> {
+        if self.shared.answers_wrongly.load(Ordering::SeqCst) {
+            answers.pop();
+        }
+        answers
+    }
+}
+
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    what: &'static str,
+    done: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(shared: &'a Shared, what: &'static str) -> Self {
+        let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        shared.most_in_flight.fetch_max(now, Ordering::SeqCst);
+        Self {
+            shared,
+            what,
+            done: false,
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if !self.done && !std::thread::panicking() {
+            self.shared.abandoned.lock().unwrap().push(self.what);
+        }
+    }
+}
+
+fn part(key: &LockKey) -> u16 {
+    let part = key.as_str().split(':').next();
+    part.and_then(|part| part.parse().ok()).unwrap_or(0)
+}
+
+impl LockStore for Wired {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let answer = self.shared.inner.acquire(attempt);
+        self.call("acquire", &[&attempt.hold.key], answer).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        let keys: Vec<_> = renewals.iter().map(|renewal| &renewal.hold.key).collect();
+        let answer = async {
+            let panics = &self.shared.panics;
+            let next = |left: usize| left.checked_sub(1);
+            let panics = panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+            assert!(panics.is_err(), "the renewal that was to panic");
+            Ok(self.spoil(self.shared.inner.renew(renewals).await?))
+        };
+        self.call("renew", &keys, answer).await
+    }
+
+    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
+        let keys: Vec<_> = holds.iter().map(|hold| &hold.key).collect();
+        let answer = async { Ok(self.spoil(self.shared.inner.check(holds).await?)) };
+        self.call("check", &keys, answer).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
+        let answer = self.shared.inner.release(hold);
+        self.call("release", &[&hold.key], answer).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        let answer = self.shared.inner.withdraw(attempt, unanswered);
+        self.call("withdraw", &[&attempt.hold.key], answer).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let answer = self.shared.inner.subscribe(attempt);
+        self.call("subscribe", &[&attempt.hold.key], answer).await
+    }
+
+    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+        let keys: Vec<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
+        let answer = async {
+            let outcome = self.shared.inner.acquire_all(attempts).await?;
+            Ok(match outcome {
+                AllOutcome::Granted(tokens) => AllOutcome::Granted(self.spoil(tokens)),
+                refused => refused,
+            })
+        };
+        self.call("acquire", &keys, answer).await
+    }
+
+    async fn release_recording(
+        &self,
+        hold: &Hold,
+        record: &Record,
+    ) -> Result<Released, StoreError> {
+        let answer = self.shared.inner.release_recording(hold, record);
+        self.call("release", &[&hold.key], answer).await
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        let answer = self.shared.inner.record(key);
+        self.call("record", &[key], answer).await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        let answer = async { Ok(Audit::new(Deployment::Unknown)) };
+        self.call("audit", &[], answer).await
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
+    fn part(&self, key: &LockKey) -> u16 {
+        part(key)
+    }
+}
