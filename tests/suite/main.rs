@@ -15,6 +15,7 @@ mod idempotency;
 mod interop;
 mod layer;
 mod museum;
+mod operations;
 mod quorum;
 mod redis_replicas;
 mod redis_sentinel;

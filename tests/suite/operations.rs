@@ -1,0 +1,96 @@
+//! The dashboard and the alarms in `ops` name metrics that exist, and each alarm has a section in docs/operations.md.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let path = root.expect("the root of the project").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The names of metrics in a text, without what a histogram appends.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("distributed_lock_") {
+        let name = text[at..].split(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let name = name.into_iter().next().unwrap_or_default();
+        let name = ["_bucket", "_count", "_sum"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(name);
+        found.insert(name.to_owned());
+    }
+    found
+}
+
+#[test]
+fn every_metric_of_the_dashboard_and_the_alarms_is_documented() {
+    let documented = metrics(&read("src/telemetry.rs"));
+    assert!(documented.len() > 10, "{documented:?}");
+    for file in ["ops/dashboard.json", "ops/alerts.yml", "docs/operations.md"] {
+        let unknown: Vec<_> = metrics(&read(file))
+            .difference(&documented)
+            .cloned()
+            .collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_json_and_shows_what_is_measured() {
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("ops/dashboard.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{panel}");
+        for target in panel["targets"].as_array().expect("targets") {
+            assert!(!metrics(target["expr"].as_str().expect("a query")).is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_alarm_names_its_section_of_the_runbook() {
+    let alarms = read("ops/alerts.yml");
+    let runbook = read("docs/operations.md");
+    let tests = read("ops/alerts_test.yml");
+    let sections: BTreeSet<_> = runbook
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|title| title.to_lowercase().replace(' ', "-").replace(',', ""))
+        .collect();
+    let mut count = 0;
+    for alarm in alarms.split("- alert: ").skip(1) {
+        let name = alarm.lines().next().expect("a name");
+        let link = alarm.split("runbook: docs/operations.md#").nth(1);
+        let section = link.and_then(|link| link.lines().next()).expect("a link");
+        assert!(sections.contains(section), "{name} names #{section}");
+        assert!(
+            runbook.contains(name),
+            "docs/operations.md does not name {name}"
+        );
+        assert!(
+            tests.contains(name),
+            "ops/alerts_test.yml does not test {name}"
+        );
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} alarms were found");
+}
+
+#[test]
+fn the_alarms_ring_when_they_should() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let ops = root.expect("the root of the project").join("ops");
+    let run = Command::new("promtool")
+        .args(["test", "rules", "alerts_test.yml"])
+        .current_dir(ops)
+        .output();
+    let run = run.expect("promtool runs: sudo apt-get install prometheus (scripts/test does it)");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{said}");
+}
