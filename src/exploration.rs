@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod crowd;
 mod keeping;
+mod several;
 mod store;
 
 /// A bug that is put into the code, in unit tests alone.
@@ -26,6 +27,8 @@ mod store;
 pub(crate) enum Mutant {
     /// A waiter that is cancelled when it has just been given the hold or the turn takes it along.
     GiftKept,
+    /// A request for any of several keys sleeps on when it is given one of them in the process.
+    GiftUnseen,
     /// Whoever gives its turn up does not pass it on.
     TurnKept,
     /// A hold is passed on though it is lost, or nearly.

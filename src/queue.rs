@@ -161,14 +161,15 @@ impl Queues {
         self: &Arc<Self>,
         key: &LockKey,
         terms: &Terms,
+        now: Instant,
     ) -> Result<Decision, LockError> {
-        let at = self.at();
+        let at = self.at(now);
         let entered = self.shards.enter(key, |state| state.enter(terms, at))?;
         Ok(match entered {
             Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
             Entered::Ask(intent) => Decision::Ask(Turn::new(self, key, intent, Handoff::default())),
             Entered::Wait(ticket, receiver) => {
-                Decision::Wait(Queued::new(self, key, terms, ticket, at.now, receiver))
+                Decision::Wait(Queued::new(self, key, terms, ticket, now, receiver))
             }
         })
     }
@@ -176,7 +177,7 @@ impl Queues {
     /// A hold was lost while it is shared: other requests need not wait for those shares.
     fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let key = &live.hold.key;
-        let at = self.at();
+        let at = self.at(Instant::now());
         let effects = self.with(key, |state| state.lost(live, at));
         self.apply(key, effects);
     }
@@ -213,9 +214,9 @@ impl Queues {
         }
     }
 
-    fn at(&self) -> At {
+    fn at(&self, now: Instant) -> At {
         At {
-            now: Instant::now(),
+            now,
             pace: self.pace,
         }
     }

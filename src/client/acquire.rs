@@ -40,6 +40,7 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
         known: Option<Duration>,
+        now: Instant,
     ) -> Result<Share, LockError> {
         let want = match keys {
             [_] => Want::One {
@@ -55,13 +56,13 @@ impl LockClient {
             places: Places::default(),
             known,
         };
-        if let Some(share) = request.enter(keys)? {
+        if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
         }
         // Most requests are granted at once. What waits is large, and boxed.
         let mut answer = None;
         if request.attempts.asks_at_once() {
-            let first = request.ask().await?;
+            let first = request.ask(now).await?;
             match request.share(first) {
                 Ok(share) => return Ok(share),
                 Err(refused) => answer = Some(refused),
@@ -97,10 +98,10 @@ enum Answer {
 
 impl<'a> Request<'a> {
     /// Enters the queue of every key that has room.
-    fn enter(&mut self, keys: &'a [LockKey]) -> Result<Option<Share>, LockError> {
+    fn enter(&mut self, keys: &'a [LockKey], now: Instant) -> Result<Option<Share>, LockError> {
         let mut refused = None;
         for key in keys {
-            match self.client.inner.queues.enter(key, self.terms) {
+            match self.client.inner.queues.enter(key, self.terms, now) {
                 Ok(Decision::Grant(share)) => return Ok(Some(share)),
                 Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
                     self.places.clear();
@@ -144,7 +145,7 @@ impl<'a> Request<'a> {
                             retry_after: self.known,
                         });
                     }
-                    let reply = self.ask().await?;
+                    let reply = self.ask(Instant::now()).await?;
                     match self.share(reply) {
                         Ok(share) => return Ok(share),
                         Err(answer) => answer,
@@ -215,8 +216,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    async fn ask(&mut self) -> Result<Result<Reply, StoreError>, LockError> {
-        let asked = timeout_at(self.wait.until, self.attempts.ask()).await;
+    async fn ask(&mut self, sent: Instant) -> Result<Result<Reply, StoreError>, LockError> {
+        let asked = timeout_at(self.wait.until, self.attempts.ask(sent)).await;
         asked.map_err(|_| over(self.known))
     }
 

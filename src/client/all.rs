@@ -3,7 +3,7 @@
 use std::slice;
 use std::time::Duration;
 
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::attempt::{AttemptGuard, Reply, Want};
@@ -37,7 +37,7 @@ impl LockClient {
     /// Takes every key.
     ///
     /// First all at once, in one question. If a key is in use, the request waits for that one alone and holds none of the
-    /// others meanwhile: nobody waits for a free key because of one that is in use. When it has got that key, it asks for
+    /// others meanwhile: no other request waits for a free key because of one that is in use. When it has got that key, it asks for
     /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve: what
     /// waits then holds only keys that come before, so that no requests wait in a circle.
     pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Vec<Share>, LockError> {
@@ -103,7 +103,7 @@ impl LockClient {
                 continue;
             }
             let terms = all.terms.in_mode(*mode).impatient();
-            match self.inner.queues.enter(key, &terms) {
+            match self.inner.queues.enter(key, &terms, Instant::now()) {
                 Ok(Decision::Grant(share)) => shares[index] = Some(share),
                 // The owner writes there: it is let in to read, under the id of the write.
                 Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
@@ -122,7 +122,7 @@ impl LockClient {
             }
         }
         if !attempts.is_empty() {
-            let answer = timeout_at(all.wait.until, attempts.ask()).await;
+            let answer = timeout_at(all.wait.until, attempts.ask(Instant::now())).await;
             match answer.map_err(|_| over(None))?? {
                 Reply::Granted(granted) => {
                     let granted = attempts.granted(granted, all.terms);
@@ -154,7 +154,7 @@ impl LockClient {
     async fn take_one_of_all(&self, all: &AllOf<'_>, index: usize) -> Result<Share, LockError> {
         let (key, mode) = &all.keys[index];
         let terms = all.terms.in_mode(*mode);
-        self.take(slice::from_ref(key), &terms, all.wait, None)
+        self.take(slice::from_ref(key), &terms, all.wait, None, Instant::now())
             .await
     }
 }

@@ -150,13 +150,12 @@ impl AttemptGuard {
         }
     }
 
-    /// Asks the store.
+    /// Asks the store. `sent` is an instant before that, from which leases count.
     ///
     /// # Cancel safety
     ///
     /// Dropped before it answers, the question is under way until the guard is dropped.
-    pub(super) async fn ask(&mut self) -> Result<Reply, StoreError> {
-        let sent = Instant::now();
+    pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
         let asking = Asking::begin(&self.store, &self.tries, self.want);
         let answer = self.asking.insert(asking).answer(sent).await;
         self.asking = None;
@@ -171,15 +170,17 @@ impl AttemptGuard {
         granted: Granted,
         terms: &Terms,
     ) -> Option<SmallVec<[Share; 1]>> {
+        let now = Instant::now();
         let lives: SmallVec<[_; 1]> = granted
             .grants
             .iter()
             .map(|(index, token)| {
                 let Attempt { hold, lease, .. } = &self.tries[*index].attempt;
-                LiveHold::new(hold.clone(), terms.lease, *token, granted.sent, *lease)
+                let live = LiveHold::new(hold.clone(), terms.lease, *token, granted.sent, *lease);
+                Arc::new(live.on(terms.route.clone()))
             })
             .collect();
-        if lives.iter().any(LiveHold::is_lost) {
+        if lives.iter().any(|live| live.deadline() <= now) {
             return None;
         }
         // From here on, the shares release the holds.
@@ -188,8 +189,7 @@ impl AttemptGuard {
         let shares = granted.grants.iter().zip(lives);
         let shares = shares.map(|((index, _), live)| {
             let one = turns[*index].take().expect("each is granted once");
-            let mode = live.hold.mode;
-            one.turn.granted(live, &terms.in_mode(mode))
+            one.turn.granted(live, terms, now)
         });
         Some(shares.collect())
     }

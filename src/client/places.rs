@@ -8,6 +8,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::LockKey;
 use crate::queue::{Decision, Queued};
 
@@ -85,6 +87,10 @@ impl<'a> Places<'a> {
     }
 
     fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        #[cfg(test)]
+        if exploration::has(Mutant::GiftUnseen) {
+            return Poll::Pending;
+        }
         if self.given.is_some() {
             return Poll::Ready(());
         }

@@ -188,7 +188,7 @@ impl LockRequest {
             match self.targets {
                 Targets::One(key) => {
                     let share = client
-                        .take(slice::from_ref(&key), &terms, wait, None)
+                        .take(slice::from_ref(&key), &terms, wait, None, now)
                         .await?;
                     Ok(LockGuard::one(share))
                 }
@@ -205,7 +205,7 @@ impl LockRequest {
                 Targets::Any(mut keys) => {
                     // Every request begins somewhere else, so that the keys are used alike.
                     fastrand::shuffle(&mut keys);
-                    let share = client.take(&keys, &terms, wait, None).await?;
+                    let share = client.take(&keys, &terms, wait, None, now).await?;
                     Ok(LockGuard::one(share))
                 }
             }

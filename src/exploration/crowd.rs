@@ -268,14 +268,14 @@ impl Crowd {
     }
 }
 
-async fn yields(times: usize) {
+pub(super) async fn yields(times: usize) {
     for _ in 0..times {
         yield_now().await;
     }
 }
 
 /// Waits for a fact that nobody signals.
-async fn until(what: &str, fact: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, fact: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if fact() {
             return;

@@ -15,7 +15,7 @@ use crate::lock::{FencingToken, Lease, LockMode, Owner};
 /// A hold of this process.
 ///
 /// It exists from its grant until its last share ends: then it is passed on to the next waiter, or released in the store.
-/// When it is lost before that, it is `detached`: the shares that are left belong to a hold that keeps out nobody.
+/// When it is lost before that, it is `detached`: the shares that are left belong to a hold that excludes no request.
 pub(super) struct LocalHold {
     pub(super) live: Arc<LiveHold>,
     holders: Holders,

@@ -88,7 +88,7 @@ impl Future for Queued {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
         self.done = true;
-        Poll::Ready(outcome.expect("a waiter is told before its sender is dropped"))
+        Poll::Ready(outcome.expect("a waiter gets a decision before its sender is dropped"))
     }
 }
 
@@ -102,7 +102,12 @@ impl Drop for Queued {
             mem::forget(self.outcome.try_recv());
         }
         let (waiter, effects) = self.queues.with(&self.key, |state| {
-            state.cancel(self.mode, &self.owner, self.ticket, self.queues.at())
+            state.cancel(
+                self.mode,
+                &self.owner,
+                self.ticket,
+                self.queues.at(Instant::now()),
+            )
         });
         // Its waker is foreign code, and not to be dropped under the mutex.
         drop(waiter);
@@ -168,23 +173,23 @@ impl Turn {
 
     /// Another holder's lease lasts so long yet. The requests behind this turn may want to know.
     pub(crate) fn refused(&self, retry_after: Duration) {
-        let at = self.queues.at();
+        let at = self.queues.at(Instant::now());
         let until = at.now.checked_add(retry_after);
         self.queues
             .with(&self.key, |state| state.refused(&self.intent, until, at));
     }
 
-    /// The store granted `live`: renews it and shares it.
-    pub(crate) fn granted(mut self, live: LiveHold, terms: &Terms) -> Share {
+    /// The store granted `live`, and it is not lost by `now`: renews it and shares it.
+    pub(crate) fn granted(mut self, live: Arc<LiveHold>, terms: &Terms, now: Instant) -> Share {
         self.done = true;
-        let live = Arc::new(live.on(terms.route.clone()));
+        let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
-        let at = self.queues.at();
+        let at = self.queues.at(now);
         let turn = self.handoff.courtesy.next_turn(at.now);
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
                 let turn = turn.map(|turn| turn.min(at.pace.handover_time));
-                state.queue(terms.mode).set_turn(turn);
+                state.queue(mode).set_turn(turn);
             }
             state.granted(live.clone(), terms, &self.intent, wakeups, at)
         });
@@ -206,7 +211,7 @@ impl Drop for Turn {
         }
         let handoff = mem::take(&mut self.handoff);
         let effects = self.queues.with(&self.key, |state| {
-            state.yielded(&self.intent, handoff, self.queues.at())
+            state.yielded(&self.intent, handoff, self.queues.at(Instant::now()))
         });
         self.queues.apply(&self.key, effects);
     }
@@ -295,7 +300,7 @@ impl Share {
         let key = &self.live.hold.key;
         let pass_on = matches!(ending, Ending::PassOn);
         let left = queues.with(key, |state| {
-            state.leave(&self.live, &self.holder, pass_on, queues.at())
+            state.leave(&self.live, &self.holder, pass_on, queues.at(Instant::now()))
         });
         let turn = match left {
             Left::LivesOn(effects) => {

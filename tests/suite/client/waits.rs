@@ -4,9 +4,9 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
-use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore, Owner};
 
 use super::MODES;
 
@@ -82,4 +82,28 @@ async fn a_silent_store_is_taken_for_one_that_is_busy() {
         store.set(Faults::none());
         holder.release().await.expect("held");
     }
+}
+
+/// Each of them is an owner of its own, as every HTTP request is.
+#[tokio::test]
+async fn a_crowd_of_readers_stops_the_process() {
+    const READERS: usize = 60_000;
+    let builder = LockClient::builder(MemoryStore::new());
+    let locks = builder.share_window(Duration::from_secs(3600)).build();
+    let crowd = async {
+        let mut guards = Vec::with_capacity(READERS);
+        for _ in 0..READERS {
+            let reading = locks.lock("n").mode(LockMode::Read).owner(&Owner::new());
+            let reading = reading.max_hold(Duration::from_secs(3600));
+            guards.push(reading.await.expect("readers share"));
+        }
+        // In the order in which they came, and the other way round.
+        let rest = guards.split_off(READERS / 2);
+        guards
+            .into_iter()
+            .chain(rest.into_iter().rev())
+            .for_each(drop);
+    };
+    let in_time = timeout(Duration::from_secs(60), crowd).await;
+    in_time.expect("one reader costs as little as another");
 }

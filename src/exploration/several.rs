@@ -1,0 +1,232 @@
+//! Requests for one of two keys, for any of them and for both: GUARANTEES S1, S8, L2, L7, L8 inside a process.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use shuttle::future::{block_on, spawn};
+use shuttle::rand::{Rng, thread_rng};
+
+use super::crowd::{until, yields};
+use super::store::Paced;
+use super::{Mutant, explore, finds};
+use crate::client::{LockClient, LockRequest};
+use crate::guard::LockGuard;
+use crate::lock::{LockMode, Owner};
+
+/// How many orders of events are tried.
+const ORDERS: usize = 500;
+
+const KEYS: [&str; 2] = ["stock:1", "stock:2"];
+
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// Each is what another process would be.
+    clients: usize,
+    /// How many tasks of each client come, each several times.
+    callers: usize,
+    modes: &'static [LockMode],
+    /// Some requests are for both keys, not only for one or any.
+    both: bool,
+    /// Some give up while they wait.
+    cancels: bool,
+    /// Every caller is an owner that takes a part of what it holds again.
+    owners: bool,
+}
+
+const QUIET: Plan = Plan {
+    clients: 1,
+    callers: 4,
+    modes: &[LockMode::Reentrant],
+    both: false,
+    cancels: false,
+    owners: false,
+};
+
+/// Who is at each of the keys: readers and others.
+type Sites = [Mutex<(usize, usize)>; 2];
+
+struct Crowd {
+    plan: Plan,
+    store: Paced,
+    sites: Sites,
+}
+
+fn scenario(plan: Plan) -> impl Fn() + Send + Sync {
+    move || {
+        let crowd = Arc::new(Crowd {
+            plan,
+            store: Paced::default(),
+            sites: Sites::default(),
+        });
+        block_on(crowd.run());
+    }
+}
+
+impl Crowd {
+    async fn run(self: Arc<Self>) {
+        let clients: Vec<_> = (0..self.plan.clients)
+            .map(|_| {
+                let builder = LockClient::builder(self.store.clone());
+                let builder = builder.handovers(2);
+                builder.handover_time(Duration::from_secs(3600)).build()
+            })
+            .collect();
+        let callers = clients.iter().flat_map(|client| {
+            let caller = || spawn(self.clone().call(client.clone()));
+            (0..self.plan.callers)
+                .map(move |_| caller())
+                .collect::<Vec<_>>()
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        for client in &clients {
+            until("no key is in use", || client.keys_in_use() == 0).await;
+        }
+        until("the store is empty", || self.store.store.is_empty()).await;
+        self.store.balances();
+    }
+
+    async fn call(self: Arc<Self>, client: LockClient) {
+        for _ in 0..2 {
+            let owner = Owner::new();
+            let mode = self.plan.modes[thread_rng().gen_range(0..self.plan.modes.len())];
+            let request = match thread_rng().gen_range(0..4) {
+                0 => client.lock(KEYS[thread_rng().gen_range(0..2)]),
+                1 if self.plan.both => client.lock_all(KEYS),
+                _ => client.lock_any(KEYS),
+            };
+            let request = match self.plan.owners {
+                true => request.owner(&owner),
+                false => request,
+            };
+            let Some(guard) = self.ask(request.mode(mode)).await else {
+                continue;
+            };
+            self.stay(&guard, 1).await;
+            if self.plan.owners {
+                let key = guard.key().clone();
+                let again = client.lock_any([key]).mode(mode).owner(&owner);
+                drop(again.await.expect("held already"));
+                // What the owner has not got is somebody else's, or free.
+                if !self.plan.both
+                    && let Some(more) = self
+                        .ask(client.lock_any(KEYS).mode(mode).owner(&owner))
+                        .await
+                {
+                    assert_eq!(more.keys().count(), 1);
+                    drop(more);
+                }
+            }
+            yields(thread_rng().gen_range(0..3)).await;
+            self.stay(&guard, 0).await;
+            match thread_rng().gen_bool(0.3) {
+                true => drop(guard),
+                false => guard.release().await.expect("held all the time"),
+            }
+        }
+    }
+
+    async fn ask(&self, request: LockRequest) -> Option<LockGuard> {
+        let asking = pin!(request.acquire());
+        if !self.plan.cancels || thread_rng().gen_bool(0.5) {
+            return Some(asking.await.unwrap());
+        }
+        let patience = pin!(yields(thread_rng().gen_range(0..30)));
+        match select(asking, patience).await {
+            Either::Left((granted, _)) => Some(granted.unwrap()),
+            Either::Right((_, _asking)) => {
+                // Meanwhile it may be given what it does not look at any more.
+                yields(thread_rng().gen_range(0..10)).await;
+                None
+            }
+        }
+    }
+
+    /// The guard's keys are entered, or left.
+    async fn stay(&self, guard: &LockGuard, enters: usize) {
+        for key in guard.keys() {
+            let index = KEYS.iter().position(|one| *one == key.as_str());
+            let mut site = self.sites[index.expect("one of them")].lock().unwrap();
+            let (readers, others) = &mut *site;
+            let here = match guard.mode() {
+                LockMode::Read => &mut *readers,
+                _ => &mut *others,
+            };
+            match enters {
+                0 => *here -= 1,
+                _ => *here += 1,
+            }
+            assert!(*others == 0 || *others == 1 && *readers == 0, "two at once");
+        }
+    }
+}
+
+#[test]
+fn any_of_two_keys_in_one_process() {
+    explore(ORDERS, scenario(QUIET));
+    explore(
+        ORDERS,
+        scenario(Plan {
+            cancels: true,
+            ..QUIET
+        }),
+    );
+}
+
+#[test]
+fn any_of_two_keys_in_two_processes() {
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        cancels: true,
+        modes: &[LockMode::Read, LockMode::Write],
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+#[test]
+fn both_of_two_keys() {
+    let plan = Plan {
+        both: true,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+    explore(
+        ORDERS,
+        scenario(Plan {
+            clients: 2,
+            callers: 2,
+            ..plan
+        }),
+    );
+}
+
+#[test]
+fn any_of_two_keys_for_owners_that_hold_one() {
+    let plan = Plan {
+        owners: true,
+        callers: 3,
+        cancels: true,
+        ..QUIET
+    };
+    explore(ORDERS, scenario(plan));
+}
+
+mod mutants {
+    use super::*;
+
+    #[test]
+    fn a_request_for_any_overlooks_what_it_is_given() {
+        finds(Mutant::GiftUnseen, ORDERS, scenario(QUIET));
+    }
+
+    #[test]
+    fn a_request_for_any_keeps_the_turns_it_does_not_use() {
+        finds(Mutant::TurnKept, ORDERS, scenario(QUIET));
+    }
+}

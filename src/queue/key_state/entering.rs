@@ -1,0 +1,147 @@
+//! Where a request stands when it comes in.
+
+use tokio::time::Instant;
+
+use super::super::hold::LocalHold;
+use super::super::wait_queue::Head;
+use super::super::{At, Grant, Intent, Terms};
+use super::KeyState;
+use crate::error::LockError;
+use crate::lock::{HoldId, LockFamily, LockMode, Owner};
+
+/// How many read holds of one key a process has in the store. Beyond that, readers join the youngest of them.
+const MAX_READ_HOLDS: usize = 64;
+
+/// Where a request stands after a look at the state.
+pub(super) enum Standing {
+    Grant(Grant),
+    Ask(Intent),
+    InQueue,
+    BehindOwner,
+}
+
+impl KeyState {
+    /// Finds the request its place, and takes it.
+    pub(super) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
+        let mut nested = None;
+        if let Some(owner) = &terms.owner {
+            if let Some(grant) = self.rejoin(owner, terms, at.now)? {
+                return Ok(Standing::Grant(grant));
+            }
+            nested = self.nested(owner, terms)?;
+            if let Some(waiters) = self.owners.waiters(&terms.owner) {
+                terms.wait_behind(waiters.len(), None)?;
+                return Ok(Standing::BehindOwner);
+            }
+        }
+        if nested.is_none() {
+            if terms.mode == LockMode::Fair {
+                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks:
+                // it may be granted the lock at once.
+                if terms.max_waiters.is_some() && self.fair > 0 {
+                    terms.wait_behind(self.fair, None)?;
+                }
+                self.fair += 1;
+            } else {
+                if terms.mode == LockMode::Read
+                    && let Some(grant) = self.share_read(terms, at)
+                {
+                    return Ok(Standing::Grant(grant));
+                }
+                if !self.queue(terms.mode).is_idle() {
+                    let others = self.queue(terms.mode).len();
+                    terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
+                    self.owners.begin(&terms.owner);
+                    return Ok(Standing::InQueue);
+                }
+                self.queue(terms.mode).head = Head::Asking;
+            }
+        }
+        self.owners.begin(&terms.owner);
+        Ok(Standing::Ask(Intent {
+            mode: terms.mode,
+            owner: terms.owner.clone(),
+            nested,
+        }))
+    }
+
+    /// Joins what the owner holds already.
+    ///
+    /// An owner that has lost a hold learns that before anything else, in whatever mode it asks: its work went on without
+    /// the lock.
+    fn rejoin(
+        &mut self,
+        owner: &Owner,
+        terms: &Terms,
+        now: Instant,
+    ) -> Result<Option<Grant>, LockError> {
+        let same = |mode: LockMode| {
+            mode == terms.mode
+                || mode.family() == LockFamily::Exclusive
+                    && terms.mode.family() == LockFamily::Exclusive
+        };
+        let mut found = None;
+        for (index, hold) in self.holds.iter().enumerate() {
+            if !hold.is_shared_by(owner) {
+                continue;
+            }
+            if hold.live.is_lost() {
+                return Err(LockError::Lost);
+            }
+            if found.is_none() && same(hold.live.hold.mode) {
+                found = Some(index);
+            }
+        }
+        let Some(hold) = found.map(|index| &mut self.holds[index]) else {
+            return Ok(None);
+        };
+        if terms.fenced && hold.token.is_none() {
+            return Err(LockError::Invalid(
+                "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
+            ));
+        }
+        Ok(Some(hold.join(terms, now)))
+    }
+
+    /// The write hold under which the owner asks to read, if there is one.
+    fn nested(&mut self, owner: &Owner, terms: &Terms) -> Result<Option<HoldId>, LockError> {
+        let other_side = match terms.mode {
+            LockMode::Read => LockMode::Write,
+            LockMode::Write => LockMode::Read,
+            LockMode::Reentrant | LockMode::Fair => return Ok(None),
+        };
+        let mut holds = self.holds.iter_mut();
+        let owned =
+            holds.find(|hold| hold.live.hold.mode == other_side && hold.is_shared_by(owner));
+        match owned {
+            None => Ok(None),
+            Some(_) if terms.mode == LockMode::Write => Err(LockError::Upgrade),
+            Some(write) => {
+                write.read_under = true;
+                Ok(Some(write.live.hold.id))
+            }
+        }
+    }
+
+    /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
+    fn share_read(&mut self, terms: &Terms, at: At) -> Option<Grant> {
+        let writer_waits = self.write.head == Head::Asking || !self.write.is_empty();
+        if writer_waits {
+            return None;
+        }
+        let mut reads = 0;
+        let mut youngest: Option<&mut Box<LocalHold>> = None;
+        for hold in self.holds.iter_mut().filter(|hold| hold.is_open_read()) {
+            reads += 1;
+            let younger = youngest
+                .as_ref()
+                .is_none_or(|other| other.granted < hold.granted);
+            if younger && hold.suits(terms, at.now) {
+                youngest = Some(hold);
+            }
+        }
+        let youngest = youngest?;
+        let open = at.now < youngest.granted + at.pace.share_window || reads >= MAX_READ_HOLDS;
+        open.then(|| youngest.join(terms, at.now))
+    }
+}
