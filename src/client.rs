@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::Driven;
+use crate::limits::FOR_EVER;
 use crate::lock::{HoldId, LockKey, LockMode};
 use crate::queue::{Pace, Queues};
 use crate::store::{Answer, DynStore, LockStore};
@@ -21,12 +22,15 @@ use crate::telemetry;
 mod acquire;
 mod all;
 mod attempt;
+mod held;
 mod places;
 mod request;
+mod target;
 mod wait;
 
-use crate::limits::FOR_EVER;
-pub use request::{LockRequest, Target};
+pub(crate) use held::around;
+pub use request::LockRequest;
+pub use target::Target;
 
 /// The default of [`LockClientBuilder::max_keys`].
 const MAX_KEYS: usize = 1 << 18;
@@ -108,8 +112,27 @@ impl LockClient {
         self.inner.id
     }
 
-    /// Asks for the lock on `key`; await it, or configure it first.
-    pub fn lock(&self, key: impl Into<LockKey>) -> LockRequest {
+    /// Asks for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it first.
+    ///
+    /// ```
+    /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockKey, Resource};
+    ///
+    /// const ORDERS: Resource = Resource::new("lock:order");
+    ///
+    /// let order = locks.lock(ORDERS.id(42)).await?; // in `Write` mode
+    /// let report = locks.lock("lock:report").await?; // in `Reentrant` mode
+    /// # order.release().await?; report.release().await
+    /// # }
+    /// ```
+    ///
+    /// A string is taken **as it is**. Compose a name of what strangers may have chosen by
+    /// [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id`
+    /// such as `1:refund` names another lock.
+    ///
+    /// Inside a handler whose layer holds the key, another owner would wait for its own request. The client then fails with
+    /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
+    pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
         LockRequest::one(self.clone(), key.into())
     }
 
@@ -154,9 +177,9 @@ impl LockClient {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lock_any<K>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest
+    pub fn lock_any<T>(&self, keys: impl IntoIterator<Item = T>) -> LockRequest
     where
-        K: Into<LockKey>,
+        T: Into<Target>,
     {
         LockRequest::any(self.clone(), keys.into_iter().map(Into::into).collect())
     }

@@ -1,5 +1,6 @@
 //! What can go wrong, sorted by what a caller can do about it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock until the wait was over. Nothing is held; a place in a queue is given up in the
+    /// Another owner held the lock until the wait was over. Nothing is held; a place in a queue is given up in the
     /// background, within about a round trip.
     #[error("the lock is held elsewhere and the wait is over")]
     Busy {
@@ -23,7 +24,7 @@ pub enum LockError {
     /// Too many callers wait for this key already, or the client uses as many keys as it may. Nothing is held or queued.
     #[error("too many callers wait for the lock already")]
     Overloaded,
-    /// The hold was lost: its lease lapsed, or somebody removed it. Work done under it may have overlapped other work.
+    /// The hold was lost: its lease lapsed, or it was removed from the store. Work done under it may have overlapped other work.
     #[error("the lock was lost while it was held")]
     Lost,
     /// The store could not be asked, or did not answer in time.
@@ -32,8 +33,13 @@ pub enum LockError {
     /// background. A release that ends so is unconfirmed; it goes on in the background until the lease is over.
     #[error("the lock store is unavailable")]
     Unavailable(#[source] StoreError),
-    /// The key holds something that is not this kind of lock, and will not become one by waiting.
-    #[error("the key holds something else than this kind of lock")]
+    /// The key holds something that is not this kind of lock: another program's data, or a lock of the other
+    /// [family](crate::LockFamily). Waiting does not help. Lock a thing under one name and in one family of modes everywhere:
+    /// see [`Resource`](crate::Resource).
+    #[error(
+        "the key holds something else than this kind of lock: give the resource a name that nothing else uses, and lock it in \
+         one family of modes everywhere (`Read` and `Write`, or `Reentrant` and `Fair`)"
+    )]
     Conflict(#[source] StoreError),
     /// The owner holds the key for reading and asked to write. Waiting for its own read to end would never end: release
     /// the read first.
@@ -43,11 +49,37 @@ pub enum LockError {
     #[error("{0}")]
     Unsupported(&'static str),
     /// The request contradicts itself; the text says what to change.
-    #[error("{0}")]
-    Invalid(&'static str),
+    #[error(transparent)]
+    Invalid(InvalidRequest),
     /// The client was shut down.
     #[error("the lock client was shut down")]
     Shutdown,
+}
+
+/// What is wrong with a request for a lock; the text says what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidRequest(Cow<'static, str>);
+
+impl LockError {
+    pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Invalid(InvalidRequest(text.into()))
+    }
+
+    /// Whether the lock could not be had because others hold it or wait for it: [`Busy`](Self::Busy) and
+    /// [`Overloaded`](Self::Overloaded).
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::Overloaded)
+    }
+
+    /// Whether the same acquisition may succeed later, with nothing changed in the program or the store's settings: when the
+    /// lock is [busy](Self::is_busy), or the store is unavailable without having refused.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(error) => error.kind() != StoreErrorKind::Refused,
+            error => error.is_busy(),
+        }
+    }
 }
 
 impl From<StoreError> for LockError {

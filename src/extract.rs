@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`LockHandle`] | the lock that the layer holds around this request | there is none (500) |
 //! | `Option<LockHandle>` | the same, or `None` | never |
-//! | [`FencingToken`] | the token of that lock | the lock has none (500) |
+//! | [`FencingToken`] | the token of that lock | the lock has none, or several keys (500) |
 //! | [`Owner`] | who this request is to the lock client | never |
 //! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock is not to be had |
 //!
@@ -61,6 +61,9 @@ impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, NotHeld> {
         let handle = <LockHandle as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        if handle.keys().nth(1).is_some() {
+            return Err(NotHeld::SeveralTokens);
+        }
         handle.fencing_token().ok_or(NotHeld::NoToken)
     }
 }
@@ -83,6 +86,8 @@ pub enum NotHeld {
     Unlocked,
     /// The lock has no fencing token.
     NoToken,
+    /// The lock has several keys, each with a token of its own.
+    SeveralTokens,
 }
 
 impl fmt::Display for NotHeld {
@@ -94,6 +99,9 @@ impl fmt::Display for NotHeld {
             }
             Self::NoToken => {
                 "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
+            }
+            Self::SeveralTokens => {
+                "the lock has several keys. Extract `LockHandle`, whose `fencing_tokens` names each key with its token"
             }
         })
     }

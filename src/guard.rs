@@ -14,7 +14,7 @@ use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
 use crate::store::Record;
-use crate::telemetry::{Holding, Waiting};
+use crate::telemetry::{Holding, Labels, Waiting};
 
 /// A lock that is held: one key, or several at once.
 ///
@@ -61,6 +61,11 @@ impl LockGuard {
         holding.map_or_else(Span::none, Holding::span)
     }
 
+    /// The labels of its measurements; `None` if it is not observed.
+    pub(crate) fn labels(&self) -> Option<Labels> {
+        self.holding.as_deref().map(Holding::labels)
+    }
+
     /// The key that is held; the first in order if there are several.
     pub fn key(&self) -> &LockKey {
         &self.shares[0].live().hold.key
@@ -78,14 +83,17 @@ impl LockGuard {
         self.shares[0].live().hold.mode
     }
 
-    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for.
+    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for. A guard of several keys has
+    /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.shares[0].token()
     }
 
-    /// The token of each key, in the order of [`LockGuard::keys`]; `None` unless it was asked for.
-    pub fn fencing_tokens(&self) -> impl Iterator<Item = Option<FencingToken>> {
-        self.shares.iter().map(Share::token)
+    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// own key only.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
+        let shares = self.shares.iter();
+        shares.map(|share| (&share.live().hold.key, share.token()))
     }
 
     /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
@@ -218,14 +226,17 @@ impl LockHandle {
         self.observed.tenures[0].live.hold.mode
     }
 
-    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for.
+    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for. A lock on several keys has
+    /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.observed.tenures[0].token
     }
 
-    /// The token of each key, in the order of [`LockHandle::keys`]; `None` unless it was asked for.
-    pub fn fencing_tokens(&self) -> impl Iterator<Item = Option<FencingToken>> {
-        self.observed.tenures.iter().map(|tenure| tenure.token)
+    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// own key only.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
+        let tenures = self.observed.tenures.iter();
+        tenures.map(|tenure| (&tenure.live.hold.key, tenure.token))
     }
 
     /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys. It
@@ -233,6 +244,16 @@ impl LockHandle {
     pub fn deadline(&self) -> Instant {
         let earliest = self.observed.tenures.iter().map(Tenure::deadline).min();
         earliest.expect("a guard holds at least one key")
+    }
+
+    /// Whether another owner that asks for `key` in `mode` has to wait for this lock.
+    pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
+        self.observed.tenures.iter().any(|tenure| {
+            let hold = &tenure.live.hold;
+            hold.key == *key
+                && (hold.mode.is_exclusive() || mode.is_exclusive())
+                && !tenure.live.has_ended()
+        })
     }
 
     /// Whether the lock was lost. A lock that was released is not lost.

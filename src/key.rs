@@ -31,15 +31,14 @@
 //! key from the server's own state, such as an extension that the authentication has set, never from a header that the
 //! client controls.
 //!
-//! Names that an extractor *derives* bear the mode's family, because an exclusive and a read-write lock must never meet
-//! on one name: read-write names end in `@rw` ([`derived`] computes them for code outside of requests). Keys that a
-//! closure *returns* are taken as they are.
+//! An extractor takes its resource as a [`Resource`](crate::Resource), which the client and the admin share, or as a name.
+//! Code outside of requests locks the same name in a mode of the same family.
 
 use std::future::{Future, ready};
 
 use http::request::Parts;
 
-use crate::lock::LockFamily;
+use crate::lock::Resource;
 
 mod body;
 mod default;
@@ -117,38 +116,19 @@ where
     }
 }
 
-/// The name under which the layer locks a key that it derived itself, so that code outside of requests can take the same
-/// lock.
-///
-/// ```
-/// use tower_distributed_lock::key::{LockKey, derived};
-/// use tower_distributed_lock::LockFamily;
-///
-/// // What `key::param("order", "id")` locks for GET and PUT on order 42:
-/// let key = derived(LockKey::from_parts("order", ["42"]), LockFamily::ReadWrite);
-/// assert_eq!(key.as_str(), "order:42@rw");
-/// ```
-pub fn derived(key: LockKey, family: LockFamily) -> LockKey {
-    match family {
-        LockFamily::Exclusive => key,
-        // A composed name never contains a bare `@`.
-        LockFamily::ReadWrite => LockKey::new([key.as_str(), "@rw"].concat()),
-    }
+/// Composes a key of a resource, and of input that strangers chose.
+pub(crate) fn compose<'a>(
+    resource: Resource,
+    components: impl IntoIterator<Item = &'a str> + Clone,
+) -> Result<Keys, KeyError> {
+    check_length(components.clone())?;
+    resource.of(components).into_keys()
 }
 
-/// Composes a derived key of input that strangers chose.
-pub(crate) fn compose<'a>(
-    resource: &str,
-    components: impl IntoIterator<Item = &'a str>,
-) -> Result<Keys, KeyError> {
-    let components: Vec<_> = components.into_iter().collect();
-    if components
-        .iter()
-        .map(|component| component.len())
-        .sum::<usize>()
-        > MAX_INPUT
-    {
-        return Err(KeyError::invalid("the key is too long"));
+fn check_length<'a>(components: impl IntoIterator<Item = &'a str>) -> Result<(), KeyError> {
+    let lengths = components.into_iter().map(str::len);
+    match lengths.sum::<usize>() > MAX_INPUT {
+        true => Err(KeyError::invalid("the key is too long")),
+        false => Ok(()),
     }
-    Ok(Keys::derived(LockKey::from_parts(resource, components)))
 }

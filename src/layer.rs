@@ -72,6 +72,7 @@ mod body_mode;
 mod body_reader;
 mod confirm;
 mod future;
+mod hold_times;
 mod mode;
 mod policy;
 mod rejection;
@@ -81,6 +82,7 @@ mod settings;
 
 pub use body::ResponseBody;
 pub use body_mode::{BodyMode, Buffered, DefaultBody, Streamed};
+pub use confirm::Confirmation;
 pub use future::ResponseFuture;
 pub use mode::{ByMethod, ModePolicy, by_method};
 pub use rejection::{Rejection, RejectionKind};
@@ -144,7 +146,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// What GET, HEAD and QUERY take instead of what `mode` says; `None` lets them pass without a lock.
+    /// What the safe methods (GET, HEAD, QUERY, OPTIONS and TRACE) take instead of what `mode` says; `None` lets them pass without a lock.
     pub fn safe_methods(mut self, mode: impl Into<Option<LockMode>>) -> Self {
         self.policy.safe = Some(mode.into());
         self
@@ -215,9 +217,17 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// How sure a response is that its lock was held until the end.
+    /// What must say that the lock was held until the end, before the response is sent. By default requests that write are
+    /// [`Confirm::Strict`], or [`Confirm::Store`] with [`OnUnavailable::Proceed`], and requests that only read are
+    /// [`Confirm::Store`]. This sets both. The response says what confirmed it: see [`Confirmation`].
     pub fn confirm(mut self, confirm: Confirm) -> Self {
-        self.policy.confirm = confirm;
+        self.policy.confirm = Some(confirm);
+        self
+    }
+
+    /// The same for requests that only read.
+    pub fn confirm_reads(mut self, confirm: Confirm) -> Self {
+        self.policy.confirm_reads = Some(confirm);
         self
     }
 

@@ -49,6 +49,7 @@
 
 pub mod admin;
 pub mod audit;
+mod backoff;
 pub mod client;
 pub mod error;
 #[cfg(test)]
@@ -74,16 +75,18 @@ pub mod work;
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
 pub use audit::Audit;
 pub use client::{LockClient, LockClientBuilder, LockRequest};
-pub use error::{LockError, StoreError, StoreErrorKind};
+pub use error::{InvalidRequest, LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use extract::Locked;
 pub use guard::{Ended, LockGuard, LockHandle};
 pub use idempotency::IdempotencyLayer;
 pub use layer::{
-    Confirm, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable, Rejection,
-    RejectionKind, ReleaseOn, by_method,
+    Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
+    Rejection, RejectionKind, ReleaseOn, by_method,
 };
-pub use lock::{FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner};
+pub use lock::{
+    FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner, Resource, ResourceKey,
+};
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]

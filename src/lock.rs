@@ -9,14 +9,17 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 mod key;
+mod resource;
 
 pub(crate) use key::KeyMap;
 pub use key::LockKey;
+pub use resource::{Resource, ResourceKey};
 
 /// The rule about which holds on one key may coexist.
 ///
 /// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock. An
-/// exclusive lock and a read-write lock are different things in the store: never use both on one key.
+/// exclusive lock and a read-write lock are different things in the store: use one of the two on a key. While one of them
+/// is held, the other is refused with [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`].
 /// The names are Redisson's; every mode re-enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {
@@ -180,6 +183,12 @@ impl FencingToken {
     /// The number.
     pub fn value(self) -> u64 {
         self.0
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
     }
 }
 

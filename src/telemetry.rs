@@ -19,9 +19,14 @@
 //! later. That is logged as one outage: `could not renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when
 //! it is over.
 //!
-//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256: enough to tell two locks apart,
-//! and not what a stranger has put into a path. The names themselves are logged at trace only, and the ids of holds at
-//! debug only.
+//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256. It tells two locks apart in the logs
+//! of every process, and keeps what a stranger has put into a path out of them. It is no secret: a reader who can guess the
+//! name can check the guess, so keep secrets out of names. The names themselves are logged at trace only, and the ids of holds
+//! at debug only.
+//!
+//! A layer logs a request that it does not serve as `a request was not served`: at error if the program is to be changed, at
+//! warn if the store failed or the lock was lost, else at debug. Of the first two, one line a minute of each
+//! [`RejectionKind`](crate::RejectionKind) is logged; its field `left_out` counts those that were left out since the last.
 //!
 //! # Metrics
 //!
@@ -37,14 +42,22 @@
 //! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended because somebody else held the lock |
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
+//! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`Confirmation`](crate::Confirmation)) |
 //! | `distributed_lock_lost_total` | counter | | `route`, `mode` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
 //! | `distributed_lock_renewal_duration_seconds` | histogram | seconds | `outcome` | how long a batch of renewals took until the store `answered`, or `failed` |
 //! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
+//! | `distributed_lock_store_answer_duration_seconds` | histogram | seconds | `carries` | how long Redis took to answer a command |
+//! | `distributed_lock_store_unanswered_total` | counter | | `carries` | commands that Redis did not answer |
+//! | `distributed_lock_store_connections` | gauge | | `carries` | connections to Redis that are up |
+//! | `distributed_lock_store_connected_total` | counter | | `carries` | connections to Redis that were opened, the first ones included |
+//! | `distributed_lock_store_connect_failures_total` | counter | | `carries` | tries to connect to Redis that failed, and addresses for subscriptions where nothing is heard |
 //!
-//! `route` is the template that axum has matched, such as `/orders/{id}`, and `none` outside of any; `mode` is the
+//! `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for.
+//! `route` is the template that axum has matched, such as `/orders/{id}`, the
+//! [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the
 //! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label is
 //! ever made of what a client sends, so there are as many series as there are routes. A lock that several requests share
 //! is lost and renewed under the route of the one that it was granted to.
@@ -70,12 +83,26 @@ mod metrics;
 #[path = "telemetry/no_metrics.rs"]
 mod metrics;
 
+#[cfg(all(feature = "redis", feature = "metrics"))]
+pub(crate) mod store;
+#[cfg(all(feature = "redis", not(feature = "metrics")))]
+#[path = "telemetry/no_store.rs"]
+pub(crate) mod store;
+
 pub(crate) use holding::Holding;
 pub(crate) use metrics::{Route, describe, idempotent_request, idempotent_response};
 pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";
+
+/// The route and the mode of what is measured.
+pub(crate) struct Labels(Route, &'static str);
+
+/// Reports what has confirmed a response: the `store`, or its `lease` alone.
+pub(crate) fn confirmed(labels: &Labels, by: &'static str) {
+    metrics::confirmed(&labels.0, labels.1, by);
+}
 
 /// What telemetry reads of a hold that a guard has a share in.
 pub(crate) trait Observed: Send + Sync {

@@ -46,8 +46,10 @@ pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
 fn accounts_of(parts: &Parts) -> Result<[Keys; 2], KeyError> {
     let transfer: Transfer =
         serde_json::from_slice(key::body(parts)?).map_err(|_| KeyError::invalid(MALFORMED))?;
-    Ok([transfer.from, transfer.to]
-        .map(|id| Keys::derived(LockKey::from_parts("lock:account", [id]))))
+    Ok(
+        [transfer.from, transfer.to]
+            .map(|id| Keys::from(LockKey::from_parts("lock:account", [id]))),
+    )
 }
 
 async fn show(

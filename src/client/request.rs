@@ -10,6 +10,8 @@ use tracing::Instrument;
 
 use super::LockClient;
 use super::all::AllOf;
+use super::held;
+use super::target::Target;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -20,77 +22,45 @@ use crate::telemetry::{Route, Waiting};
 
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
-/// Defaults: mode `Reentrant`, lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
+/// Defaults: mode `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
 #[derive(Debug, Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
     client: LockClient,
     targets: Targets,
+    /// `None`: the mode of the target's resource, else `Reentrant`.
+    mode: Option<LockMode>,
     terms: Terms,
     wait: Duration,
 }
 
 #[derive(Debug, Clone)]
 enum Targets {
-    One(LockKey),
+    One(Target),
     All(Vec<Target>),
-    Any(Vec<LockKey>),
-}
-
-impl Targets {
-    fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::All(targets) => targets.len(),
-            Self::Any(keys) => keys.len(),
-        }
-    }
-}
-
-/// A key of [`LockClient::lock_all`], and the mode to take it in if it is another than the request's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    key: LockKey,
-    mode: Option<LockMode>,
-}
-
-impl<K: Into<LockKey>> From<K> for Target {
-    fn from(key: K) -> Self {
-        Self {
-            key: key.into(),
-            mode: None,
-        }
-    }
-}
-
-impl<K: Into<LockKey>> From<(K, LockMode)> for Target {
-    fn from((key, mode): (K, LockMode)) -> Self {
-        Self {
-            key: key.into(),
-            mode: Some(mode),
-        }
-    }
+    Any(Vec<Target>),
 }
 
 impl LockRequest {
-    pub(super) fn one(client: LockClient, key: LockKey) -> Self {
-        Self::new(client, Targets::One(key))
+    pub(super) fn one(client: LockClient, target: Target) -> Self {
+        Self::new(client, Targets::One(target))
     }
 
     pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
         Self::new(client, Targets::All(targets))
     }
 
-    pub(super) fn any(client: LockClient, mut keys: Vec<LockKey>) -> Self {
-        keys.sort();
-        keys.dedup();
-        Self::new(client, Targets::Any(keys))
+    pub(super) fn any(client: LockClient, mut targets: Vec<Target>) -> Self {
+        targets.sort_by(|a, b| a.key.cmp(&b.key));
+        targets.dedup_by(|later, earlier| later.key == earlier.key);
+        Self::new(client, Targets::Any(targets))
     }
 
     fn new(client: LockClient, targets: Targets) -> Self {
         Self {
             client,
             targets,
+            mode: None,
             terms: Terms {
                 mode: LockMode::Reentrant,
                 owner: None,
@@ -104,10 +74,17 @@ impl LockRequest {
         }
     }
 
-    /// How the key is held (default [`LockMode::Reentrant`]).
+    /// How the key is held. The default is [`LockMode::Reentrant`], and [`LockMode::Write`] for a
+    /// [`Resource`](crate::Resource) that is read and written.
     pub fn mode(mut self, mode: LockMode) -> Self {
-        self.terms.mode = mode;
+        self.mode = Some(mode);
         self
+    }
+
+    /// What its measurements are labelled with, in place of a route (default `none`). One label is one time series per
+    /// metric, so choose a name that the program knows, such as `"nightly"`, and never what a client sends.
+    pub fn label(self, label: &'static str) -> Self {
+        self.route(Route::new(Some(label)))
     }
 
     /// How long to wait, for everything together: the queue in the process, the store, the network. Zero tries once and
@@ -176,24 +153,25 @@ impl LockRequest {
         let now = Instant::now();
         let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
         let wait = Wait::new(self.wait, now);
-        let terms = match self.wait.is_zero() {
+        let mode = self.default_mode();
+        let mut terms = match self.wait.is_zero() {
             true => self.terms.impatient(),
             false => self.terms,
         };
+        terms.mode = mode;
         let client = &self.client;
         // Made before the work, so that it is dropped after it.
         let mut door = client.enter();
         // Pinned here, so that what is made around it moves a pointer only.
         let work = pin!(async {
             match self.targets {
-                Targets::One(key) => {
-                    let share = client
-                        .take(slice::from_ref(&key), &terms, wait, None, now)
-                        .await?;
+                Targets::One(target) => {
+                    let keys = slice::from_ref(&target.key);
+                    let share = client.take(keys, &terms, wait, None, now).await?;
                     Ok(LockGuard::one(share))
                 }
                 Targets::All(targets) => {
-                    let keys = in_order(targets, terms.mode);
+                    let keys = in_order(targets, self.mode);
                     let all = AllOf {
                         keys: &keys,
                         terms: &terms,
@@ -202,7 +180,8 @@ impl LockRequest {
                     let shares = Box::pin(client.take_all(all)).await?;
                     Ok(LockGuard::all(shares).expect("there is at least one key"))
                 }
-                Targets::Any(mut keys) => {
+                Targets::Any(targets) => {
+                    let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
                     // Every request begins somewhere else, so that the keys are used alike.
                     fastrand::shuffle(&mut keys);
                     let share = client.take(&keys, &terms, wait, None, now).await?;
@@ -220,68 +199,75 @@ impl LockRequest {
         }
     }
 
-    fn keys(&self) -> Vec<&LockKey> {
+    fn targets(&self) -> &[Target] {
         match &self.targets {
-            Targets::One(key) => vec![key],
-            Targets::All(targets) => targets.iter().map(|target| &target.key).collect(),
-            Targets::Any(keys) => keys.iter().collect(),
+            Targets::One(target) => std::slice::from_ref(target),
+            Targets::All(targets) | Targets::Any(targets) => targets,
         }
+    }
+
+    fn keys(&self) -> Vec<&LockKey> {
+        self.targets().iter().map(|target| &target.key).collect()
+    }
+
+    /// The mode of the first target, which is that of every target but in a request for all.
+    fn default_mode(&self) -> LockMode {
+        let first = self.targets().first();
+        first.map_or(LockMode::Reentrant, |target| target.mode_in(self.mode))
     }
 
     /// The mode, for labels and logs.
     fn mode_name(&self) -> &'static str {
-        let default = self.terms.mode;
-        let Targets::All(targets) = &self.targets else {
-            return default.as_str();
-        };
-        let mut modes = targets.iter().map(|target| target.mode.unwrap_or(default));
-        let first = modes.next().unwrap_or(default);
-        match modes.all(|mode| mode == first) {
+        let first = self.default_mode();
+        let mut modes = self.targets().iter();
+        match modes.all(|target| target.mode_in(self.mode) == first) {
             true => first.as_str(),
             false => "mixed",
         }
     }
 
     fn check(&self) -> Result<(), LockError> {
-        limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::Invalid)?;
-        if self.targets.len() > self.client.inner.max_keys_per_request {
-            return Err(LockError::Invalid(
+        limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
+        if self.targets().len() > self.client.inner.max_keys_per_request {
+            return Err(LockError::invalid(
                 "the request names too many keys: name fewer, or see `max_keys_per_request`",
             ));
         }
-        let mode = self.terms.mode;
-        match &self.targets {
-            Targets::All(targets) if !targets.is_empty() => targets
-                .iter()
-                .try_for_each(|target| self.check_one(&target.key, target.mode.unwrap_or(mode))),
-            Targets::Any(keys) if !keys.is_empty() => {
-                keys.iter().try_for_each(|key| self.check_one(key, mode))
-            }
-            Targets::One(key) => self.check_one(key, mode),
-            Targets::All(_) | Targets::Any(_) => Err(LockError::Invalid(
+        if self.targets().is_empty() {
+            return Err(LockError::invalid(
                 "there is no key to lock: name at least one",
-            )),
+            ));
         }
+        let mut targets = self.targets().iter();
+        targets.try_for_each(|target| self.check_one(target))
     }
 
-    fn check_one(&self, key: &LockKey, mode: LockMode) -> Result<(), LockError> {
+    fn check_one(&self, target: &Target) -> Result<(), LockError> {
+        let mode = target.mode_in(self.mode);
+        target.check(mode)?;
         if self.terms.fenced && !mode.is_exclusive() {
-            return Err(LockError::Invalid(
+            return Err(LockError::invalid(
                 "a read hold has no fencing token: ask for one with an exclusive mode",
             ));
         }
+        if self.terms.owner.is_none() && !self.wait.is_zero() {
+            held::check(self.client.id(), &target.key, mode)?;
+        }
         let supported = self.client.supports(mode, self.terms.fenced);
         supported
-            .and_then(|()| self.client.accepts(key))
+            .and_then(|()| self.client.accepts(&target.key))
             .map_err(LockError::Unsupported)
     }
 }
 
 /// Sorted, each key once; of two modes of one key the excluding one.
-fn in_order(targets: Vec<Target>, default: LockMode) -> Vec<(LockKey, LockMode)> {
+fn in_order(targets: Vec<Target>, mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
     let mut targets: Vec<_> = targets
         .into_iter()
-        .map(|target| (target.key, target.mode.unwrap_or(default)))
+        .map(|target| {
+            let mode = target.mode_in(mode);
+            (target.key, mode)
+        })
         .collect();
     targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
     targets.dedup_by(|later, earlier| later.0 == earlier.0);

@@ -29,15 +29,16 @@ use crate::telemetry::Route;
 /// use axum::routing::post;
 /// use serde::Deserialize;
 /// use tower_distributed_lock::extract::{Lockable, Locked};
-/// use tower_distributed_lock::{LockClient, LockKey, LockMode, LockRequest, MemoryStore, Rejection};
+/// use tower_distributed_lock::{LockClient, LockRequest, MemoryStore, Rejection, Resource};
+///
+/// const ORDERS: Resource = Resource::new("lock:order");
 ///
 /// #[derive(Deserialize)]
 /// struct OrderId(u64);
 ///
 /// impl Lockable for OrderId {
 ///     fn lock(&self, locks: &LockClient) -> LockRequest {
-///         let key = LockKey::from_parts("order", [self.0.to_string()]);
-///         locks.lock(key).mode(LockMode::Write)
+///         locks.lock(ORDERS.id(self.0)) // in `Write` mode
 ///     }
 /// }
 ///
@@ -65,10 +66,10 @@ pub struct Locked<T>(pub T, pub LockGuard);
 pub trait Lockable {
     /// Asks `locks` for the lock: key or keys, mode, wait and lease are chosen here.
     ///
-    /// Where a layer locks the same key, choose a mode of the same family: [`Read`](crate::LockMode::Read) or
-    /// [`Write`](crate::LockMode::Write) beside a layer with its default mode. An exclusive and a read-write lock on one
-    /// key are refused with [`LockError::Conflict`](crate::LockError::Conflict), which is a 503. A key that the layer
-    /// *derives*, as [`key::param`](crate::key::param) does, is told by [`key::derived`](crate::key::derived).
+    /// Where a layer locks the same thing, share a [`Resource`](crate::Resource), or lock the same name in a mode of the same
+    /// family: [`Read`](crate::LockMode::Read) or [`Write`](crate::LockMode::Write) beside a layer with its default mode. An
+    /// exclusive and a read-write lock on one key are refused with [`LockError::Conflict`](crate::LockError::Conflict), which
+    /// is a 500.
     fn lock(&self, locks: &LockClient) -> LockRequest;
 }
 
@@ -135,6 +136,7 @@ where
 
 /// Why a [`Locked`] could not be had.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LockedRejection<R> {
     /// The extractor inside failed; nothing was locked.
     Extractor(R),

@@ -149,9 +149,14 @@ where
     let confirmed = confirm(settings.confirm, guard, record).await;
     let outcome = match (has_record, &confirmed) {
         (false, _) => "not_recorded",
-        (true, Ok(())) => "recorded",
+        (true, Ok(_)) => "recorded",
         (true, Err(_)) => "unknown",
     };
     idempotent_response(&route, outcome);
-    confirmed.map(|()| result)
+    confirmed.map(|confirmation| {
+        result.map(|mut response| {
+            response.extensions_mut().insert(confirmation);
+            response
+        })
+    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use crate::key::{Keys, original_path, template};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::LockKey;
 
 type TenantOf = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
@@ -31,8 +31,7 @@ impl Scope {
         // A request without a tenant and the tenant with the empty name are two scopes.
         let tenant = tenant.map_or(String::new(), |tenant| format!("={tenant}"));
         let scope = [parts.method.to_string(), route(parts), tenant];
-        let keys = keys.targets(LockMode::Reentrant);
-        let keys = keys.into_iter().map(|(key, _)| key.to_string());
+        let keys = keys.into_names().map(|key| key.to_string());
         LockKey::from_parts("idempotency", scope.into_iter().chain(keys))
     }
 }

@@ -6,6 +6,7 @@ use http::request::Parts;
 
 use super::json::{Field, field};
 use super::{KeyError, KeyExtractor, Keys, compose};
+use crate::lock::Resource;
 
 /// The request's body, where it was read before the key was asked for. In the extensions.
 #[derive(Debug, Clone)]
@@ -13,8 +14,9 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 
 /// The request's body, for closures that name what is in it.
 ///
-/// It is there under [`DistributedLockLayer::buffer_body`](crate::DistributedLockLayer::buffer_body), and always under an
-/// [`IdempotencyLayer`](crate::IdempotencyLayer).
+/// It is there for the key extractor of a layer that reads the body first: a
+/// [`DistributedLockLayer`](crate::DistributedLockLayer) on axum, or with
+/// [`buffer_body`](crate::DistributedLockLayer::buffer_body), and an [`IdempotencyLayer`](crate::IdempotencyLayer).
 ///
 /// ```
 /// # use http::request::Parts;
@@ -34,8 +36,8 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///
 /// # Errors
 ///
-/// A [`KeyError`] if the body was not read: return it. `IdempotencyLayer` then reads the body and asks again; for
-/// `DistributedLockLayer` without `buffer_body` it is a mistake of the program (500 `lock-misconfigured`).
+/// A [`KeyError`] if the body was not read yet: return it. The layer then reads the body and asks again. For a layer that
+/// leaves the body to the handler it is a mistake of the program (500 `lock-misconfigured`).
 pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
     match parts.extensions.get() {
         Some(RequestBody(body)) => Ok(body),
@@ -51,17 +53,17 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 ///
 /// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
 /// one counts here.
-pub fn json_field(resource: &'static str, pointer: &'static str) -> JsonFields {
+pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonFields {
     json_fields(resource, [pointer])
 }
 
 /// Several fields of the request's JSON body, which together are one name: see [`json_field`].
 pub fn json_fields(
-    resource: &'static str,
+    resource: impl Into<Resource>,
     pointers: impl IntoIterator<Item = &'static str>,
 ) -> JsonFields {
     JsonFields {
-        resource,
+        resource: resource.into(),
         pointers: pointers.into_iter().collect(),
     }
 }
@@ -69,7 +71,7 @@ pub fn json_fields(
 /// See [`json_field`].
 #[derive(Debug, Clone)]
 pub struct JsonFields {
-    resource: &'static str,
+    resource: Resource,
     pointers: Arc<[&'static str]>,
 }
 

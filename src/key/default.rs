@@ -1,27 +1,39 @@
 use std::future::{Future, ready};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "axum")]
+use std::sync::atomic::Ordering;
 
 use http::request::Parts;
 
 use super::path::key_of_path;
 use super::{KeyError, KeyExtractor, Keys};
 
-/// What a layer locks unless told otherwise.
+/// What a layer locks by default.
 ///
 /// Inside an axum route: the route's template and every decoded parameter, in order, so that `/orders/1` and `/orders/%31`
 /// are one. Elsewhere (around a whole router, in a fallback, without axum): what [`path`](super::path()) says.
 ///
 /// **Wrong where two spellings of a parameter are one thing to the handler** (`1` and `01`), and **where several routes
 /// lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key:
-/// each `POST /orders` waits for the one before.
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct DefaultKey;
+/// each `POST /orders` waits for the one before. The first request that falls back to its path, in a program that has the
+/// feature `axum`, is logged as a warning.
+#[derive(Debug, Clone, Default)]
+pub struct DefaultKey {
+    /// Whether the fallback was logged.
+    warned: Arc<AtomicBool>,
+}
 
 impl KeyExtractor for DefaultKey {
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         #[cfg(feature = "axum")]
         if let Some(keys) = super::param::key_of_route(parts) {
             return ready(keys);
+        } else if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
+                 add the layer to the routes"
+            );
         }
         ready(key_of_path(parts))
     }

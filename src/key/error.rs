@@ -17,12 +17,14 @@ pub(crate) enum Cause {
     /// Perhaps with what would have been one.
     Missing(Option<Cow<'static, str>>),
     Invalid(&'static str),
+    /// Missing, because the program looks for it on a route that does not have it.
+    NotOfTheRoute(String),
     BodyUnread,
     Response(Box<Response<UnsyncBoxBody<Bytes, BoxError>>>),
 }
 
 impl KeyError {
-    /// There is none: the business of [`OnMissing`](crate::OnMissing).
+    /// The request has no key; [`OnMissing`](crate::OnMissing) says what becomes of it.
     pub fn missing() -> Self {
         Self(Cause::Missing(None))
     }
@@ -30,6 +32,13 @@ impl KeyError {
     /// The same; a client that is refused gets to read what it should have sent.
     pub(crate) fn missing_because(reason: impl Into<Cow<'static, str>>) -> Self {
         Self(Cause::Missing(Some(reason.into())))
+    }
+
+    /// There is none on any request of this route: a mistake of the program, unless [`OnMissing`](crate::OnMissing) says what
+    /// to do.
+    #[cfg(feature = "axum")]
+    pub(super) fn not_of_the_route(reason: String) -> Self {
+        Self(Cause::NotOfTheRoute(reason))
     }
 
     /// What is there names nothing: 400 `key-invalid`. The client gets to read `reason`.
@@ -46,7 +55,7 @@ impl KeyError {
         Self(Cause::Response(Box::new(response)))
     }
 
-    /// It is in the body, which nobody has read yet.
+    /// It is in the body, which is not read yet.
     pub(super) fn body_unread() -> Self {
         Self(Cause::BodyUnread)
     }
@@ -56,7 +65,7 @@ impl KeyError {
     }
 
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.0, Cause::Missing(_))
+        matches!(self.0, Cause::Missing(_) | Cause::NotOfTheRoute(_))
     }
 
     pub(crate) fn into_cause(self) -> Cause {

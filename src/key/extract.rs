@@ -15,16 +15,17 @@ use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 /// ```
 /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
 /// use axum::extract::Path;
-/// use tower_distributed_lock::key::{self, LockKey};
+/// use tower_distributed_lock::{Resource, key};
 ///
 /// # let locks = LockClient::new(MemoryStore::new());
-/// DistributedLockLayer::new(locks)
-///     .key(key::extract::<Path<u64>, _>(|Path(id)| LockKey::from_parts("order", [id.to_string()])))
+/// const ORDERS: Resource = Resource::new("lock:order");
+///
+/// DistributedLockLayer::new(locks).key(key::extract::<Path<u64>, _>(|Path(id)| ORDERS.id(id)))
 /// # ;
 /// ```
 ///
-/// The key is taken as it is, and the default mode makes it a read-write lock: other code that takes the same key, such
-/// as a [`Locked`](crate::Locked), must take it in `Read` or `Write` too.
+/// Other code that takes the same key, such as a [`Locked`](crate::Locked) or a job, must take it in a mode of the same
+/// family: share a [`Resource`](crate::Resource).
 ///
 /// **Wrong where the handler extracts something else** than what is named here, and on a router whose routes have other
 /// parameters: `Path<u64>` rejects a route with two.

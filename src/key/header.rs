@@ -3,7 +3,8 @@ use std::future::{Future, ready};
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{KeyError, KeyExtractor, Keys, compose};
+use super::{KeyError, KeyExtractor, Keys, check_length};
+use crate::lock::LockKey;
 
 /// The value of a header, as text and without surrounding white space.
 ///
@@ -35,7 +36,9 @@ pub struct Header {
 
 impl Header {
     fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
-        compose(self.name.as_str(), [only_line(parts, &self.name)?])
+        let value = only_line(parts, &self.name)?;
+        check_length([value])?;
+        Ok(LockKey::from_parts(self.name.as_str(), [value]).into())
     }
 }
 

@@ -32,7 +32,7 @@ pub struct IdempotencyKey;
 impl KeyExtractor for IdempotencyKey {
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         let key = only_line(parts, &IDEMPOTENCY_KEY).and_then(key_in);
-        ready(key.and_then(|key| compose(IDEMPOTENCY_KEY.as_str(), [key.as_str()])))
+        ready(key.and_then(|key| compose("idempotency-key".into(), [key.as_str()])))
     }
 }
 
@@ -77,7 +77,7 @@ pub fn standard_webhooks() -> Header {
 /// must refuse what is too old by the body's own timestamps.
 pub fn github() -> Delivery {
     Delivery {
-        id: HeaderName::from_static("x-github-delivery"),
+        id: "x-github-delivery",
     }
 }
 
@@ -86,23 +86,23 @@ pub fn github() -> Delivery {
 /// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
 pub fn shopify() -> Delivery {
     Delivery {
-        id: HeaderName::from_static("x-shopify-event-id"),
+        id: "x-shopify-event-id",
     }
 }
 
 /// An id that the sender does not sign, together with the body that it signs: see [`github`].
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    id: HeaderName,
+    id: &'static str,
 }
 
 impl Delivery {
     fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
         // A delivery without an id is refused before its body is read.
-        let id = only_line(parts, &self.id)?;
+        let id = only_line(parts, &HeaderName::from_static(self.id))?;
         let digest = Sha256::digest(body(parts)?);
         let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        compose(self.id.as_str(), [id, &digest])
+        compose(self.id.into(), [id, &digest])
     }
 }
 
@@ -137,7 +137,7 @@ impl KeyExtractor for CloudEvents {
             return self.structured.extract(parts).await;
         }
         let line = |name| only_line(parts, &HeaderName::from_static(name));
-        compose("cloudevent", [line("ce-source")?, line("ce-id")?])
+        compose("cloudevent".into(), [line("ce-source")?, line("ce-id")?])
     }
 }
 

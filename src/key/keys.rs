@@ -1,25 +1,25 @@
-use super::{KeyError, derived};
-use crate::lock::{LockKey, LockMode};
+use smallvec::{SmallVec, smallvec};
+
+use super::KeyError;
+use crate::error::LockError;
+use crate::lock::{LockFamily, LockKey, LockMode, ResourceKey};
 
 /// What a request names as locked: no key, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(Vec<Name>);
+pub struct Keys(SmallVec<[Name; 1]>);
 
 #[derive(Debug, Clone)]
 struct Name {
     key: LockKey,
+    /// `None`: the mode of the layer.
     mode: Option<LockMode>,
-    derived: bool,
+    /// The family that its resource is locked in; `None`: any.
+    family: Option<LockFamily>,
 }
 
 impl Keys {
-    /// A name that is derived from the request, and is to bear the mode's family.
-    pub fn derived(key: LockKey) -> Self {
-        Self(vec![Name {
-            key,
-            mode: None,
-            derived: true,
-        }])
+    fn one(key: LockKey, mode: Option<LockMode>, family: Option<LockFamily>) -> Self {
+        Self(smallvec![Name { key, mode, family }])
     }
 
     /// Whether the request names nothing.
@@ -32,28 +32,42 @@ impl Keys {
         self.0.len()
     }
 
+    /// The names alone.
+    pub(crate) fn into_names(self) -> impl Iterator<Item = LockKey> {
+        self.0.into_iter().map(|name| name.key)
+    }
+
     /// What to lock and how, where `mode` is that of keys without one of their own.
-    pub(crate) fn targets(self, mode: LockMode) -> Vec<(LockKey, LockMode)> {
-        self.0
-            .into_iter()
-            .map(|name| {
-                let mode = name.mode.unwrap_or(mode);
-                match name.derived {
-                    true => (derived(name.key, mode.family()), mode),
-                    false => (name.key, mode),
+    pub(crate) fn targets(
+        self,
+        mode: LockMode,
+    ) -> Result<SmallVec<[(LockKey, LockMode); 1]>, LockError> {
+        let targets = self.0.into_iter().map(|name| {
+            let mode = name.mode.unwrap_or(mode);
+            match name.family {
+                Some(family) if family != mode.family() => {
+                    Err(LockError::invalid(family.mismatch()))
                 }
-            })
-            .collect()
+                _ => Ok((name.key, mode)),
+            }
+        });
+        targets.collect()
+    }
+}
+
+impl From<LockKey> for Keys {
+    fn from(key: LockKey) -> Self {
+        Self::one(key, None, None)
     }
 }
 
 /// What a closure may return to name keys.
 ///
-/// A plain string does not do: say [`LockKey::from_parts`] for what strangers may have chosen, [`LockKey::new`] for what
-/// the program chose itself.
+/// A plain string does not do: say [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`] for what strangers may
+/// have chosen, [`LockKey::new`] for what the program chose itself.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no keys",
-    note = "return a `LockKey`, a `(LockKey, LockMode)`, or an `Option`, `Vec`, array or `Result` of those"
+    note = "return a `ResourceKey`, a `LockKey`, one of them with a `LockMode`, or an `Option`, `Vec`, array or `Result` of those"
 )]
 pub trait IntoKeys {
     /// The keys, or why there are none.
@@ -68,21 +82,27 @@ impl IntoKeys for Keys {
 
 impl IntoKeys for LockKey {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(Keys(vec![Name {
-            key: self,
-            mode: None,
-            derived: false,
-        }]))
+        Ok(self.into())
     }
 }
 
 impl IntoKeys for (LockKey, LockMode) {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(Keys(vec![Name {
-            key: self.0,
-            mode: Some(self.1),
-            derived: false,
-        }]))
+        Ok(Keys::one(self.0, Some(self.1), None))
+    }
+}
+
+impl IntoKeys for ResourceKey {
+    fn into_keys(self) -> Result<Keys, KeyError> {
+        let (key, family) = self.into_parts();
+        Ok(Keys::one(key, None, family))
+    }
+}
+
+impl IntoKeys for (ResourceKey, LockMode) {
+    fn into_keys(self) -> Result<Keys, KeyError> {
+        let (key, family) = self.0.into_parts();
+        Ok(Keys::one(key, Some(self.1), family))
     }
 }
 

@@ -6,23 +6,29 @@ use futures_util::FutureExt;
 use http::request::Parts;
 
 use super::route::template;
-use super::{KeyError, KeyExtractor, Keys, compose};
+use super::{KeyError, KeyExtractor, Keys, check_length, compose};
+use crate::lock::{LockKey, Resource};
 
 /// A decoded parameter of the matched axum route, as text, as the name of a `resource`.
 ///
 /// It names the resource whatever the route: `/orders/{id}` and `/orders/{id}/refunds` lock the same order with
-/// `key::param("order", "id")`.
+/// `key::param(ORDERS, "id")`, and a job locks it with `locks.lock(ORDERS.id(42))`: see [`Resource`].
+///
+/// A route that does not have the parameter is a mistake of the program: 500 `lock-misconfigured`, and an error in the log,
+/// unless [`OnMissing`](crate::OnMissing) says what to do. Add the layer to the routes that have it, by `route_layer`. A
+/// request that matches no route has no key (400).
 ///
 /// **Wrong where two texts are one thing to the handler**: `Path<u64>` takes `1`, `01` and `+1` for the same order. Then
 /// use [`extract`](super::extract()).
-pub fn param(resource: &'static str, name: &'static str) -> Param {
+pub fn param(resource: impl Into<Resource>, name: &'static str) -> Param {
+    let resource = resource.into();
     Param { resource, name }
 }
 
 /// See [`param`].
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
-    resource: &'static str,
+    resource: Resource,
     name: &'static str,
 }
 
@@ -34,11 +40,17 @@ impl KeyExtractor for Param {
 
 impl Param {
     fn keys(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let outside = || KeyError::missing_because("the request matches no route");
         let missing = || {
-            let reason = format!("the route has no parameter `{}`", self.name);
-            KeyError::missing_because(reason)
+            KeyError::not_of_the_route(format!(
+                "the route has no parameter `{}`: add the layer by `route_layer` to the routes that have it",
+                self.name
+            ))
         };
-        let params = params(parts)?.ok_or_else(missing)?;
+        if template(parts).is_none() {
+            return Err(outside());
+        }
+        let params = params(parts)?.ok_or_else(outside)?;
         let mut values = params
             .iter()
             .filter(|(name, _)| *name == self.name)
@@ -60,8 +72,11 @@ pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> 
         Ok(params) => params,
         Err(error) => return Some(Err(error)),
     };
-    let values = params.iter().flatten().map(|(_, value)| value);
-    Some(compose(template(parts)?, values))
+    let values = || params.iter().flatten().map(|(_, value)| value);
+    Some(check_length(values()).map(|()| {
+        let template = template(parts).expect("the request is the same as before");
+        LockKey::from_parts(template, values()).into()
+    }))
 }
 
 /// `None` outside of any route.

@@ -7,12 +7,11 @@ use super::{KeyError, KeyExtractor, Keys, compose};
 
 /// The path of the request, as the client sent it: also inside nested axum routers, which strip prefixes.
 ///
-/// Percent-encoding is normalised (RFC 3986, 6.2.2: upper-case digits, nothing encoded that need not be), and nothing else
-/// is folded. Query and host are not part of it.
+/// Percent-encoding is normalised: every spelling of a path that a handler decodes to the same text is one key, so `/a@b` and
+/// `/a%40b` are. `/` and `%2F` are two. Nothing else is folded. Query and host are not part of it.
 ///
 /// **Wrong where the handler reads more into the path than its text**: `/orders/1` and `/orders/01` are one order to
-/// `Path<u64>` and two keys here; so are a trailing slash, `a:b` and `a%3Ab`, and `/orders/1` beside
-/// `/orders/1/refunds`. Prefer `key::extract` or `key::param` then.
+/// `Path<u64>` and two keys here; so are `/orders/1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or `key::param` then.
 pub fn path() -> Path {
     Path
 }
@@ -29,10 +28,10 @@ impl KeyExtractor for Path {
 }
 
 pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {
-    compose("path", [&*original_path(parts)])
+    compose("path".into(), [&*original_path(parts)])
 }
 
-/// The path as the client sent it, but for needless percent-encoding.
+/// The path as the client sent it, in one spelling.
 pub(crate) fn original_path(parts: &Parts) -> String {
     normalised(original(parts).path())
 }
@@ -50,7 +49,7 @@ fn original(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// Encodes what must be encoded, decodes what need not be, and keeps the difference between `/` and `%2F`.
+/// Decodes everything but `%2F`, and encodes again what is no text of a path.
 fn normalised(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -64,7 +63,7 @@ fn normalised(path: &str) -> String {
             (byte, tail) => (*byte, false, tail),
         };
         rest = tail;
-        if is_unreserved(byte) || !encoded && is_reserved(byte) {
+        if is_unreserved(byte) || is_reserved(byte) && !(encoded && byte == b'/') {
             normal.push(char::from(byte));
         } else {
             normal.push('%');
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_that_rfc_3986_calls_equivalent_are_one() {
+    fn spellings_that_a_handler_decodes_to_one_text_are_one() {
         for (spelling, normal) in [
             ("/a/b", "/a/b"),
             ("/%61/b", "/a/b"),
@@ -109,7 +108,9 @@ mod tests {
             ("/%25zz", "/%25zz"),
             ("/%2541", "/%2541"),
             ("/a+b", "/a+b"),
-            ("/a%2Bb", "/a%2Bb"),
+            ("/a%2Bb", "/a+b"),
+            ("/a%40b%3A%3b", "/a@b:;"),
+            ("/a%3Fb%23c", "/a?b#c"),
             ("/a/../b/", "/a/../b/"),
             ("*", "*"),
             ("/%00%0D%0A", "/%00%0D%0A"),

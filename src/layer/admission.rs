@@ -3,11 +3,12 @@
 use std::error::Error;
 
 use http::request::Parts;
+use smallvec::SmallVec;
 
 use super::DistributedLockLayer;
 use super::body_mode::BodyMode;
 use super::rejection::{Refusal, Rejection};
-use super::settings::{OnMissing, OnUnavailable};
+use super::settings::{Confirm, OnMissing, OnUnavailable};
 use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -27,6 +28,12 @@ impl<B> Payload<B> {
             Self::Unread(body) | Self::Read(body) => body,
         }
     }
+}
+
+/// A request's lock, and what confirms its release.
+pub(super) struct Admitted {
+    pub(super) guard: LockGuard,
+    pub(super) confirm: Confirm,
 }
 
 /// What a request is to lock.
@@ -58,7 +65,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             _ if !keys.is_empty() => keys,
             OnMissing::Reject => return Err(missing.into()),
             OnMissing::Skip => return Ok((None, body.into_inner())),
-            OnMissing::Use(name) => Keys::derived(LockKey::from_parts(name, [""; 0])),
+            OnMissing::Use(name) => Keys::from(LockKey::from_parts(name, [""; 0])),
         };
         if keys.len() > self.policy.max_keys {
             return Err(KeyError::invalid("the request names too many keys").into());
@@ -68,7 +75,8 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             Payload::Read(body) => Ok((body, None)),
         };
         let (body, _) = body.map_err(Rejection::new)?;
-        let plan = self.ask_for(keys.targets(mode), Route::new(template(parts)));
+        let targets = keys.targets(mode)?;
+        let plan = self.ask_for(targets, Route::new(template(parts)));
         Ok((Some(plan), body))
     }
 
@@ -97,12 +105,12 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         Ok((self.key.extract(parts).await, Payload::Read(body)))
     }
 
-    fn ask_for(&self, targets: Vec<(LockKey, LockMode)>, route: Route) -> Plan {
+    fn ask_for(&self, targets: SmallVec<[(LockKey, LockMode); 1]>, route: Route) -> Plan {
         let policy = &self.policy;
         let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
         let reads_only = !targets.iter().any(exclusive);
         let fenced = policy.fenced && targets.iter().all(exclusive);
-        let mut request = match <[_; 1]>::try_from(targets) {
+        let mut request = match targets.into_inner() {
             Ok([(key, mode)]) => self.client.lock(key).mode(mode),
             Err(targets) => self.client.lock_all(targets),
         };
@@ -128,18 +136,23 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         plan: Option<Plan>,
         parts: &mut Parts,
-    ) -> Result<Option<LockGuard>, Refusal> {
+    ) -> Result<Option<Admitted>, Refusal> {
         let Some(plan) = plan else {
             return Ok(None);
         };
         let owner = parts.extensions.get_or_insert_with(Owner::new);
         match plan.request.owner(owner).acquire().await {
-            Ok(guard) => Ok(Some(guard)),
+            Ok(guard) => {
+                let confirm = self.policy.confirm(plan.reads_only);
+                Ok(Some(Admitted { guard, confirm }))
+            }
             Err(LockError::Unavailable(error))
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
-                let error = &error as &dyn Error;
-                tracing::warn!(error, "a request goes on without its lock");
+                if let Some(left_out) = self.policy.unlocked.due() {
+                    let error = &error as &dyn Error;
+                    tracing::warn!(error, left_out, "a request goes on without its lock");
+                }
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! The end of a request.
+//! The end of a request: what it is confirmed by.
 
 use std::time::Duration;
 
@@ -8,11 +8,39 @@ use super::settings::Confirm;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::store::Record;
+use crate::telemetry;
 
 /// How long the store may take to confirm, all tries together. The client is waiting.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// The lock was lost, or nobody can say that it was not.
+/// What says that the lock of a response was held until the end of the request.
+///
+/// It is in the extensions of every response that a layer sends after it has released the lock, for layers further out. A
+/// response that was served without a lock has none, and so has one whose body holds the lock
+/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)): its head goes out before the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Confirmation {
+    /// The store: it carried the hold without a gap from the grant until the release. Two such requests never overlapped,
+    /// whatever clocks, pauses, crashes and networks did (S5).
+    Store,
+    /// The lease alone: by this process's clock it has not run out. The store was not asked ([`Confirm::Deadline`]) or did not
+    /// answer ([`Confirm::Store`]). If the store has lost the hold meanwhile, in a failover or a crash, such a request may
+    /// have overlapped another one.
+    Lease,
+}
+
+impl Confirmation {
+    /// Its name in lower case, for labels and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Lease => "lease",
+        }
+    }
+}
+
+/// The lock was lost, or it is not known that it was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unconfirmed;
 
@@ -26,20 +54,29 @@ pub(crate) async fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> Result<(), Unconfirmed> {
+) -> Result<Confirmation, Unconfirmed> {
+    let labels = guard.labels();
     // No renewal moves it any more once the release has begun.
     let deadline = guard.deadline();
     let confirmed = match how {
-        Confirm::Deadline => !guard.is_lost(),
+        Confirm::Deadline if guard.is_lost() => Err(Unconfirmed),
+        Confirm::Deadline => Ok(Confirmation::Lease),
         Confirm::Store | Confirm::Strict => match timeout(BUDGET, release(guard, record)).await {
-            Ok(Ok(())) => true,
-            Ok(Err(LockError::Unavailable(_))) | Err(_) => {
-                how == Confirm::Store && Instant::now() < deadline
+            Ok(Ok(())) => Ok(Confirmation::Store),
+            Ok(Err(LockError::Unavailable(_))) | Err(_)
+                if how == Confirm::Store && Instant::now() < deadline =>
+            {
+                Ok(Confirmation::Lease)
             }
-            Ok(Err(_)) => false,
+            _ => Err(Unconfirmed),
         },
     };
-    if confirmed { Ok(()) } else { Err(Unconfirmed) }
+    if let Ok(confirmation) = confirmed {
+        if let Some(labels) = labels {
+            telemetry::confirmed(&labels, confirmation.as_str());
+        }
+    }
+    confirmed
 }
 
 async fn release(guard: LockGuard, record: Option<Record>) -> Result<(), LockError> {

@@ -7,16 +7,19 @@ use std::task::{Context, Poll};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
+use tokio::time::Instant;
 use tower_service::Service;
 use tracing::Instrument;
 
+use super::admission::Admitted;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
-use super::confirm::{Unconfirmed, confirm};
+use super::confirm::{Confirmation, Unconfirmed, confirm};
 use super::rejection::Refusal;
 use super::respond::Witness;
-use super::settings::{OnCancel, OnLost, ReleaseOn};
+use super::settings::{Confirm, OnCancel, OnLost, ReleaseOn};
 use super::{DistributedLockLayer, Unlocked};
+use crate::client;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::KeyExtractor;
@@ -84,14 +87,14 @@ where
     let (mut parts, body) = request.into_parts();
     let admitted = async {
         let (plan, body) = layer.plan(&mut parts, body).await?;
-        let guard = layer.admit(plan, &mut parts).await?;
-        Ok((guard, body))
+        let admitted = layer.admit(plan, &mut parts).await?;
+        Ok((admitted, body))
     };
-    let (guard, body) = match admitted.await {
+    let (admitted, body) = match admitted.await {
         Ok(admitted) => admitted,
         Err(refusal) => return Ok(layer.refuse(refusal, &layer.policy.responder.witness(&parts))),
     };
-    let Some(guard) = guard else {
+    let Some(Admitted { guard, confirm }) = admitted else {
         parts.extensions.insert(Unlocked);
         let response = call(inner, Request::from_parts(parts, body)).await?;
         return Ok(response.map(ResponseBody::handlers));
@@ -101,7 +104,15 @@ where
     let request = Request::from_parts(parts, body);
     let detached = layer.policy.on_cancel == OnCancel::RunToCompletion;
     let span = guard.span();
-    let running = run(layer.clone(), inner, request, guard, witness.clone()).instrument(span);
+    let lock = guard.handle();
+    let running = run(
+        layer.clone(),
+        inner,
+        request,
+        (guard, confirm),
+        witness.clone(),
+    );
+    let running = client::around(layer.client.id(), lock, running).instrument(span);
     if !detached {
         return running.await;
     }
@@ -128,7 +139,7 @@ async fn run<S, K, M, B, R>(
     layer: Arc<DistributedLockLayer<K, M>>,
     inner: S,
     request: Request<B>,
-    guard: LockGuard,
+    (guard, how): (LockGuard, Confirm),
     witness: Witness,
 ) -> Result<Response<ResponseBody<R>>, S::Error>
 where
@@ -136,6 +147,7 @@ where
     R: Body,
 {
     let policy = &layer.policy;
+    let granted = Instant::now();
     let result = match policy.on_lost {
         OnLost::Continue => Ok(call(inner, request).await),
         OnLost::Abort => unless_lost(&guard, call(inner, request)).await,
@@ -145,15 +157,26 @@ where
             if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &witness) =>
         {
             let length = length(&response);
-            let guarded =
-                |body| ResponseBody::guarded(body, guard, length, policy.confirm, policy.on_lost);
+            let guarded = |body| ResponseBody::guarded(body, guard, length, how, policy.on_lost);
             return Ok(response.map(guarded));
         }
-        Ok(result) => confirm(policy.confirm, guard, None).await.map(|()| result),
+        Ok(result) => confirm(how, guard, None).await.map(|by| (result, by)),
         Err(lost) => Err(lost),
     };
+    policy.hold_times.add(granted.elapsed());
     match result {
-        Ok(result) => result.map(|response| response.map(ResponseBody::handlers)),
+        Ok((result, confirmation)) => result.map(|mut response| {
+            if confirmation == Confirmation::Lease && how == Confirm::Store {
+                if let Some(left_out) = policy.by_lease.due() {
+                    tracing::warn!(
+                        left_out,
+                        "a response is confirmed by its lease alone: the store did not answer"
+                    );
+                }
+            }
+            response.extensions_mut().insert(confirmation);
+            response.map(ResponseBody::handlers)
+        }),
         Err(Unconfirmed) => Ok(layer.refuse(LockError::Lost.into(), &witness)),
     }
 }

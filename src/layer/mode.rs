@@ -27,7 +27,8 @@ pub trait ModePolicy: Send + Sync + 'static {
     }
 }
 
-/// GET, HEAD and QUERY read; OPTIONS, TRACE and CONNECT take no lock; every other method writes. The default.
+/// The safe methods of HTTP read: GET, HEAD, QUERY, OPTIONS and TRACE. Every other method writes, unknown ones too. The
+/// default.
 pub fn by_method() -> ByMethod {
     ByMethod
 }
@@ -39,10 +40,9 @@ pub struct ByMethod;
 
 impl ModePolicy for ByMethod {
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        match parts.method {
-            Method::OPTIONS | Method::TRACE | Method::CONNECT => None,
-            ref method if is_safe(method) => Some(LockMode::Read),
-            _ => Some(LockMode::Write),
+        match is_safe(&parts.method) {
+            true => Some(LockMode::Read),
+            false => Some(LockMode::Write),
         }
     }
 
@@ -71,7 +71,10 @@ where
     }
 }
 
-/// Whether a method only reads.
+/// Whether a method only reads (RFC 9110, 9.2.1).
 pub(super) fn is_safe(method: &Method) -> bool {
-    matches!(method.as_str(), "GET" | "HEAD" | "QUERY")
+    matches!(
+        method.as_str(),
+        "GET" | "HEAD" | "QUERY" | "OPTIONS" | "TRACE"
+    )
 }

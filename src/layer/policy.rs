@@ -8,13 +8,16 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::body_reader::BodyReader;
+use super::hold_times::{HoldTimes, retry_after};
 use super::mode::{ByMethod, ModePolicy, is_safe};
 use super::rejection::{Refusal, RejectionKind};
 use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
+use crate::error::LockError;
 use crate::limits;
 use crate::lock::{Lease, LockMode};
+use crate::telemetry::Seldom;
 
 /// Every setting of a layer that is not a type parameter.
 #[derive(Clone)]
@@ -34,10 +37,17 @@ pub(super) struct Policy {
     pub(super) on_unavailable_reads: Option<OnUnavailable>,
     pub(super) on_lost: OnLost,
     pub(super) on_cancel: OnCancel,
-    pub(super) confirm: Confirm,
+    /// `None`: by default.
+    pub(super) confirm: Option<Confirm>,
+    pub(super) confirm_reads: Option<Confirm>,
+    pub(super) hold_times: Arc<HoldTimes>,
     pub(super) release_on: ReleaseOn,
     pub(super) contended_status: StatusCode,
     pub(super) responder: Responder,
+    /// Requests that go on without their lock.
+    pub(super) unlocked: Arc<Seldom>,
+    /// Responses that the store was asked to confirm and did not.
+    pub(super) by_lease: Arc<Seldom>,
 }
 
 impl Default for Policy {
@@ -57,10 +67,14 @@ impl Default for Policy {
             on_unavailable_reads: None,
             on_lost: OnLost::default(),
             on_cancel: OnCancel::default(),
-            confirm: Confirm::default(),
+            confirm: None,
+            confirm_reads: None,
+            hold_times: Arc::default(),
             release_on: ReleaseOn::default(),
             contended_status: StatusCode::LOCKED,
             responder: Responder::default(),
+            unlocked: Arc::default(),
+            by_lease: Arc::default(),
         }
     }
 }
@@ -78,6 +92,18 @@ impl Policy {
         match self.on_unavailable_reads {
             Some(reads) if reads_only => reads,
             _ => self.on_unavailable,
+        }
+    }
+
+    /// What confirms a request. One that goes on without a lock while the store is down is not `Strict` unless that is said.
+    pub(super) fn confirm(&self, reads_only: bool) -> Confirm {
+        match (self.confirm, self.confirm_reads) {
+            (_, Some(confirm)) if reads_only => confirm,
+            (Some(confirm), _) => confirm,
+            (None, _) if reads_only || self.on_unavailable == OnUnavailable::Proceed => {
+                Confirm::Store
+            }
+            (None, _) => Confirm::Strict,
         }
     }
 
@@ -101,7 +127,7 @@ impl Policy {
                  set `max_hold`, or a fixed lease",
             );
         }
-        if self.confirm == Confirm::Strict && self.on_unavailable == OnUnavailable::Proceed {
+        if self.confirm == Some(Confirm::Strict) && self.on_unavailable == OnUnavailable::Proceed {
             return Err(
                 "`Confirm::Strict` answers nothing unconfirmed and `OnUnavailable::Proceed` answers without a lock: \
                  choose one (`on_unavailable_reads` may still let reads proceed)",
@@ -135,14 +161,31 @@ impl Policy {
         safe.into_iter().chain(self.mode.modes()).collect()
     }
 
-    /// The same refusal with the status that was asked for.
+    /// The same refusal with the status that was asked for, and with the time after which another try makes sense.
     pub(super) fn refused(&self, refusal: Refusal) -> Refusal {
-        match refusal {
-            Refusal::Rejection(rejection) if rejection.kind() == RejectionKind::Contended => {
-                rejection.with_status(self.contended_status).into()
+        let Refusal::Rejection(rejection) = refusal else {
+            return refusal;
+        };
+        let held = self.hold_times.average();
+        match rejection.kind() {
+            RejectionKind::Contended => {
+                let lease = match rejection.cause() {
+                    Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
+                    _ => Duration::ZERO,
+                };
+                let after = held.map_or(lease, |held| held.min(lease));
+                rejection
+                    .with_status(self.contended_status)
+                    .with_retry_after(retry_after(after))
             }
-            refusal => refusal,
+            RejectionKind::Overloaded => {
+                let waiters = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);
+                let after = held.unwrap_or_default().saturating_mul(waiters);
+                rejection.with_retry_after(retry_after(after))
+            }
+            _ => rejection,
         }
+        .into()
     }
 }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::json;
 
 use super::body::LocalBody;
+use super::hold_times::retry_after;
 use crate::error::LockError;
 use crate::key::{Cause, KeyError};
 
-/// The longest `Retry-After`: a lease is renewed or released long before its end more often than not.
-const RETRY_CAP: Duration = Duration::from_secs(10);
+/// Where the problem types are explained.
+const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -33,7 +33,7 @@ pub struct Rejection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RejectionKind {
-    /// Somebody else held the lock until the wait was over: 423 `lock-contended`.
+    /// Another request held the lock until the wait was over: 423 `lock-contended`.
     Contended,
     /// Too many wait for this lock already: 503 `lock-overloaded`.
     Overloaded,
@@ -66,8 +66,9 @@ pub enum RejectionKind {
     /// What is recorded under the idempotency key cannot be read: 500 `record-unreadable`. The handler was not called; the
     /// reason is logged, not sent.
     RecordUnreadable,
-    /// The lock cannot be taken as the program asks for it, such as writing inside one's own read: 500
-    /// `lock-misconfigured`. The reason is logged, not sent.
+    /// The lock cannot be taken as the program asks for it: 500 `lock-misconfigured`. The route lacks the parameter that names
+    /// the key, the key is locked in another family of modes or holds other data, a handler writes inside its own read. The
+    /// reason is logged at error, not sent.
     Misconfigured,
 }
 
@@ -91,7 +92,7 @@ impl RejectionKind {
         }
     }
 
-    /// The problem type of the response (RFC 9457), also good as a label.
+    /// Its name, for labels. The `type` of the response (RFC 9457) is a URI that ends in `#` and this name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Contended => "lock-contended",
@@ -137,10 +138,15 @@ impl Rejection {
         Self {
             kind,
             status: kind.status(),
-            retry_after: None,
+            retry_after: (kind == RejectionKind::BodyBudget).then(|| retry_after(Duration::ZERO)),
             detail: None,
             cause: None,
         }
+    }
+
+    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
     }
 
     pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
@@ -182,20 +188,10 @@ impl Rejection {
     ///
     /// A starting point for those who want to change it a little.
     pub fn to_response(&self) -> Response<String> {
-        let mut problem = json!({
-            "type": self.kind.as_str(),
-            "title": self.kind.title(),
-            "status": self.status.as_u16(),
-        });
-        if let Some(detail) = &self.detail {
-            problem["detail"] = detail.as_ref().into();
-        }
-        if self.kind == RejectionKind::Lost {
-            problem["outcome"] = "unknown".into();
-        }
-        let mut response = Response::new(problem.to_string());
+        let mut response = Response::new(self.problem());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
+        headers.reserve(3);
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, json);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -204,26 +200,44 @@ impl Rejection {
         }
         response
     }
+
+    /// Written without a tree of values: a layer refuses most when it has the least time for it.
+    fn problem(&self) -> String {
+        let (kind, title) = (self.kind.as_str(), self.kind.title());
+        let status = self.status.as_u16();
+        let mut problem =
+            format!(r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#);
+        if let Some(detail) = &self.detail {
+            problem.push_str(r#","detail":"#);
+            problem.push_str(&serde_json::Value::from(&**detail).to_string());
+        }
+        if self.kind == RejectionKind::Lost {
+            problem.push_str(r#","outcome":"unknown""#);
+        }
+        problem.push('}');
+        problem
+    }
 }
 
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
-        let (kind, retry_after) = match &error {
+        let (kind, retry) = match &error {
             LockError::Busy { retry_after } => (
                 RejectionKind::Contended,
-                Some(whole_seconds(retry_after.unwrap_or_default())),
+                Some(retry_after.unwrap_or_default()),
             ),
-            LockError::Overloaded => (RejectionKind::Overloaded, Some(ONE_SECOND)),
-            LockError::Unavailable(_) | LockError::Conflict(_) | LockError::Shutdown => {
-                (RejectionKind::Unavailable, Some(ONE_SECOND))
+            LockError::Overloaded => (RejectionKind::Overloaded, Some(Duration::ZERO)),
+            LockError::Unavailable(_) | LockError::Shutdown => {
+                (RejectionKind::Unavailable, Some(Duration::ZERO))
             }
             LockError::Lost => (RejectionKind::Lost, None),
-            LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => {
-                (RejectionKind::Misconfigured, None)
-            }
+            LockError::Conflict(_)
+            | LockError::Upgrade
+            | LockError::Unsupported(_)
+            | LockError::Invalid(_) => (RejectionKind::Misconfigured, None),
         };
         Self {
-            retry_after,
+            retry_after: retry.map(retry_after),
             cause: Some(error),
             ..Self::new(kind)
         }
@@ -267,14 +281,6 @@ impl From<LockError> for Refusal {
     }
 }
 
-const ONE_SECOND: Duration = Duration::from_secs(1);
-
-/// Rounded up and kept between one second and the cap.
-fn whole_seconds(remaining: Duration) -> Duration {
-    let capped = remaining.min(RETRY_CAP);
-    Duration::from_secs(capped.as_millis().div_ceil(1000).max(1) as u64)
-}
-
 impl From<KeyError> for Refusal {
     fn from(error: KeyError) -> Self {
         match error.into_cause() {
@@ -288,7 +294,8 @@ impl From<KeyError> for Refusal {
             Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
                 .with_detail(reason)
                 .into(),
-            Cause::BodyUnread => LockError::Invalid(
+            Cause::NotOfTheRoute(reason) => LockError::invalid(reason).into(),
+            Cause::BodyUnread => LockError::invalid(
                 "the key is in the request's body, which was not read: call `buffer_body` on the layer",
             )
             .into(),

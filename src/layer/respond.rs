@@ -12,12 +12,16 @@ use http_body::Body;
 use super::body::{LocalBody, ResponseBody, local};
 use super::rejection::{Refusal, Rejection, RejectionKind};
 use crate::error::BoxError;
+use crate::telemetry::Seldom;
 
 type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
 
 /// Makes responses of rejections: the layer's own, or what the user's closure makes of them.
 #[derive(Clone, Default)]
-pub(crate) struct Responder(Option<Arc<Respond>>);
+pub(crate) struct Responder {
+    respond: Option<Arc<Respond>>,
+    log: Arc<Log>,
+}
 
 impl Responder {
     pub(crate) fn new<F, B>(respond: F) -> Self
@@ -25,16 +29,19 @@ impl Responder {
         F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self(Some(Arc::new(move |rejection, parts| {
-            respond(rejection, parts).map(local)
-        })))
+        Self {
+            respond: Some(Arc::new(move |rejection, parts| {
+                respond(rejection, parts).map(local)
+            })),
+            log: Arc::default(),
+        }
     }
 
     /// Remembers what a later rejection needs of the request.
     pub(crate) fn witness(&self, parts: &Parts) -> Witness {
         Witness {
             method: parts.method.clone(),
-            parts: self.0.is_some().then(|| Box::new(parts.clone())),
+            parts: self.respond.is_some().then(|| Box::new(parts.clone())),
         }
     }
 
@@ -47,7 +54,7 @@ impl Responder {
         let response = match refusal {
             Refusal::Response(response) => *response,
             Refusal::Rejection(rejection) => {
-                log(&rejection);
+                self.log.rejected(&rejection);
                 self.reject(rejection, witness)
             }
         };
@@ -55,7 +62,7 @@ impl Responder {
     }
 
     fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
-        let mut response = match (&self.0, &witness.parts) {
+        let mut response = match (&self.respond, &witness.parts) {
             (Some(respond), Some(parts)) => respond(&rejection, parts),
             _ => rejection.to_response().map(local),
         };
@@ -87,15 +94,35 @@ fn leave_out_body(response: &mut Response<LocalBody>) {
     }
 }
 
-/// Logs it with its causes: that a store refused is no news without what it said.
-fn log(rejection: &Rejection) {
-    let kind = rejection.kind();
-    let rejection = rejection as &dyn Error;
-    match kind {
-        RejectionKind::Misconfigured => tracing::error!(rejection, "a request was not served"),
-        RejectionKind::Unavailable | RejectionKind::Lost => {
-            tracing::warn!(rejection, "a request was not served");
+/// The lines about requests that were not served.
+#[derive(Debug, Default)]
+struct Log {
+    misconfigured: Seldom,
+    unavailable: Seldom,
+    lost: Seldom,
+}
+
+impl Log {
+    /// Logs a rejection with its causes, at most once a second for each kind that a failure multiplies.
+    fn rejected(&self, rejection: &Rejection) {
+        let error = rejection as &dyn Error;
+        match rejection.kind() {
+            RejectionKind::Misconfigured => {
+                if let Some(left_out) = self.misconfigured.due() {
+                    tracing::error!(rejection = error, left_out, "a request was not served");
+                }
+            }
+            RejectionKind::Unavailable => {
+                if let Some(left_out) = self.unavailable.due() {
+                    tracing::warn!(rejection = error, left_out, "a request was not served");
+                }
+            }
+            RejectionKind::Lost => {
+                if let Some(left_out) = self.lost.due() {
+                    tracing::warn!(rejection = error, left_out, "a request was not served");
+                }
+            }
+            _ => tracing::debug!(rejection = error, "a request was not served"),
         }
-        _ => tracing::debug!(rejection, "a request was not served"),
     }
 }

@@ -2,6 +2,7 @@
 
 /// What becomes of a handler whose lock is lost while it runs. Either way its response is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnLost {
     /// Its future is dropped at once, and the client gets the answer.
     #[default]
@@ -12,6 +13,7 @@ pub enum OnLost {
 
 /// What becomes of a handler whose client has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnCancel {
     /// It is dropped with the request, and the lock is released.
     #[default]
@@ -23,6 +25,7 @@ pub enum OnCancel {
 
 /// What becomes of a request when the store cannot be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnUnavailable {
     /// It is answered 503.
     #[default]
@@ -33,6 +36,7 @@ pub enum OnUnavailable {
 
 /// What becomes of a request that carries no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnMissing {
     /// It is answered 400.
     #[default]
@@ -43,26 +47,37 @@ pub enum OnMissing {
     Use(&'static str),
 }
 
-/// How sure a response is that the lock was held until the end of the request.
+/// What must say that the lock was held until the end of a request, before its response is sent.
 ///
-/// | the store says | `Store` | `Strict` | `Deadline` |
+/// | the store answers | `Strict` | `Store` | `Deadline` |
 /// |---|---|---|---|
-/// | held until now | response | response | not asked: response if the deadline has not passed |
-/// | not held any more | 500 `lock-lost` | 500 `lock-lost` | |
-/// | nothing, for a second, or that too few replicas know | response if the deadline has not passed | 500 `lock-lost` | |
+/// | the hold was there until now | response ([`Confirmation::Store`]) | response ([`Confirmation::Store`]) | not asked: response if the lease has not run out ([`Confirmation::Lease`]) |
+/// | the hold is gone | 500 `lock-lost` | 500 `lock-lost` | |
+/// | nothing, for a second, or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`Confirmation::Lease`]) | |
+///
+/// Confirmed exclusion (S5: two confirmed requests never overlapped, whatever any clock does) is promised for responses with
+/// [`Confirmation::Store`] only. A response with [`Confirmation::Lease`] relies on this process's clock, and on a store that
+/// has kept the hold until the lease runs out. A failover or a crash may lose the hold earlier; then two overlapping requests
+/// are both answered. By default, requests that write are `Strict`, and requests that only read are `Store`.
+///
+/// [`Confirmation::Store`]: super::Confirmation::Store
+/// [`Confirmation::Lease`]: super::Confirmation::Lease
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Confirm {
-    /// The store is asked; only when it does not answer, this process's clock decides.
+    /// No response without the store's answer. While the store does not answer, a request that has run gets 500 `lock-lost`,
+    /// and the outcome of its work is unknown to the client.
     #[default]
-    Store,
-    /// No response without the store's word: then confirmed requests never overlap, whatever any clock does (S5).
     Strict,
-    /// This process's clock decides, and the release runs behind the response. Saves the round trip.
+    /// The store is asked. If it does not answer, the lease decides.
+    Store,
+    /// The lease decides, and the release runs behind the response. This saves the round trip.
     Deadline,
 }
 
 /// When a request's lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ReleaseOn {
     /// Before the head of the response goes out; the body streams unlocked.
     #[default]

@@ -17,6 +17,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
+/// What a resource may contain unescaped: the same, and `:`, which the program itself has put there.
+const RESOURCE_ESCAPED: &AsciiSet = &ESCAPED.remove(b':');
+
 /// A composed name longer than this (bytes) ends in a digest instead.
 const MAX_COMPOSED: usize = 256;
 
@@ -33,22 +36,27 @@ const DIGEST_PREFIX: usize = 64;
 /// There are two ways to a key, for two kinds of input:
 ///
 /// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would
-///   use. It is for names that the program itself chose, such as `"account:42"` or a name shared with a Java service.
-/// * [`LockKey::from_parts`] composes a key from a resource and components that **strangers may have chosen**. Every
-///   component is percent-encoded (RFC 3986) and joined by `:`, so that different components never make the same key, no
-///   brace or control character reaches the store, and a name of more than 256 bytes ends in its SHA-256 instead.
+///   use. It is for names that the program itself chose, such as `"lock:account:42"` or a name shared with a Java service.
+/// * [`LockKey::from_parts`] composes a key from a resource, which the program chose, and components that **strangers may
+///   have chosen**. Every component is percent-encoded (RFC 3986) and joined by `:`, so that different components of one
+///   resource never make the same key, no brace or control character reaches the store, and a name of more than 256 bytes
+///   ends in its SHA-256 instead. A [`Resource`](crate::Resource) composes its keys so.
+///
+/// **The name is a key in Redis.** The lock is a hash under that name, so choose one that nothing else uses: `lock:order`, not
+/// `order`. What else stands there is never touched; the lock is refused with
+/// [`LockError::Conflict`](crate::LockError::Conflict).
 ///
 /// ```
 /// use tower_distributed_lock::LockKey;
 ///
-/// assert_eq!(LockKey::from_parts("lock", ["order", "42"]).as_str(), "lock:order:42");
-/// assert_eq!(LockKey::from_parts("lock", ["order", "4:2", "{x}"]).as_str(), "lock:order:4%3A2:%7Bx%7D");
+/// assert_eq!(LockKey::from_parts("lock:order", ["42"]).as_str(), "lock:order:42");
+/// assert_eq!(LockKey::from_parts("lock:order", ["4:2", "{x}"]).as_str(), "lock:order:4%3A2:%7Bx%7D");
 /// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockKey {
     name: Arc<str>,
-    /// Of the name, by a function of this process that nobody can foresee. A key is looked up many times in its life.
+    /// Hash of `name` under a random key of this process. A key is looked up many times in its life.
     hash: u64,
 }
 
@@ -71,7 +79,7 @@ impl LockKey {
         P::Item: AsRef<str>,
     {
         let mut name = String::with_capacity(DIGEST_PREFIX);
-        name.extend(utf8_percent_encode(resource, ESCAPED));
+        name.extend(utf8_percent_encode(resource, RESOURCE_ESCAPED));
         let readable = name.len().min(DIGEST_PREFIX);
         for component in components {
             name.push(':');
@@ -96,9 +104,9 @@ impl LockKey {
         &self.name
     }
 
-    /// Which of so many places is this key's, for as long as the process lives.
+    /// Which of `places` is this key's, for as long as the process lives.
     pub(crate) fn place_among(&self, places: usize) -> usize {
-        // Of the bits that a map in such a place does not look at first.
+        // The high bits: a map in such a place uses the low bits first.
         (self.hash >> 32) as usize % places
     }
 }
@@ -131,6 +139,18 @@ impl Hasher for Carried {
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+impl AsRef<str> for LockKey {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
+}
+
+impl From<Arc<str>> for LockKey {
+    fn from(name: Arc<str>) -> Self {
+        Self::new(name)
+    }
+}
 
 impl From<&str> for LockKey {
     fn from(name: &str) -> Self {

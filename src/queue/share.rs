@@ -284,7 +284,7 @@ impl Share {
         }
         match self.leave(Ending::Record(record)) {
             Departure::Last(release) => release.in_time().await,
-            Departure::Shared => Err(LockError::Invalid(
+            Departure::Shared => Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             )),
         }

@@ -4,7 +4,7 @@
 //! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
@@ -22,27 +22,35 @@ use crate::store::{
 mod admin;
 mod audit;
 mod batches;
+mod builder;
 mod calls;
 mod channels;
 mod cluster;
+mod connection;
+mod connector;
+mod endpoint;
 mod failure;
+mod heard;
 mod info;
-mod lane;
+mod live;
 mod many;
+mod master;
 mod names;
-mod options;
-mod pool;
+mod node;
+mod pooled;
 mod records;
 mod replicas;
 mod reply;
 mod rights;
+mod role;
+mod router;
 mod script;
 mod sentinel;
-mod servers;
 mod slot;
-mod source;
+mod stream;
 mod subscriber;
 mod subscriptions;
+mod suspicion;
 mod thread;
 mod timeouts;
 #[cfg(feature = "redis-tls")]
@@ -50,15 +58,17 @@ mod tls;
 #[cfg(not(feature = "redis-tls"))]
 #[path = "redis/no_tls.rs"]
 mod tls;
+mod waits;
 
+pub use builder::RedisStoreBuilder;
 use channels::Channels;
-use lane::Counting;
-pub use options::RedisStoreBuilder;
+use connection::ReplicaAck;
+use pooled::Purpose;
 pub use replicas::Replicas;
 pub use rights::{AclRules, MissingRights};
+use router::Router;
 use script::Call;
-use servers::Servers;
-use thread::Thread;
+use thread::Background;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
@@ -97,11 +107,8 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    servers: Servers,
-    /// The same, for the thread: for renewals and nothing else.
-    apart: Servers,
-    /// Started when there is first something to renew; `None` if that failed.
-    thread: OnceLock<Option<Thread>>,
+    router: Router,
+    background: Arc<Background>,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
 }
@@ -109,7 +116,7 @@ struct Inner {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("servers", &self.inner.servers)
+            .field("router", &self.inner.router)
             .finish_non_exhaustive()
     }
 }
@@ -251,10 +258,10 @@ impl RedisStore {
         &self,
         key: &LockKey,
         call: impl FnOnce(Channels) -> Result<Call, StoreError>,
-    ) -> Result<(redis::Value, Counting), StoreError> {
-        let servers = &self.inner.servers;
-        let call = call(servers.channels().await?)?;
-        servers.call(key, &call).await
+    ) -> Result<(redis::Value, ReplicaAck), StoreError> {
+        let router = &self.inner.router;
+        let call = call(router.channels().await?)?;
+        router.route(Purpose::Commands).call(key, &call).await
     }
 
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
@@ -262,7 +269,7 @@ impl RedisStore {
         let mut released = reply::released(answer)?;
         if released.listeners > 0 {
             let channel = calls::channel(hold).to_string();
-            let here = self.inner.servers.listeners(&hold.key, &channel);
+            let here = self.inner.router.listeners(&hold.key, &channel);
             released.listeners += here.saturating_sub(1);
         }
         Ok(released)
@@ -283,7 +290,7 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; one that does not is taken back.
-    async fn grant(&self, attempts: &[Attempt], effect: Counting) -> Result<(), StoreError> {
+    async fn grant(&self, attempts: &[Attempt], effect: ReplicaAck) -> Result<(), StoreError> {
         let Err(error) = effect.counts().await else {
             return Ok(());
         };
@@ -302,7 +309,7 @@ impl RedisStore {
         let keys = attempts.iter().map(|attempt| &attempt.hold.key);
         (1..=BATCH).contains(&attempts.len())
             && store::many::are_apart(attempts)
-            && self.inner.servers.serve_in_one_script(keys)
+            && self.inner.router.serve_in_one_script(keys)
     }
 }
 
@@ -319,24 +326,19 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let Inner { servers, apart, .. } = &*self.inner;
-        match batches::renew(apart, renewals).await {
-            // The server may have no room for one more connection: better renewed like everything else than not at all.
-            // Not while that has to be restored, which would happen on this runtime.
-            Err(error) if error.kind() != StoreErrorKind::Unanswered && servers.are_up() => {
-                batches::renew(servers, renewals).await
+        let router = &self.inner.router;
+        match batches::renew(router.route(Purpose::Renewals), renewals).await {
+            // There is no connection for renewals. The server may have no room for one more, while the others are there.
+            Err(error) if no_connection(&error) && router.is_up() => {
+                batches::renew(router.route(Purpose::Commands), renewals).await
             }
             renewed => renewed,
         }
     }
 
     async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let Inner {
-            servers,
-            acknowledging,
-            ..
-        } = &*self.inner;
-        batches::check(servers, holds, *acknowledging).await
+        let route = self.inner.router.route(Purpose::Commands);
+        batches::check(route, holds, self.inner.acknowledging).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
@@ -380,20 +382,14 @@ impl LockStore for RedisStore {
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        match &self.inner.servers {
-            Servers::One(server) => audit::look_at_one(server, self.inner.acknowledging).await,
-            Servers::Cluster(cluster) => Ok(audit::look_at_all(&cluster.lanes().await?).await),
+        match &self.inner.router {
+            Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
+            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.connections().await?).await),
         }
     }
 
     fn renewal_runtime(&self) -> Option<Handle> {
-        let thread = self.inner.thread.get_or_init(|| {
-            let started = Thread::start("lock-renewals");
-            started
-                .inspect_err(|error| tracing::warn!(%error, "no thread for renewals: they need a free worker"))
-                .ok()
-        });
-        thread.as_ref().map(Thread::runtime)
+        self.inner.background.runtime()
     }
 
     fn keeps_records(&self) -> bool {
@@ -405,11 +401,11 @@ impl LockStore for RedisStore {
     }
 
     fn part(&self, key: &LockKey) -> u16 {
-        self.inner.servers.part(key)
+        self.inner.router.part(key)
     }
 
     fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.inner.servers.accepts(key)
+        self.inner.router.accepts(key)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -419,7 +415,15 @@ impl LockStore for RedisStore {
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let channel = calls::channel(&attempt.hold).to_string();
-        let servers = &self.inner.servers;
-        servers.listen(&attempt.hold.key, channel).await
+        let router = &self.inner.router;
+        router.listen(&attempt.hold.key, channel).await
     }
+}
+
+/// Whether an error says that no connection could be had.
+fn no_connection(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Unreachable | StoreErrorKind::Transient
+    )
 }

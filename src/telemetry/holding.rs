@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Observed, Route, TARGET, digests, metrics};
+use super::{Labels, Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
@@ -58,6 +58,10 @@ impl Holding {
     /// Ends the observation of a lock under which nothing was done: it is logged, and not measured.
     pub(crate) fn discard(mut self: Box<Self>) {
         self.is_counted = false;
+    }
+
+    pub(crate) fn labels(&self) -> Labels {
+        Labels(self.route.clone(), self.mode)
     }
 
     /// For the work that is done under the lock.

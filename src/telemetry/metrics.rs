@@ -22,6 +22,7 @@ const HOLDERS: &str = "distributed_lock_holders";
 const CONTENDED: &str = "distributed_lock_contended_total";
 const OVERLOADED: &str = "distributed_lock_overloaded_total";
 const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
+const CONFIRMED: &str = "distributed_lock_confirmed_total";
 const LOST: &str = "distributed_lock_lost_total";
 const RENEWALS: &str = "distributed_lock_renewals_total";
 const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
@@ -31,6 +32,8 @@ const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total"
 
 /// Tells the recorder what the names mean. One that is installed later only misses the texts.
 pub(crate) fn describe() {
+    #[cfg(feature = "redis")]
+    super::store::describe();
     let seconds = Unit::Seconds;
     describe_histogram!(WAITED, seconds, "How long requests waited for their locks.");
     describe_histogram!(HELD, seconds, "How long locks were held.");
@@ -40,6 +43,7 @@ pub(crate) fn describe() {
     describe_counter!(CONTENDED, "Waits that ended while somebody else held.");
     describe_counter!(OVERLOADED, "Requests refused because too many waited.");
     describe_counter!(UNAVAILABLE, "Requests refused for want of the lock store.");
+    describe_counter!(CONFIRMED, "Responses that were sent under a lock.");
     describe_counter!(LOST, "Locks lost while they were held.");
     describe_counter!(RENEWALS, "Renewals of locks that are held.");
     describe_histogram!(
@@ -112,6 +116,10 @@ pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
         _ => return,
     };
     counter!(name, "route" => route.label(), "mode" => mode).increment(1);
+}
+
+pub(super) fn confirmed(route: &Route, mode: &'static str, by: &'static str) {
+    counter!(CONFIRMED, "route" => route.label(), "mode" => mode, "by" => by).increment(1);
 }
 
 pub(super) fn lost(route: &Route, mode: &'static str) {

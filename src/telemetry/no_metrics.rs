@@ -35,6 +35,8 @@ pub(super) fn held(_: &Route, _: &'static str, _: Instant) {}
 
 pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
 
+pub(super) fn confirmed(_: &Route, _: &'static str, _: &'static str) {}
+
 pub(super) fn lost(_: &Route, _: &'static str) {}
 
 pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}

@@ -108,7 +108,9 @@ async fn problem(response: Response) -> (u16, Value) {
         "application/problem+json"
     );
     assert_eq!(response.headers()["cache-control"], "no-store");
-    (status, serde_json::from_str(&text(response).await).unwrap())
+    let mut problem: Value = serde_json::from_str(&text(response).await).unwrap();
+    problem["type"] = crate::layer::kind_of(&problem).into();
+    (status, problem)
 }
 
 /// Lets what runs in the background come to rest, on paused time.

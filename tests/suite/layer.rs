@@ -24,6 +24,8 @@ mod modes;
 mod nested;
 mod places;
 mod policies;
+mod resources;
+mod retry;
 mod sockets;
 pub(crate) mod store;
 mod telemetry;
@@ -89,7 +91,17 @@ async fn problem(response: Response) -> (StatusCode, Value) {
         "application/problem+json"
     );
     assert_eq!(response.headers()["cache-control"], "no-store");
-    (status, serde_json::from_str(&text(response).await).unwrap())
+    let mut problem: Value = serde_json::from_str(&text(response).await).unwrap();
+    problem["type"] = kind_of(&problem).into();
+    (status, problem)
+}
+
+/// The last part of a problem's type, which is an absolute URI.
+pub(crate) fn kind_of(problem: &Value) -> &str {
+    let uri = problem["type"].as_str().unwrap();
+    let kind =
+        uri.strip_prefix("https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#");
+    kind.unwrap_or_else(|| panic!("{uri}"))
 }
 
 /// Lets what runs in the background come to rest, on paused time.

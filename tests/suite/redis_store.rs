@@ -10,6 +10,7 @@ mod fair;
 mod fencing;
 mod holds;
 mod many;
+mod mistaken;
 mod phases;
 mod protocols;
 mod records;

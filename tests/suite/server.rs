@@ -52,7 +52,15 @@ async fn answer(request: reqwest::RequestBuilder) -> Answer {
         status: response.status(),
         replayed: response.headers().contains_key("idempotent-replayed"),
         retry_after,
-        body: response.json().await.unwrap_or(Value::Null),
+        body: response
+            .json()
+            .await
+            .map_or(Value::Null, |mut body: Value| {
+                if body.get("type").is_some() {
+                    body["type"] = crate::layer::kind_of(&body).into();
+                }
+                body
+            }),
     }
 }
 

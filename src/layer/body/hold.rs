@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::poll_bytes;
 use crate::error::BoxError;
 use crate::guard::LockGuard;
-use crate::layer::confirm::{Unconfirmed, confirm};
+use crate::layer::confirm::{Confirmation, Unconfirmed, confirm};
 use crate::layer::settings::{Confirm, OnLost};
 
 /// The lock inside a body.
@@ -27,7 +27,7 @@ pub(super) struct Hold {
 
 enum Phase {
     Open(LockGuard),
-    Releasing(Pin<Box<dyn Future<Output = Result<(), Unconfirmed>> + Send>>),
+    Releasing(Pin<Box<dyn Future<Output = Result<Confirmation, Unconfirmed>> + Send>>),
     Released,
     Failed,
 }
@@ -77,7 +77,7 @@ impl Hold {
                     }
                 }
                 Phase::Releasing(releasing) => match ready!(releasing.as_mut().poll(cx)) {
-                    Ok(()) => {
+                    Ok(_) => {
                         self.phase = Phase::Released;
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }

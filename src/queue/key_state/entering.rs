@@ -96,7 +96,7 @@ impl KeyState {
             return Ok(None);
         };
         if terms.fenced && hold.token.is_none() {
-            return Err(LockError::Invalid(
+            return Err(LockError::invalid(
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
         }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value, from_redis_value};
 
+use super::connection::SharedConnection;
+use super::connector::Connector;
 use super::info::Info;
-use super::lane::Lane;
+use super::node::Node;
+use super::pooled::Purpose;
 use super::reply::unintelligible;
-use super::servers::Server;
-use super::source::Source;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -22,17 +23,17 @@ const OLDEST_NAME: &str = "Redis 6.2";
 mod watched;
 
 /// One server, and who watches it. `acknowledging`: whether replicas have to.
-pub(super) async fn look_at_one(server: &Server, acknowledging: bool) -> Result<Audit, StoreError> {
-    let lane = &server.lanes[0];
-    let mut audit = look_at(lane).await?;
-    if let Source::Sentinels(sentinels) = &server.source {
-        watched::add(&mut audit, lane, sentinels, acknowledging).await;
+pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audit, StoreError> {
+    let connection = node.first(Purpose::Commands);
+    let mut audit = look_at(connection).await?;
+    if let Connector::Sentinels(sentinels) = node.connector() {
+        watched::add(&mut audit, connection, sentinels, acknowledging).await;
     }
     Ok(audit)
 }
 
-async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
-    let missing = match lane
+async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError> {
+    let missing = match connection
         .call(&rights::question())
         .await
         .map(|(answer, _)| answer)
@@ -41,13 +42,13 @@ async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
         // No connection is used whose user lacks rights, not even for this.
         Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
     };
-    let Some(info) = ask(lane, "INFO", &[]).await? else {
+    let Some(info) = ask(connection, "INFO", &[]).await? else {
         let mut audit = blind(missing);
         audit.warnings.push(unseen("the server", "+info"));
         return Ok(audit);
     };
     let info = Info::parse(&read::<String>(info)?);
-    let settings = Settings::of(lane).await?;
+    let settings = Settings::of(connection).await?;
 
     let mut audit = Audit::new(deployment(&info, &settings));
     audit.server_id = info.field("run_id").map(str::to_owned);
@@ -63,11 +64,11 @@ async fn look_at(lane: &Arc<Lane>) -> Result<Audit, StoreError> {
 }
 
 /// The servers of a Cluster.
-pub(super) async fn look_at_all(lanes: &[Arc<Lane>]) -> Audit {
+pub(super) async fn look_at_all(connections: &[Arc<SharedConnection>]) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
-    let servers = format!("a Cluster, {} primaries", lanes.len());
+    let servers = format!("a Cluster, {} primaries", connections.len());
     audit.facts.push(("server", servers));
-    audit.members = join_all(lanes.iter().map(look_at)).await;
+    audit.members = join_all(connections.iter().map(look_at)).await;
     for (n, member) in (1..).zip(&audit.members) {
         if member.is_err() {
             audit.warnings.push(Warning::MemberSilent { member: n });
@@ -92,16 +93,19 @@ struct Settings {
 }
 
 impl Settings {
-    async fn of(lane: &Arc<Lane>) -> Result<Self, StoreError> {
+    async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
         Ok(Self {
-            fsync: setting(lane, "appendfsync").await?,
-            snapshots: setting(lane, "save").await?,
+            fsync: setting(connection, "appendfsync").await?,
+            snapshots: setting(connection, "save").await?,
         })
     }
 }
 
-async fn setting(lane: &Arc<Lane>, name: &str) -> Result<Option<String>, StoreError> {
-    Ok(match ask(lane, "CONFIG", &["GET", name]).await? {
+async fn setting(
+    connection: &Arc<SharedConnection>,
+    name: &str,
+) -> Result<Option<String>, StoreError> {
+    Ok(match ask(connection, "CONFIG", &["GET", name]).await? {
         Some(answer) => read::<HashMap<String, String>>(answer)?.remove(name),
         None => None,
     })
@@ -228,9 +232,13 @@ fn unseen(what: &'static str, rule: &'static str) -> Warning {
 }
 
 /// Asks a question; `None` if the user may not ask it, or the service does not offer it.
-async fn ask(lane: &Arc<Lane>, command: &str, words: &[&str]) -> Result<Option<Value>, StoreError> {
+async fn ask(
+    connection: &Arc<SharedConnection>,
+    command: &str,
+    words: &[&str],
+) -> Result<Option<Value>, StoreError> {
     let command = redis::cmd(command).arg(words).to_owned();
-    match lane.query(&command).await? {
+    match connection.query(&command).await? {
         Value::ServerError(error) => match error.kind() {
             Some(ServerErrorKind::NoPerm | ServerErrorKind::ResponseError) => Ok(None),
             _ => Err(failure::refusal(error)),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
+use super::router::Route;
 use super::script::Call;
-use super::servers::Servers;
 use super::{calls, reply};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
@@ -13,11 +13,11 @@ use crate::store::{BATCH, HoldStatus, Renewal};
 
 /// Begins leases anew.
 pub(super) async fn renew(
-    servers: &Servers,
+    route: Route<'_>,
     renewals: &[Renewal],
 ) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
-        servers,
+        route,
         renewals,
         |renewal| &renewal.hold.key,
         |batch| calls::renew(batch.iter().copied()),
@@ -27,12 +27,12 @@ pub(super) async fn renew(
 
 /// Asks which holds are there; if replicas are to `acknowledge` the answer, each batch leaves them something to.
 pub(super) async fn check(
-    servers: &Servers,
+    route: Route<'_>,
     holds: &[Hold],
     acknowledge: bool,
 ) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
-        servers,
+        route,
         holds,
         |hold| &hold.key,
         |batch| match acknowledge {
@@ -45,14 +45,14 @@ pub(super) async fn check(
 
 /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
 async fn call_in_batches<'a, T>(
-    servers: &'a Servers,
+    route: Route<'a>,
     items: &'a [T],
     key: impl Fn(&T) -> &LockKey,
     call: impl Fn(&[&'a T]) -> Call,
 ) -> Result<Vec<HoldStatus>, StoreError> {
     let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
-        let group = groups.entry(servers.together(key(item)));
+        let group = groups.entry(route.together(key(item)));
         group.or_default().push((place, item));
     }
     let batches = groups.values().flat_map(|group| group.chunks(BATCH));
@@ -60,7 +60,7 @@ async fn call_in_batches<'a, T>(
         let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
         let (key, call) = (key(items[0]), call(&items));
         async move {
-            let (answer, effect) = servers.call(key, &call).await?;
+            let (answer, effect) = route.call(key, &call).await?;
             let standings = reply::standings(&answer, batch.len())?;
             if standings.contains(&HoldStatus::Held) {
                 effect.counts().await?;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, Pipeline, ProtocolVersion, PushInfo, PushKind,
-    RedisError, RedisResult, RedisWrite, ToRedisArgs, Value,
+    ErrorKind, Pipeline, PushInfo, PushKind, RedisError, RedisResult, RedisWrite, ToRedisArgs,
+    Value,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::endpoint::{Endpoint, RawConnection};
 use super::failure;
-use super::timeouts::Timeouts;
 use crate::error::StoreError;
 
-/// By which commands messages travel (PROTOCOL 1.9). Those of one kind do not reach those who listen by the other.
+/// The commands by which messages travel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channels {
     /// `PUBLISH`, which every server of a Cluster passes on to every other.
@@ -34,29 +34,23 @@ impl ToRedisArgs for Channels {
 }
 
 impl Channels {
-    /// Opens a connection, without a limit of time.
+    /// Opens a connection.
     pub(super) async fn open(
         self,
-        client: &Client,
-        timeouts: Timeouts,
-    ) -> RedisResult<(Voice, Ear)> {
+        endpoint: &Endpoint,
+    ) -> RedisResult<(ChannelSink, ChannelStream)> {
         if self == Self::Plain {
-            let (sink, stream) = client.get_async_pubsub().await?.split();
-            return Ok((Voice::Plain(sink), Ear::Plain(stream)));
+            let (sink, stream) = endpoint.open_pubsub().await?.split();
+            return Ok((ChannelSink::Plain(sink), ChannelStream::Plain(stream)));
         }
-        // Only in this protocol are answers and messages told apart, and only by it does the `redis` crate know messages
-        // on sharded channels.
-        let info = client.get_connection_info();
-        let settings = info.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.clone().set_redis_settings(settings))?;
-        let (sender, heard) = unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(timeouts.connect))
-            .set_response_timeout(Some(timeouts.response))
-            .set_push_sender(sender);
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok((Voice::Sharded(connection.await?), Ear::Sharded(heard)))
+        // Only by RESP3 are answers and messages told apart, and only by it does the `redis` crate know messages on
+        // sharded channels.
+        let (sender, pushes) = unbounded_channel();
+        let connection = endpoint.open_pushing(sender).await?;
+        Ok((
+            ChannelSink::Sharded(connection),
+            ChannelStream::Sharded(pushes),
+        ))
     }
 }
 
@@ -68,13 +62,13 @@ pub(super) enum Heard {
     Gone(String),
 }
 
-/// What is heard on a connection.
-pub(super) enum Ear {
+/// What the server says on a connection.
+pub(super) enum ChannelStream {
     Plain(PubSubStream),
     Sharded(UnboundedReceiver<PushInfo>),
 }
 
-impl Ear {
+impl ChannelStream {
     /// What comes next; `None` when the connection is gone.
     ///
     /// # Cancel safety
@@ -108,13 +102,13 @@ impl Ear {
 /// The connection is of no use any more.
 pub(super) struct Lost;
 
-/// What the server is told on a connection.
-pub(super) enum Voice {
+/// What the server is asked on a connection.
+pub(super) enum ChannelSink {
     Plain(PubSubSink),
-    Sharded(MultiplexedConnection),
+    Sharded(RawConnection),
 }
 
-impl Voice {
+impl ChannelSink {
     /// Begins to listen; what the server says to each.
     pub(super) async fn join(
         &mut self,
@@ -122,7 +116,13 @@ impl Voice {
     ) -> Result<Vec<Result<(), StoreError>>, Lost> {
         let sink = match self {
             Self::Sharded(connection) => {
-                return tell(connection, "SSUBSCRIBE", &PushKind::SSubscribe, names).await;
+                return tell(
+                    &mut connection.handle,
+                    "SSUBSCRIBE",
+                    &PushKind::SSubscribe,
+                    names,
+                )
+                .await;
             }
             Self::Plain(sink) => sink,
         };
@@ -138,12 +138,17 @@ impl Voice {
         Ok(answers)
     }
 
-    /// Listens no more. Refused or not: nobody wants to hear.
+    /// Ends subscriptions. A refusal is ignored: their messages are not read any more.
     pub(super) async fn leave(&mut self, names: &[Arc<str>]) -> Result<(), Lost> {
         match self {
             Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
             Self::Sharded(connection) => {
-                let answers = tell(connection, "SUNSUBSCRIBE", &PushKind::SUnsubscribe, names);
+                let answers = tell(
+                    &mut connection.handle,
+                    "SUNSUBSCRIBE",
+                    &PushKind::SUnsubscribe,
+                    names,
+                );
                 answers.await.map(drop)
             }
         }
@@ -154,7 +159,8 @@ impl Voice {
         match self {
             Self::Plain(sink) => answered(sink.ping::<Value>().await).map(drop),
             Self::Sharded(connection) => {
-                match connection.send_packed_command(&redis::cmd("PING")).await {
+                let ping = redis::cmd("PING");
+                match connection.handle.send_packed_command(&ping).await {
                     Ok(Value::SimpleString(_) | Value::ServerError(_)) => Ok(()),
                     _ => Err(Lost),
                 }

@@ -10,29 +10,30 @@ use futures_util::future::join_all;
 use redis::{ServerError, Value};
 use tokio::sync::OnceCell;
 
-mod following;
-mod map;
-mod node;
+mod member;
 mod redirect;
+mod redirect_loop;
+mod slot_map;
+mod slot_subscription;
 mod slots;
 mod topology;
-mod way;
 
 use super::channels::Channels;
+use super::connection::{ReplicaAck, SharedConnection};
 use super::failure;
-use super::lane::{Counting, Lane};
 use super::names::Names;
+use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
-pub(super) use node::Maker;
+pub(super) use member::MemberFactory;
 use redirect::Redirect;
+use redirect_loop::RedirectLoop;
 use slots::Address;
 pub(super) use slots::addresses;
 use topology::Topology;
-use way::Way;
 
 /// How often a command is sent, each time because the one before was not executed.
 const TRIES: u32 = 8;
@@ -40,28 +41,32 @@ const TRIES: u32 = 8;
 /// The servers of a Redis Cluster.
 pub(super) struct Cluster {
     topology: Arc<Topology>,
-    /// By which commands messages travel; found out when it is first needed, unless it was set.
+    /// The commands by which messages travel; found out when it is first needed, unless it was set.
     channels: OnceCell<Channels>,
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Address>, maker: Maker, channels: Option<Channels>) -> Self {
+    pub(super) fn new(
+        seeds: Vec<Address>,
+        factory: MemberFactory,
+        channels: Option<Channels>,
+    ) -> Self {
         Self {
-            topology: Arc::new(Topology::new(seeds, maker)),
+            topology: Arc::new(Topology::new(seeds, factory)),
             channels: OnceCell::new_with(channels),
         }
     }
 
     /// Makes sure that the Cluster answers.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.topology.map().await?;
+        self.topology.map(Purpose::Commands).await?;
         self.channels().await.map(drop)
     }
 
-    /// By which commands messages travel.
+    /// The commands by which messages travel.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
         let probe = || async {
-            let map = self.topology.map().await?;
+            let map = self.topology.map(Purpose::Commands).await?;
             let answers = map.masters().iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
         };
@@ -69,33 +74,35 @@ impl Cluster {
     }
 
     /// A connection to each server that has slots.
-    pub(super) async fn lanes(&self) -> Result<Vec<Arc<Lane>>, StoreError> {
-        let map = self.topology.map().await?;
-        let nodes = map.masters().iter();
-        Ok(nodes.map(|node| node.first_lane().clone()).collect())
+    pub(super) async fn connections(&self) -> Result<Vec<Arc<SharedConnection>>, StoreError> {
+        let map = self.topology.map(Purpose::Commands).await?;
+        let members = map.masters().iter();
+        let first = members.map(|member| member.node.first(Purpose::Commands).clone());
+        Ok(first.collect())
     }
 
     /// Calls a script on the server that has the key's slot, wherever that is.
     pub(super) async fn call(
         &self,
+        purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, Counting), StoreError> {
-        let mut way = Way::new(&self.topology, slot_of(key)?).await?;
+    ) -> Result<(Value, ReplicaAck), StoreError> {
+        let mut redirects = RedirectLoop::new(&self.topology, purpose, slot_of(key)?).await?;
         let mut refusal = None;
         for _ in 0..TRIES {
-            let stop = way.next().await?;
-            let lane = stop.node.lane(key).clone();
-            let error = match lane.answer(call, stop.asking).await {
+            let target = redirects.next().await?;
+            let connection = target.member.node.connection(purpose, key).clone();
+            let error = match connection.answer(call, target.asking).await {
                 Ok((Value::ServerError(error), _)) => error,
-                Ok((answer, sent)) => return Ok((answer, Counting { lane, sent })),
+                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(connection, sent))),
                 Err(error) => {
-                    way.failure(&stop, error).await?;
+                    redirects.failure(&target, error).await?;
                     continue;
                 }
             };
-            match Redirect::read(&error, &stop.node.address) {
-                Some(redirect) => way.redirect(&stop, redirect).await?,
+            match Redirect::read(&error, &target.member.address) {
+                Some(redirect) => redirects.redirect(&target, redirect).await?,
                 None => return Err(failure::refusal(error)),
             }
             refusal = Some(error);
@@ -110,17 +117,14 @@ impl Cluster {
         channel: String,
     ) -> Result<Wakeups, StoreError> {
         let (slot, channels) = (slot_of(key)?, self.channels().await?);
-        following::listen(self.topology.clone(), channels, slot, channel).await
+        slot_subscription::listen(self.topology.clone(), channels, slot, channel).await
     }
 
     /// How many listen to a channel about a key through this store, as far as it is known where that is.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
         let map = self.topology.known();
-        let node = map.as_ref().and_then(|map| map.master(Slot::of(key)));
-        match (node, self.channels.get()) {
-            (Some(node), Some(channels)) => node.subscriptions(*channels).listeners(channel),
-            _ => 0,
-        }
+        let member = map.as_ref().and_then(|map| map.master(Slot::of(key)));
+        member.map_or(0, |member| member.node.listeners(channel))
     }
 }
 

@@ -1,32 +1,31 @@
-//! Without the feature `redis-tls`: nothing to set, and nobody to distrust. redis refuses the addresses.
+//! Without the feature `redis-tls`: no settings, and no connection is encrypted.
 
 use std::fmt;
+use std::io;
 
 use redis::{ConnectionInfo, RedisError};
+use tokio::net::TcpStream;
 
-use super::timeouts::Timeouts;
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tls {}
+pub(super) struct Tls;
 
 impl Tls {
-    pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
-        Ok(address)
-    }
-
-    pub(super) fn suit<'a>(
+    pub(super) fn config<'a>(
         &self,
         _: impl IntoIterator<Item = &'a ConnectionInfo>,
-    ) -> Result<(), StoreError> {
-        Ok(())
+    ) -> Result<TlsConfig, StoreError> {
+        Ok(TlsConfig)
     }
+}
 
-    pub(super) fn secure_where_it_applies(
-        &self,
-        address: ConnectionInfo,
-    ) -> Result<ConnectionInfo, StoreError> {
-        Ok(address)
+#[derive(Clone)]
+pub(super) struct TlsConfig;
+
+impl TlsConfig {
+    pub(super) async fn encrypt(&self, _: &str, _: TcpStream) -> io::Result<TcpStream> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -38,6 +37,6 @@ pub(super) fn at(_: &dyn fmt::Display, error: StoreError) -> StoreError {
     error
 }
 
-pub(super) async fn objection(_: &ConnectionInfo, _: Timeouts, error: StoreError) -> StoreError {
-    error
+pub(super) fn is_encrypted(_: &ConnectionInfo) -> bool {
+    false
 }

@@ -4,30 +4,33 @@
 //! has the server itself say that it is a master. Besides, they are asked every second, so that a master that was replaced
 //! behind our back is left even if it still answers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use deadpool_redis::{Connection, Pool, PoolConfig};
+use deadpool::managed::{Pool, PoolConfig};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Client, ConnectionAddr, ConnectionInfo, Value};
+use redis::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::endpoint::Endpoint;
 use super::failure::{self, failing_over, more_telling};
-use super::pool::{new_pool, no_connection};
+use super::master::{Master, MasterChanged};
+use super::pooled::{self, Purpose, Taken};
+use super::thread::Background;
 use super::timeouts::Timeouts;
 use super::tls;
+use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::sync::Mutex;
 
+mod health;
 mod inquiry;
-mod master;
-mod survey;
 
+pub(super) use health::Survey;
 use inquiry::Sentinel;
-pub(super) use master::{Departure, Master};
-pub(super) use survey::Survey;
 
 /// How often the sentinels are asked whether the master is still the same one; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
@@ -35,8 +38,8 @@ const WATCH: Duration = Duration::from_secs(1);
 /// How long the first sentinel's answer waits for those that may know better.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// What the sentinels say, and whether more than half of them were heard.
-struct Word {
+/// What the sentinels answer, and whether more than half of them did.
+struct Answer {
     master: Master,
     by_most: bool,
 }
@@ -45,32 +48,43 @@ struct Word {
 pub(super) struct Sentinels {
     sentinels: Box<[Sentinel]>,
     name: String,
-    /// Credentials, database and encryption of the servers; the place is of no account.
-    server: ConnectionInfo,
+    /// Credentials, database and encryption of the servers; host and port are ignored.
+    server: Endpoint,
     config: PoolConfig,
     timeouts: Timeouts,
+    background: Arc<Background>,
     current: watch::Sender<Option<Master>>,
-    pool: Mutex<Option<(Master, Pool)>>,
-    watching: Mutex<Option<JoinHandle<()>>>,
+    /// The pool of the present master. No other mutex of this crate is taken under this one.
+    pool: Mutex<Option<(Master, Pool<Endpoint>)>>,
+    watching: Mutex<Watching>,
+}
+
+/// Protected by its mutex. At most one task runs; once `closed`, none begins.
+#[derive(Default)]
+struct Watching {
+    task: Option<JoinHandle<()>>,
+    closed: bool,
 }
 
 impl Sentinels {
     pub(super) fn new(
-        sentinels: Vec<ConnectionInfo>,
+        sentinels: Vec<Endpoint>,
         name: String,
-        server: ConnectionInfo,
+        server: Endpoint,
         config: PoolConfig,
         timeouts: Timeouts,
+        background: Arc<Background>,
     ) -> Self {
         let sentinels = sentinels.into_iter();
         Self {
             sentinels: sentinels
-                .map(|address| Sentinel::new(address, timeouts))
+                .map(|endpoint| Sentinel::new(endpoint, timeouts))
                 .collect(),
             name,
             server,
             config,
             timeouts,
+            background,
             current: watch::Sender::new(None),
             pool: Mutex::default(),
             watching: Mutex::default(),
@@ -82,39 +96,34 @@ impl Sentinels {
     }
 
     /// A connection to the master, which has confirmed that it is one.
-    pub(super) async fn take(self: &Arc<Self>) -> Result<(Connection, Departure), StoreError> {
+    pub(super) async fn take(self: &Arc<Self>, purpose: Purpose) -> Result<Taken, StoreError> {
         let master = self.locate().await?;
         let pool = self.pool_for(&master)?;
-        let server = self.server_at(&master);
-        let named = |error| tls::at(server.addr(), error);
-        let connection = pool.get().await.map_err(no_connection);
-        let connection = connection.map_err(named).map_err(failing_over)?;
-        let mut handle = (*connection).clone();
-        handle.set_response_timeout(self.timeouts.response);
-        let role = handle.send_packed_command(&redis::cmd("ROLE")).await;
-        let confirmed = match role.map_err(failure::no_connection) {
-            Ok(role) => confirm(&role),
-            Err(error) => Err(tls::objection(&server, self.timeouts, error).await),
+        let server = pool.manager();
+        let named = |error| tls::at(server.address(), error);
+        let taken = pooled::take(&pool, purpose).await;
+        let mut taken = taken.map_err(named).map_err(failing_over)?;
+        // A connection that fails here gives its place in the pool back when it is dropped.
+        let role = redis::cmd("ROLE");
+        let role = taken.raw.handle.send_packed_command(&role);
+        let confirmed = match timeout(self.timeouts.response, role).await {
+            Ok(Ok(role)) => confirm(&role),
+            Ok(Err(error)) => Err(server.objection(failure::no_connection(error)).await),
+            Err(_) => Err(silent()),
         };
-        match confirmed.map_err(named) {
-            Ok(()) => Ok((connection, self.departure(master))),
-            Err(error) => {
-                // It shall not be had from the pool again.
-                drop(Connection::take(connection));
-                Err(failing_over(error))
-            }
-        }
+        confirmed.map_err(named).map_err(failing_over)?;
+        taken.master_changed = self.changed_from(master);
+        Ok(taken)
     }
 
     /// Where to listen.
-    pub(super) async fn listen(self: &Arc<Self>) -> Result<(Client, Departure), StoreError> {
+    pub(super) async fn listen(self: &Arc<Self>) -> Result<(Endpoint, MasterChanged), StoreError> {
         let master = self.locate().await?;
-        let client = Client::open(self.server_at(&master)).map_err(failure::no_connection)?;
-        Ok((client, self.departure(master)))
+        Ok((self.server_at(&master), self.changed_from(master)))
     }
 
-    fn departure(&self, master: Master) -> Departure {
-        Departure::From(master, self.current.subscribe())
+    fn changed_from(&self, master: Master) -> MasterChanged {
+        MasterChanged::From(master, self.current.subscribe())
     }
 
     async fn locate(self: &Arc<Self>) -> Result<Master, StoreError> {
@@ -130,7 +139,7 @@ impl Sentinels {
     }
 
     /// Asks all sentinels, and believes the one that has seen the latest failover.
-    async fn ask(&self) -> Result<Word, StoreError> {
+    async fn ask(&self) -> Result<Answer, StoreError> {
         let asking = self
             .sentinels
             .iter()
@@ -158,11 +167,11 @@ impl Sentinels {
                 None => break,
             }
         }
-        let word = best.map(|master| Word {
+        let answer = best.map(|master| Answer {
             master,
             by_most: told >= most,
         });
-        word.ok_or_else(|| match (unknown, failed) {
+        answer.ok_or_else(|| match (unknown, failed) {
             (true, _) => StoreError::new(
                 StoreErrorKind::Refused,
                 format!("the sentinels know no master named `{}`", self.name),
@@ -182,9 +191,9 @@ impl Sentinels {
         })
     }
 
-    /// Takes the sentinels' word, and says whether it could: a few that were cut off from the others are not believed when
+    /// Takes the sentinels' answer, and says whether it could: a few that were cut off from the others are not believed when
     /// they name a former master. All of them may have been set up anew, and count from the beginning.
-    fn learn(&self, Word { master, by_most }: &Word) -> bool {
+    fn learn(&self, Answer { master, by_most }: &Answer) -> bool {
         let mut believed = true;
         self.current.send_if_modified(|current| {
             let known = current.as_ref();
@@ -209,62 +218,64 @@ impl Sentinels {
     }
 
     /// The pool of this master. Those of former ones go when their last connection does.
-    fn pool_for(&self, master: &Master) -> Result<Pool, StoreError> {
-        let mut kept = lock(&self.pool);
+    fn pool_for(&self, master: &Master) -> Result<Pool<Endpoint>, StoreError> {
+        let mut kept = self.pool.lock();
         match &*kept {
             Some((known, pool)) if known.is_at(master) => Ok(pool.clone()),
             _ => {
-                let pool = new_pool(self.server_at(master), self.config, self.timeouts)?;
+                let pool = self.server_at(master).pool(self.config)?;
                 *kept = Some((master.clone(), pool.clone()));
                 Ok(pool)
             }
         }
     }
 
-    fn server_at(&self, master: &Master) -> ConnectionInfo {
-        let (host, port) = (master.host.clone(), master.port);
-        self.server.clone().set_addr(match self.server.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        })
+    fn server_at(&self, master: &Master) -> Endpoint {
+        self.server.at(&master.host, master.port)
     }
 
+    /// The task lives on the store's thread, so that it outlives the runtimes of callers.
     fn ensure_watching(self: &Arc<Self>) {
-        let mut watching = lock(&self.watching);
-        if watching.as_ref().is_none_or(JoinHandle::is_finished) {
-            let sentinels = Arc::downgrade(self);
-            *watching = Some(tokio::spawn(async move {
-                loop {
-                    sleep(WATCH.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-                    let Some(sentinels) = sentinels.upgrade() else {
-                        return;
-                    };
-                    // Without an answer, everything stays as it is: the master may be well.
-                    if let Ok(word) = sentinels.ask().await {
-                        sentinels.learn(&word);
-                    }
-                }
-            }));
+        let mut watching = self.watching.lock();
+        let is_running = watching
+            .task
+            .as_ref()
+            .is_some_and(|task| !task.is_finished());
+        if is_running || watching.closed {
+            return;
         }
+        let task = watch(Arc::downgrade(self));
+        watching.task = Some(match self.background.runtime() {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        });
     }
 
     /// Ends the task that watches, and lets go of the connections.
     pub(super) fn close(&self) {
-        *lock(&self.pool) = None;
-        if let Some(watching) = lock(&self.watching).take() {
-            watching.abort();
+        drop(self.pool.lock().take());
+        let mut watching = self.watching.lock();
+        watching.closed = true;
+        if let Some(task) = watching.task.take() {
+            task.abort();
         }
+        drop(watching);
         for sentinel in &self.sentinels {
             sentinel.hang_up();
+        }
+    }
+}
+
+/// Asks the sentinels again and again, as long as the store is there.
+async fn watch(sentinels: Weak<Sentinels>) {
+    loop {
+        sleep(jittered(WATCH)).await;
+        let Some(sentinels) = sentinels.upgrade() else {
+            return;
+        };
+        // Without an answer, everything stays as it is: the master may be well.
+        if let Ok(answer) = sentinels.ask().await {
+            sentinels.learn(&answer);
         }
     }
 }
@@ -288,6 +299,9 @@ fn detail(error: &StoreError) -> String {
     source.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn silent() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unreachable,
+        "the server that the sentinels name did not answer in time",
+    )
 }

@@ -7,101 +7,120 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
-use super::channels::{Ear, Heard, Lost, Voice};
-use super::sentinel::Departure;
-use super::subscriptions::Shared;
+use super::channels::{ChannelSink, ChannelStream, Heard, Lost};
+use super::master::MasterChanged;
+use super::subscriptions::{Orphan, Shared};
 use super::{failure, tls};
+use crate::backoff::Backoff;
 use crate::error::StoreError;
+use crate::telemetry;
 
 /// How often a quiet connection is asked whether it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The pause after the first failure to connect; it doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The pauses between tries to connect.
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Connects, listens, and connects again, until the task is aborted.
-    pub(super) async fn run(self: Arc<Self>) {
+    /// Connects, listens, and connects again, until the task is aborted. `on_callers_runtime`: which may end before.
+    pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
+        let _orphan = on_callers_runtime.then(|| Orphan::of(&self));
         // An earlier task may have ended with its runtime.
         self.disconnected();
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = RECONNECT;
         loop {
             let began = Instant::now();
             match self.open().await {
-                Ok((voice, ear, departure)) => {
+                Ok((sink, stream, changed)) => {
                     self.connected();
-                    let Lost = self.serve(voice, ear, departure).await;
+                    let Lost = self.serve(sink, stream, changed).await;
                     tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis for wake-ups");
+                    telemetry::store::failed(telemetry::store::WAKE_UPS);
                     self.failed(error);
                 }
             }
             if began.elapsed() > 2 * LONGEST_PAUSE + self.timeouts.connect {
-                pause = FIRST_PAUSE;
+                backoff.reset();
             }
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff.pause().await;
         }
     }
 
-    async fn open(&self) -> Result<(Voice, Ear, Departure), StoreError> {
+    async fn open(&self) -> Result<(ChannelSink, ChannelStream, MasterChanged), StoreError> {
         let opening = async {
-            let (client, departure) = self.station.locate().await?;
-            let opened = self.channels.open(&client, self.timeouts).await;
-            let (voice, ear) = opened.map_err(|error| {
+            let (endpoint, changed) = self.connector.locate().await?;
+            let opened = self.channels.open(&endpoint).await;
+            let (sink, stream) = opened.map_err(|error| {
                 let failed = failure::no_connection(error);
-                let server = client.get_connection_info().addr();
-                self.station.failed(tls::at(server, failed))
+                self.connector.failed(tls::at(endpoint.address(), failed))
             })?;
-            Ok((voice, ear, departure))
+            Ok((sink, stream, changed))
         };
         timeout(self.timeouts.connect, opening)
             .await
-            .unwrap_or_else(|_| Err(self.station.too_slow()))
+            .unwrap_or_else(|_| Err(self.connector.too_slow()))
     }
 
-    async fn serve(&self, mut voice: Voice, mut ear: Ear, mut departure: Departure) -> Lost {
+    async fn serve(
+        &self,
+        mut sink: ChannelSink,
+        mut stream: ChannelStream,
+        mut changed: MasterChanged,
+    ) -> Lost {
+        let _up = telemetry::store::connected(telemetry::store::WAKE_UPS);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.tell(&mut voice, &mut ear).await.is_err() {
+            if self.tell(&mut sink, &mut stream).await.is_err() {
                 return Lost;
             }
-            tokio::select! {
-                heard = ear.next() => if self.take_in(heard).is_err() {
-                    return Lost;
-                },
-                () = self.work.notified() => {}
-                // A former master passes on what the present one tells it, but only while it follows it.
-                () = departure.wait() => return Lost,
-                _ = heartbeat.tick() => {
-                    if self.meanwhile(&mut ear, voice.ping()).await.is_err() {
+            let suspected = tokio::select! {
+                heard = stream.next() => {
+                    if self.take_in(heard).is_err() {
                         return Lost;
                     }
+                    continue;
                 }
+                () = self.work.notified() => continue,
+                // A former master passes on what the present one tells it, but only while it follows it.
+                () = changed.wait() => return Lost,
+                _ = heartbeat.tick() => false,
+                () = self.suspected.notified() => true,
+            };
+            let patience = self.timeouts.probe();
+            let answered = self.meanwhile(&mut stream, sink.ping(), patience).await;
+            if answered.is_err() {
+                if !suspected {
+                    self.suspicion.raise();
+                }
+                return Lost;
             }
         }
     }
 
     /// Tells the server what it does not know yet.
-    async fn tell(&self, voice: &mut Voice, ear: &mut Ear) -> Result<(), Lost> {
+    async fn tell(&self, sink: &mut ChannelSink, stream: &mut ChannelStream) -> Result<(), Lost> {
         loop {
-            let difference = self.difference();
+            let (difference, patience) = (self.difference(), self.timeouts.response);
             if difference.join.is_empty() && difference.leave.is_empty() {
                 return Ok(());
             }
             if !difference.join.is_empty() {
-                let answers = self.meanwhile(ear, voice.join(&difference.join)).await?;
+                let answers = self
+                    .meanwhile(stream, sink.join(&difference.join), patience)
+                    .await?;
                 for (name, answer) in difference.join.iter().zip(answers) {
                     self.joined(name, answer);
                 }
             }
             if !difference.leave.is_empty() {
-                self.meanwhile(ear, voice.leave(&difference.leave)).await?;
+                self.meanwhile(stream, sink.leave(&difference.leave), patience)
+                    .await?;
                 for name in &difference.leave {
                     self.left(name);
                 }
@@ -109,23 +128,32 @@ impl Shared {
         }
     }
 
-    /// Waits for an answer of the server, and takes in what it says meanwhile.
+    /// Waits for an answer of the server, and takes in what it says meanwhile. When another connection to the server got
+    /// no answer, this one has no more time than a probe.
     async fn meanwhile<T>(
         &self,
-        ear: &mut Ear,
+        stream: &mut ChannelStream,
         question: impl Future<Output = Result<T, Lost>>,
+        patience: Duration,
     ) -> Result<T, Lost> {
-        let mut answer = pin!(timeout(self.timeouts.response, question));
+        let mut answer = pin!(question);
+        let mut over = pin!(sleep(patience));
         loop {
             tokio::select! {
                 answer = &mut answer => {
                     // What came before the answer is taken in before the answer, too.
-                    while let Some(heard) = ear.heard() {
+                    while let Some(heard) = stream.heard() {
                         self.take_in(heard)?;
                     }
-                    return answer.unwrap_or(Err(Lost));
+                    return answer;
                 }
-                heard = ear.next() => self.take_in(heard)?,
+                heard = stream.next() => self.take_in(heard)?,
+                () = &mut over => return Err(Lost),
+                () = self.suspected.notified() => {
+                    let soon = Instant::now() + self.timeouts.probe();
+                    let earlier = over.deadline().min(soon);
+                    over.as_mut().reset(earlier);
+                }
             }
         }
     }

@@ -1,17 +1,20 @@
-//! Who listens to which channel, and whether the server knows.
+//! The channels that a store listens to, and what the server knows of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::channels::Channels;
-use super::source::Station;
+use super::connector::Connector;
+use super::suspicion::Suspicion;
+use super::thread::Background;
 use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
 ///
@@ -22,14 +25,23 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct Shared {
-    pub(super) station: Station,
+    pub(super) connector: Connector,
     pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
+    pub(super) suspicion: Arc<Suspicion>,
+    background: Arc<Background>,
     registry: Mutex<Registry>,
     /// Something is wanted that the server was not told.
     pub(super) work: Notify,
+    /// Another connection to the same server got no answer.
+    pub(super) suspected: Notify,
 }
 
+/// Protected by one mutex, which is never held across an await.
+///
+/// A channel's link goes `Off` → `Joining` → `On` → `Leaving` → `Off`, each step by the task, and `Off` at once when the
+/// connection or the subscription ends. Between calls, a channel whose link does not fit its number of listeners is in
+/// `changed`, or an answer about it is on its way. `closed` is final: no task begins.
 #[derive(Default)]
 struct Registry {
     channels: HashMap<Arc<str>, Channel>,
@@ -38,6 +50,7 @@ struct Registry {
     /// Why there is no connection, when the last try failed.
     down: Option<StoreError>,
     task: Option<JoinHandle<()>>,
+    closed: bool,
 }
 
 struct Channel {
@@ -58,7 +71,7 @@ enum Link {
     Leaving,
 }
 
-/// What those who wait for the acknowledgement are told.
+/// Where the acknowledgement of a subscription stands.
 #[derive(Clone)]
 enum Status {
     Pending,
@@ -74,19 +87,33 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(station: Station, channels: Channels, timeouts: Timeouts) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                station,
-                channels,
-                timeouts,
-                registry: Mutex::default(),
-                work: Notify::new(),
-            }),
-        }
+    pub(super) fn new(
+        connector: Connector,
+        channels: Channels,
+        timeouts: Timeouts,
+        background: Arc<Background>,
+        suspicion: Arc<Suspicion>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            connector,
+            channels,
+            timeouts,
+            suspicion: suspicion.clone(),
+            background,
+            registry: Mutex::default(),
+            work: Notify::new(),
+            suspected: Notify::new(),
+        });
+        let suspected = Arc::downgrade(&shared);
+        suspicion.on_raised(move || {
+            if let Some(shared) = suspected.upgrade() {
+                shared.suspected.notify_one();
+            }
+        });
+        Self { shared }
     }
 
-    /// Listens to a channel, together with everybody else who does. When this answers, the server has acknowledged it.
+    /// Listens to a channel, together with all others who do. When this answers, the server has acknowledged it.
     pub(super) async fn listen(&self, channel: String) -> Result<Wakeups, StoreError> {
         let there = self.join(channel).await?;
         Ok(Wakeups::new(there.signal, there.listener))
@@ -128,7 +155,9 @@ impl Subscriptions {
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        if let Some(task) = self.shared.registry().task.take() {
+        let mut registry = self.shared.registry();
+        registry.closed = true;
+        if let Some(task) = registry.task.take() {
             task.abort();
         }
     }
@@ -187,7 +216,7 @@ impl Shared {
     fn register(self: &Arc<Self>, name: String) -> Result<Registered, StoreError> {
         let mut registry = self.registry();
         if registry.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            registry.task = Some(tokio::spawn(self.clone().run()));
+            registry.task = Some(tokio::spawn(self.clone().run(true)));
         } else if let Some(error) = &registry.down {
             return Err(error.clone());
         }
@@ -225,7 +254,7 @@ impl Shared {
         }
     }
 
-    /// No connection can be had just now: whoever waits for an acknowledgement shall not wait for it.
+    /// No connection can be had just now: those who wait for an acknowledgement get the error.
     pub(super) fn failed(&self, error: StoreError) {
         let mut registry = self.registry();
         for channel in registry.channels.values() {
@@ -253,7 +282,7 @@ impl Shared {
                 }
                 (Link::On, 0) => {
                     channel.link = Link::Leaving;
-                    // Whoever comes now waits until it is joined again.
+                    // A listener that comes now waits until it is joined again.
                     channel.status.send_replace(Status::Pending);
                     difference.leave.push(name);
                 }
@@ -313,7 +342,7 @@ impl Shared {
         channel.link != Link::Joining
     }
 
-    /// A message came. Whatever it says, whoever listens asks again.
+    /// A message came. Whatever it says, all listeners ask again.
     pub(super) fn wake(&self, name: &str) {
         if let Some(channel) = self.registry().channels.get(name) {
             channel.signal.send_replace(());
@@ -321,7 +350,32 @@ impl Shared {
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registry.lock()
+    }
+}
+
+/// Begins the task again on the store's thread when its runtime ends, which may be before those of other listeners do.
+pub(super) struct Orphan(Weak<Shared>);
+
+impl Orphan {
+    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+        Self(Arc::downgrade(shared))
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        let mut registry = shared.registry();
+        if registry.closed || registry.channels.is_empty() {
+            return;
+        }
+        if let Some(runtime) = shared.background.runtime() {
+            // There it ends with the store.
+            registry.task = Some(runtime.spawn(shared.clone().run(false)));
+        }
     }
 }
 

@@ -1,20 +1,51 @@
-//! A runtime that no caller can keep busy.
+//! A runtime that callers cannot keep busy, and that lives as long as the store.
 
 use std::future::Future;
 use std::io;
+use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// A thread with a small runtime, which drives what is spawned there. Both end when this is dropped; nobody waits for that.
-pub(super) struct Thread {
+/// The thread of one store. It is started when it is first needed.
+#[derive(Default)]
+pub(super) struct Background {
+    /// `None` if the thread could not be started.
+    thread: OnceLock<Option<Thread>>,
+}
+
+impl Background {
+    /// The thread's runtime; `None` if there is no such thread.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        let thread = self.thread.get_or_init(|| {
+            let started = Thread::start("lock-renewals");
+            started
+                .inspect_err(
+                    |error| tracing::warn!(%error, "no thread for renewals: they need a free worker"),
+                )
+                .ok()
+        });
+        thread.as_ref().map(Thread::runtime)
+    }
+
+    /// The runtime of the caller, unless that is the thread's.
+    pub(super) fn callers_runtime(&self) -> Option<Handle> {
+        let here = Handle::try_current().ok()?;
+        let thread = self.thread.get().and_then(Option::as_ref);
+        let is_thread = thread.is_some_and(|thread| thread.runtime.id() == here.id());
+        (!is_thread).then_some(here)
+    }
+}
+
+/// A thread with a small runtime, which drives what is spawned there. Both end when this is dropped, which does not wait for that.
+struct Thread {
     runtime: Handle,
     /// Dropped, it ends the thread.
     _alive: oneshot::Sender<()>,
 }
 
 impl Thread {
-    pub(super) fn start(name: &str) -> io::Result<Self> {
+    fn start(name: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (alive, ended) = oneshot::channel();
@@ -27,7 +58,7 @@ impl Thread {
         })
     }
 
-    pub(super) fn runtime(&self) -> Handle {
+    fn runtime(&self) -> Handle {
         self.runtime.clone()
     }
 }

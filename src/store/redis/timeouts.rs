@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
-
 /// The longest duration that is sent, so that no sum overflows: 100 years.
 const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
+
+/// A shorter one would say more about a busy machine than about a connection.
+const SHORTEST_PROBE: Duration = Duration::from_millis(500);
 
 /// How long to wait for Redis.
 #[derive(Debug, Clone, Copy)]
@@ -15,10 +16,14 @@ pub(super) struct Timeouts {
 }
 
 impl Timeouts {
-    pub(super) fn config(self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect))
-            .set_response_timeout(Some(self.response))
+    /// How long a command may go unanswered until its connection is probed.
+    pub(super) fn probe_after(self) -> Duration {
+        self.response / 6
+    }
+
+    /// How long a probe may go unanswered until another connection is tried.
+    pub(super) fn probe(self) -> Duration {
+        (self.response / 3).max(SHORTEST_PROBE)
     }
 }
 

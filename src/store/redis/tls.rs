@@ -1,18 +1,24 @@
 //! Connections through TLS.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use redis::{ConnectionAddr, ConnectionInfo};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 mod distrust;
 
 use crate::error::{StoreError, StoreErrorKind};
-pub(super) use distrust::{at, distrust, objection};
+pub(super) use distrust::{at, distrust};
 
-/// Whom to trust, and who we are.
+/// What the builder is told about TLS.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
     pub(super) authorities: Option<Vec<u8>>,
@@ -29,97 +35,161 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// The address, with these settings in it.
-    pub(super) fn secure(&self, address: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
-        self.suit([&address])?;
-        self.secure_where_it_applies(address)
-    }
-
-    /// Refuses certificates that nobody would see.
-    pub(super) fn suit<'a>(
+    /// Makes the settings for connections to these addresses.
+    ///
+    /// # Errors
+    ///
+    /// Refuses certificates that no connection would use, certificates that are not PEM, and addresses that switch the
+    /// check of the server's certificate off or bring certificates of their own.
+    pub(super) fn config<'a>(
         &self,
         addresses: impl IntoIterator<Item = &'a ConnectionInfo>,
-    ) -> Result<(), StoreError> {
-        match self.is_set() && !addresses.into_iter().any(is_encrypted) {
-            true => Err(refused("certificates need a `rediss://` address")),
-            false => Ok(()),
+    ) -> Result<TlsConfig, StoreError> {
+        let mut encrypted = false;
+        for address in addresses {
+            if let ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } = address.addr()
+            {
+                check(*insecure, tls_params.is_some())?;
+                encrypted = true;
+            }
         }
-    }
-
-    /// The same as [`secure`](Self::secure), for one of several addresses that [suit](Self::suit) together.
-    pub(super) fn secure_where_it_applies(
-        &self,
-        address: ConnectionInfo,
-    ) -> Result<ConnectionInfo, StoreError> {
-        if !is_encrypted(&address) {
-            return Ok(address);
+        match (encrypted, self.is_set()) {
+            (false, false) => Ok(TlsConfig(None)),
+            (false, true) => Err(refused("certificates need a `rediss://` address")),
+            (true, _) => Ok(TlsConfig(Some(Arc::new(self.client_config()?)))),
         }
-        choose_provider();
-        if !self.is_set() {
-            return Ok(address);
-        }
-        self.validate()?;
-        let certificates = TlsCertificates {
-            root_cert: self.authorities.clone(),
-            client_tls: self
-                .identity
-                .clone()
-                .map(|(client_cert, client_key)| ClientTlsConfig {
-                    client_cert,
-                    client_key,
-                }),
-        };
-        let client = Client::build_with_tls(address, certificates)
-            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
-        Ok(client.get_connection_info().clone())
     }
 
     fn is_set(&self) -> bool {
         self.authorities.is_some() || self.identity.is_some()
     }
 
-    /// What is wrong with a PEM would else show as a server that is not trusted.
-    fn validate(&self) -> Result<(), StoreError> {
-        let is_chain = |pem: &[u8]| {
-            let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-            certificates.is_ok_and(|certificates| !certificates.is_empty())
+    /// With the cryptography that the program has chosen, or with ring. It is not installed for the whole process.
+    fn client_config(&self) -> Result<ClientConfig, StoreError> {
+        let provider = match CryptoProvider::get_default() {
+            Some(provider) => provider.clone(),
+            None => Arc::new(ring::default_provider()),
         };
-        if self
-            .authorities
-            .as_deref()
-            .is_some_and(|pem| !is_chain(pem))
-        {
-            return Err(refused("the CA certificate is no certificate in PEM"));
-        }
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?
+            .with_root_certificates(self.roots()?);
         let Some((chain, key)) = &self.identity else {
-            return Ok(());
+            return Ok(config.with_no_client_auth());
         };
-        if !is_chain(chain) {
-            return Err(refused("the client certificate is no certificate in PEM"));
+        let chain = certificates(chain)
+            .ok_or_else(|| refused("the client certificate is no certificate in PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|_| refused("the client certificate's key is no private key in PEM"))?;
+        config
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    }
+
+    /// The authorities that sign the certificates of servers: those that were named, or those of the operating system.
+    fn roots(&self) -> Result<RootCertStore, StoreError> {
+        let mut roots = RootCertStore::empty();
+        let Some(pem) = &self.authorities else {
+            let native = rustls_native_certs::load_native_certs();
+            for error in native.errors {
+                tracing::debug!(%error, "a certificate of the operating system is left out");
+            }
+            roots.add_parsable_certificates(native.certs);
+            return Ok(roots);
+        };
+        const NO_CERTIFICATE: &str = "the CA certificate is no certificate in PEM";
+        for certificate in certificates(pem).ok_or_else(|| refused(NO_CERTIFICATE))? {
+            roots
+                .add(certificate)
+                .map_err(|_| refused(NO_CERTIFICATE))?;
         }
-        if PrivateKeyDer::from_pem_slice(key).is_err() {
-            return Err(refused(
-                "the client certificate's key is no private key in PEM",
-            ));
-        }
-        Ok(())
+        Ok(roots)
     }
 }
 
-fn is_encrypted(address: &ConnectionInfo) -> bool {
+/// The settings of encrypted connections; without any, no connection is encrypted.
+#[derive(Clone)]
+pub(super) struct TlsConfig(Option<Arc<ClientConfig>>);
+
+impl TlsConfig {
+    /// Encrypts `stream`, after the server has shown a certificate for `host`.
+    pub(super) async fn encrypt(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let Self(Some(config)) = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let connector = TlsConnector::from(config.clone());
+        connector.connect(name, stream).await
+    }
+}
+
+/// Refuses what an address says about TLS that is not said there.
+fn check(insecure: bool, certificates: bool) -> Result<(), StoreError> {
+    if insecure {
+        return Err(refused(
+            "`#insecure` switches off the check of the server's certificate: leave it out, and name the authority with \
+             `ca_certificate`",
+        ));
+    }
+    if certificates {
+        return Err(refused(
+            "certificates are not taken from a connection's address: name them with `ca_certificate` and \
+             `client_certificate`",
+        ));
+    }
+    Ok(())
+}
+
+/// One certificate or more; `None` for anything else.
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    certificates
+        .ok()
+        .filter(|certificates| !certificates.is_empty())
+}
+
+pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
     matches!(address.addr(), ConnectionAddr::TcpTls { .. })
-}
-
-/// Makes sure that rustls has somebody to do its cryptography: one that the program has chosen, or ring.
-///
-/// rustls panics if a program links no provider, or several, and has chosen none.
-fn choose_provider() {
-    if CryptoProvider::get_default().is_none() {
-        // It fails if somebody else was faster, who then has chosen.
-        let _ = ring::default_provider().install_default();
-    }
 }
 
 fn refused(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    fn config(address: &str) -> Result<TlsConfig, StoreError> {
+        Tls::default().config([&address.into_connection_info().expect("an address")])
+    }
+
+    #[test]
+    fn an_address_does_not_switch_the_check_of_certificates_off() {
+        let error = config("rediss://localhost/#insecure")
+            .map(drop)
+            .unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        let source = std::error::Error::source(&error).expect("there is one");
+        assert!(source.to_string().contains("#insecure"), "{source}");
+    }
+
+    /// A program that installs a provider of its own afterwards could not.
+    #[test]
+    fn no_provider_is_installed_for_the_whole_process() {
+        let config = config("rediss://localhost").expect("an address");
+        assert!(config.0.is_some());
+        assert!(CryptoProvider::get_default().is_none());
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tower_distributed_lock::audit::{Audit, Deployment};
 use tower_distributed_lock::store::{
     AllOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
@@ -40,7 +40,6 @@ pub(super) struct Call {
     pub(super) what: &'static str,
     pub(super) part: u16,
     pub(super) holds: usize,
-    pub(super) at: Instant,
 }
 
 impl Wired {
@@ -103,7 +102,6 @@ impl Wired {
             what,
             part,
             holds: keys.len(),
-            at: Instant::now(),
         };
         shared.calls.lock().unwrap().push(call);
         let mut under_way = UnderWay::begin(shared, what);

@@ -9,7 +9,7 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest
 use super::{
     MODES, PATIENT, SOON, client, granted, hasty_client, outcome, rival, waits, works_again,
 };
-use crate::support::{Ending, Proxy, RedisServer};
+use crate::support::{Ending, Proxy, RedisServer, eventually};
 
 /// S1, S5. Nothing that crosses on the way lets two in at once.
 #[tokio::test]
@@ -211,4 +211,52 @@ async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
         next.release().await.expect("held");
         works_again(&server, &[&holder, &deaf]).await;
     }
+}
+
+/// L6. Connections that the network has silenced, while new ones work, are found out before a command on them times out:
+/// all of them, when one of them is used.
+#[tokio::test]
+async fn connections_in_a_black_hole_silence_a_process() {
+    const RESPONSE: Duration = Duration::from_secs(12);
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::builder(proxy.url()).response_timeout(RESPONSE);
+    let locks = LockClient::new(store.connect().await.expect("Redis is there"));
+    let other = client(server.url()).await;
+
+    // Two for commands, one that renews, one that listens.
+    let renewed = locks
+        .lock("renewed")
+        .lease(Lease::Renewed(Duration::from_secs(1)));
+    let renewed = renewed.await.expect("free");
+    eventually("it is renewed", SOON, async || proxy.connections() == 3).await;
+    renewed.release().await.expect("held");
+    let held = locks.lock("held").await.expect("free");
+    let taken = other.lock("taken").await.expect("free");
+    let waiting = waits(&server, &locks, "taken", LockMode::Reentrant).await;
+    assert_eq!(proxy.connections(), 4);
+
+    let before = proxy.accepted();
+    assert_eq!(proxy.silence(), 4);
+    let began = Instant::now();
+    let guard = locks.lock("free").wait(PATIENT).await.expect("free");
+    assert!(
+        began.elapsed() < RESPONSE,
+        "it has not waited for an answer"
+    );
+    guard.release().await.expect("held");
+    eventually("all four are replaced", SOON, async || {
+        proxy.accepted() >= before + 4
+    })
+    .await;
+    assert!(
+        began.elapsed() < RESPONSE,
+        "none of them has waited for an answer"
+    );
+    taken.release().await.expect("held");
+    granted(waiting).await.release().await.expect("held");
+    held.release().await.expect("held all the time");
+    // The server still has the silent ones.
+    proxy.cut(Ending::Close).await;
+    works_again(&server, &[&locks, &other]).await;
 }

@@ -131,7 +131,8 @@ async fn a_store_that_cannot_be_asked_is_503_and_the_handler_is_not_called() {
     let app = payments(&runs).layer(layer);
     store.unplug(true);
     let answer = pay(&app).await;
-    assert_eq!(answer.headers()["retry-after"], "1");
+    let told = answer.headers()["retry-after"].to_str().unwrap();
+    assert!(["1", "2"].contains(&told), "{told}");
     let (status, problem) = problem(answer).await;
     assert_eq!(
         (status, &problem["type"]),

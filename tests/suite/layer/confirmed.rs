@@ -7,9 +7,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
-use tower_distributed_lock::{Confirm, Lease, LockHandle, LockMode, OnLost};
+use tower_distributed_lock::{
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockMode, OnLost, OnUnavailable,
+};
 
-use super::{locking, problem, put, slow_orders};
+use super::store::TestStore;
+use super::{locking, orders, problem, put, request, send, slow_orders};
 
 const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
 
@@ -213,4 +216,76 @@ async fn requests_for_one_resource_never_overlap() {
     for response in futures_util::future::join_all(requests).await {
         assert_eq!(response.status(), 200);
     }
+}
+
+/// A handler in which the store stops answering.
+fn going_silent(layer: DistributedLockLayer, store: &TestStore) -> Router {
+    let store = store.clone();
+    Router::new()
+        .route("/orders/{id}", any(async move || store.silence(true)))
+        .layer(layer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_store_does_not_confirm_is_never_answered_by_default_and_a_read_says_so() {
+    for (method, status, confirmation) in [
+        ("PUT", 500, None),
+        ("POST", 500, None),
+        ("GET", 200, Some(Confirmation::Lease)),
+    ] {
+        let (store, _locks, layer) = locking();
+        let app = going_silent(layer, &store);
+        let response = send(&app, request(method, "/orders/1")).await;
+        assert_eq!(response.status(), status, "{method}");
+        let found = response.extensions().get::<Confirmation>().copied();
+        assert_eq!(found, confirmation, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_overlapping_writes_are_not_both_answered_when_the_store_loses_a_hold_and_is_not_heard()
+{
+    let (store, _locks, layer) = locking();
+    let handler = {
+        let store = store.clone();
+        async move || {
+            // A failover that loses the hold, on a connection that no answer comes through.
+            store.steal().await;
+            store.silence(true);
+        }
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(layer);
+    assert_eq!(put(&app, "/orders/1").await.status(), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_says_whether_the_store_or_the_lease_confirmed_it() {
+    for (confirm, by) in [
+        (Confirm::Strict, Confirmation::Store),
+        (Confirm::Store, Confirmation::Store),
+        (Confirm::Deadline, Confirmation::Lease),
+    ] {
+        let (_store, _locks, layer) = locking();
+        let layer = layer.confirm(confirm);
+        let response = put(&orders().layer(layer.clone()), "/orders/1").await;
+        assert_eq!(response.extensions().get(), Some(&by));
+        let unlocked = orders().layer(layer.mode(|_: &http::request::Parts| None));
+        let response = put(&unlocked, "/orders/1").await;
+        assert_eq!(response.extensions().get::<Confirmation>(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_may_be_confirmed_otherwise_than_writes() {
+    let (store, _locks, layer) = locking();
+    let strict = going_silent(layer.clone().confirm_reads(Confirm::Strict), &store);
+    let read = send(&strict, request("GET", "/orders/1")).await;
+    assert_eq!(read.status(), 500);
+    store.silence(false);
+    let layer = layer.on_unavailable(OnUnavailable::Proceed);
+    let available = going_silent(layer, &store);
+    let write = put(&available, "/orders/2").await;
+    assert_eq!(write.extensions().get(), Some(&Confirmation::Lease));
 }

@@ -72,7 +72,7 @@ async fn nothing_is_acquired_before_the_first_poll() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_request_occupies_none_of_the_capacity_inside() {
     let (_store, locks, layer) = locking();
-    let key = "path:/a@rw";
+    let key = "path:/a";
     let elsewhere = locks
         .lock(key)
         .mode(tower_distributed_lock::LockMode::Write);

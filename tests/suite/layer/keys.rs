@@ -1,12 +1,12 @@
 //! What requests lock: spellings, routes, and what strangers send.
 
 use axum::Router;
-use axum::extract::{Path, Request};
+use axum::extract::Path;
 use axum::routing::{any, get};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use tower_distributed_lock::key::{self, KeyError, KeyExtractor, LockKey};
-use tower_distributed_lock::{DistributedLockLayer, LockMode, OnMissing};
+use tower_distributed_lock::{DistributedLockLayer, LockMode, OnMissing, Rejection};
 
 use super::{describe, locking, orders, problem, put, request, send, settle, slow, text};
 
@@ -220,16 +220,13 @@ async fn query_and_host_are_no_part_of_the_key() {
 }
 
 #[tokio::test]
-async fn reads_and_writes_of_one_resource_share_a_name_that_no_exclusive_lock_has() {
+async fn every_mode_of_one_resource_is_under_one_name() {
     let (_store, _locks, layer) = locking();
     let layer = layer.key(key::param("order", "id"));
     let both = orders().layer(layer.clone());
-    assert_eq!(
-        text(put(&both, "/orders/1").await).await,
-        "write order:1@rw"
-    );
+    assert_eq!(text(put(&both, "/orders/1").await).await, "write order:1");
     let read = send(&both, request("GET", "/orders/1")).await;
-    assert_eq!(text(read).await, "read order:1@rw");
+    assert_eq!(text(read).await, "read order:1");
     let fair = orders().layer(layer.mode(LockMode::Fair));
     assert_eq!(text(put(&fair, "/orders/1").await).await, "fair order:1");
 }
@@ -338,21 +335,51 @@ async fn a_request_without_a_key_is_refused_or_passes_or_shares_a_name() {
     let app = orders().layer(layer.clone().on_missing(OnMissing::Skip));
     assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
     let app = orders().layer(layer.on_missing(OnMissing::Use("nobody")));
-    assert_eq!(text(put(&app, "/orders/1").await).await, "write nobody@rw");
+    assert_eq!(text(put(&app, "/orders/1").await).await, "write nobody");
 }
 
 #[tokio::test]
-async fn a_parameter_that_the_route_does_not_have_is_missing() {
-    let app = Router::new()
-        .route("/orders", get(describe))
-        .layer(exclusive().key(key::param("order", "id")));
-    let request = Request::get("/orders")
-        .body(axum::body::Body::empty())
-        .unwrap();
-    let (status, problem) = problem(send(&app, request).await).await;
+async fn a_parameter_that_the_route_does_not_have_is_a_mistake_of_the_program() {
+    let layer = exclusive().key(key::param("order", "id"));
+    let app = |layer| Router::new().route("/orders", get(describe)).layer(layer);
+    let response = send(&app(layer.clone()), request("GET", "/orders")).await;
+    let rejection = response.extensions().get::<Rejection>().unwrap();
+    let cause = rejection.cause().unwrap().to_string();
+    assert!(
+        cause.contains("no parameter `id`") && cause.contains("route_layer"),
+        "{cause}"
+    );
+    let (status, problem) = problem(response).await;
     assert_eq!(
         (status.as_u16(), &problem["type"]),
-        (400, &"key-missing".into())
+        (500, &"lock-misconfigured".into())
     );
-    assert_eq!(problem["detail"], "the route has no parameter `id`");
+    assert_eq!(problem.get("detail"), None, "the client is not to blame");
+
+    let skipping = app(layer.clone().on_missing(OnMissing::Skip));
+    let passed = send(&skipping, request("GET", "/orders")).await;
+    assert_eq!(text(passed).await, "unlocked");
+    let elsewhere = send(&app(layer), request("GET", "/nowhere")).await;
+    assert_eq!(
+        elsewhere.status(),
+        400,
+        "no route: not the program's mistake"
+    );
+}
+
+#[tokio::test]
+async fn a_path_that_is_spelled_in_another_way_is_the_same_key() {
+    let app = by_id(key::path());
+    for reserved in "!$&'()*+,;=:@?#[]".chars() {
+        let encoded = format!("/orders/a%{:02X}b", u32::from(reserved));
+        let lower = format!("/orders/a%{:02x}b", u32::from(reserved));
+        let key = key_of(&app, &encoded).await.unwrap();
+        assert_eq!(key_of(&app, &lower).await.unwrap(), key, "{reserved}");
+        if !"?#[]".contains(reserved) {
+            let plain = format!("/orders/a{reserved}b");
+            assert_eq!(key_of(&app, &plain).await.unwrap(), key, "{reserved}");
+        }
+    }
+    let slash = key_of(&app, "/orders/a%2Fb").await.unwrap();
+    assert_ne!(slash, key_of(&app, "/orders/a%252Fb").await.unwrap());
 }

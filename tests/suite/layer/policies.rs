@@ -35,7 +35,7 @@ async fn reads_may_go_on_unlocked_when_the_store_is_gone_and_writes_not() {
 async fn going_on_unlocked_is_for_a_store_that_is_gone_and_not_for_a_busy_lock() {
     let (_store, locks, layer) = locking();
     let held = locks
-        .lock("path:/orders/1@rw")
+        .lock("path:/orders/1")
         .mode(LockMode::Write)
         .await
         .unwrap();

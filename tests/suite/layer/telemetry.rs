@@ -72,6 +72,7 @@ async fn everything() -> (TestStore, LockClient) {
     let mixed = [("a", LockMode::Read), ("b", LockMode::Write)];
     locks
         .lock_all(mixed)
+        .label("nightly")
         .await
         .unwrap()
         .release()

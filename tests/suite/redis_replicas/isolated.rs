@@ -138,7 +138,7 @@ async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
         site.go.add_permits(1);
         let (status, problem) = asking.await.unwrap();
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{confirm:?}");
-        assert_eq!(problem["type"], "lock-lost");
+        assert_eq!(crate::layer::kind_of(&problem), "lock-lost");
         second.release().await.unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tower_distributed_lock::store::Record;
+use tower_distributed_lock::store::{Record, Renewal};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
 };
@@ -173,4 +173,23 @@ async fn a_user_who_may_not_wait_holds_nothing() {
     let text = error.source().unwrap().to_string();
     assert!(text.contains("'wait'"), "{text}");
     assert_eq!(locks_in(&server).await, Vec::<String>::new());
+}
+
+/// `WAIT` holds up everything that comes after it on its connection, and renewals have one of their own.
+#[tokio::test]
+async fn a_renewal_that_too_few_acknowledge_holds_up_the_callers_connections() {
+    let replicated = Replicated::start(0).await;
+    let plain = store(&replicated, Replicas::None).await;
+    let strict = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let hold = attempt("k", LockMode::Reentrant);
+    assert!(asks(&plain, &hold).await);
+    let renewal = Renewal {
+        hold: hold.hold.clone(),
+        lease: Duration::from_secs(30),
+    };
+    let monitor = replicated.master().monitor().await;
+    is_unacknowledged(strict.renew(&[renewal]).await);
+    let lines = monitor.lines().await;
+    let waits = lines.iter().filter(|line| line.contains("\"WAIT\""));
+    assert_eq!(waits.count(), 1, "{lines:#?}");
 }

@@ -106,6 +106,6 @@ async fn a_request_that_lost_its_lock_so_is_500_and_never_the_handlers_answer() 
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(problem["type"], "lock-lost");
+    assert_eq!(crate::layer::kind_of(&problem), "lock-lost");
     second.release().await.unwrap();
 }

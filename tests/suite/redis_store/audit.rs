@@ -11,7 +11,8 @@ use crate::support::{Proxy, eventually};
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn audit(server: &RedisServer) -> Audit {
-    let store = RedisStore::connect(server.url()).await.unwrap();
+    // Which does not refuse a replica.
+    let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
     LockClient::new(store).audit().await.unwrap()
 }
 

@@ -181,3 +181,36 @@ async fn a_channel_that_is_not_allowed_is_refused_and_others_are_not_disturbed()
     assert!(asks(&store, &allowed).await && releases(&store, &allowed).await);
     woken(&mut wakeups).await;
 }
+
+/// The connection lives on the runtime of the first that listens; the others go on listening when that ends.
+#[tokio::test]
+async fn a_runtime_that_ends_deafens_the_listeners_of_others() {
+    let (server, store) = server_and_store().await;
+    let first = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let there = store.clone();
+    let early = first.spawn(async move {
+        let waiter = patient("early", LockMode::Reentrant);
+        there.subscribe(&waiter).await
+    });
+    let early = early.await.unwrap().unwrap();
+    let holder = attempt("k", LockMode::Reentrant);
+    assert!(asks(&store, &holder).await);
+    let waiter = patient("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    assert_eq!(listening_connections(&server).await, 1);
+
+    let ended = tokio::task::spawn_blocking(move || first.shutdown_timeout(LIMIT));
+    ended.await.unwrap();
+    // It may have missed something meanwhile.
+    woken(&mut wakeups).await;
+    assert_eq!(listening_connections(&server).await, 1);
+    let other = RedisStore::connect(server.url()).await.unwrap();
+    assert!(releases(&other, &holder).await);
+    woken(&mut wakeups).await;
+    drop((early, wakeups));
+    no_channels(&server).await;
+}

@@ -41,6 +41,8 @@ pub(crate) enum Ending {
     Reset,
     /// FIN to both sides; what was on its way is lost.
     Close,
+    /// Neither side is told: whatever is sent is lost.
+    Silence,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +136,16 @@ impl Proxy {
         let mut connections = self.shared.connections.subscribe();
         let gone = |connections: &Connections| connections.open.iter().all(|id| *id > last);
         drop(connections.wait_for(gone).await);
+        hit
+    }
+
+    /// Loses whatever is sent on the open connections from now on, and ends none of them; returns how many there are. New
+    /// ones are accepted as before.
+    pub(crate) fn silence(&self) -> usize {
+        let hit = self.connections();
+        self.shared
+            .cut
+            .send_modify(|cut| *cut = (cut.0 + 1, Some(Ending::Silence)));
         hit
     }
 

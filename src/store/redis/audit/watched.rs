@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::super::lane::Lane;
+use super::super::connection::SharedConnection;
 use super::super::sentinel::{Sentinels, Survey};
 use super::{ask, setting, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
@@ -15,19 +15,19 @@ use crate::lock::Lease;
 /// Fewer cannot replace a master any more when one of them is lost together with it.
 const FEWEST: usize = 3;
 
-/// What is to be said of the master behind `lane` besides what it is by itself.
+/// What is to be said of the master behind `connection` besides what it is by itself.
 ///
 /// A master that does not let itself be asked has said so already; its sentinels still tell what they know.
 pub(super) async fn add(
     audit: &mut Audit,
-    lane: &Arc<Lane>,
+    connection: &Arc<SharedConnection>,
     sentinels: &Sentinels,
     acknowledging: bool,
 ) {
     // Also while there is no replica, or nobody may ask the server.
     audit.deployment = Deployment::Failover;
     let Survey { seen, silent } = sentinels.survey().await;
-    let fence = Fence::of(lane).await.unwrap_or(Fence::Unseen);
+    let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);
     let silent = silent
         .into_iter()
         .map(|(sentinel, why)| Warning::SentinelSilent { sentinel, why });
@@ -37,7 +37,7 @@ pub(super) async fn add(
         audit.warnings.extend(weaknesses(seen));
     }
     audit.facts.push(("writes", fence.to_string()));
-    if let Ok(Some(0)) = replicas(lane).await {
+    if let Ok(Some(0)) = replicas(connection).await {
         audit.warnings.push(Warning::NoReplica);
     }
     // Replicas that acknowledge follow no former master.
@@ -90,10 +90,10 @@ enum Fence {
 }
 
 impl Fence {
-    async fn of(lane: &Arc<Lane>) -> Result<Self, StoreError> {
+    async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
-        let replicas = number(setting(lane, "min-replicas-to-write").await?);
-        let lag = number(setting(lane, "min-replicas-max-lag").await?);
+        let replicas = number(setting(connection, "min-replicas-to-write").await?);
+        let lag = number(setting(connection, "min-replicas-max-lag").await?);
         Ok(match (replicas, lag) {
             (None, _) | (_, None) => Self::Unseen,
             // Redis takes a lag of zero for no such rule.
@@ -136,8 +136,8 @@ impl std::fmt::Display for Fence {
 }
 
 /// How many replicas follow the master now.
-async fn replicas(lane: &Arc<Lane>) -> Result<Option<usize>, StoreError> {
-    Ok(match ask(lane, "ROLE", &[]).await? {
+async fn replicas(connection: &Arc<SharedConnection>) -> Result<Option<usize>, StoreError> {
+    Ok(match ask(connection, "ROLE", &[]).await? {
         Some(Value::Array(parts)) => match parts.get(2) {
             Some(Value::Array(replicas)) => Some(replicas.len()),
             _ => None,

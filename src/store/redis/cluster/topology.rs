@@ -1,7 +1,8 @@
 //! Finding out which server serves what.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,12 +11,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::map::Map;
-use super::node::{Maker, Node};
+use super::member::{Member, MemberFactory};
+use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure::more_telling;
+use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
+use crate::sync::Mutex;
 
 /// The shortest time between two questions to the Cluster that no redirection has called for.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -23,63 +26,69 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How many servers are asked at the same time.
 const ASKED_AT_ONCE: usize = 4;
 
-/// The present [`Map`], and the servers in it.
+/// The present [`SlotMap`], and the servers in it.
 pub(super) struct Topology {
     seeds: Vec<Address>,
-    maker: Maker,
-    map: watch::Sender<Option<Arc<Map>>>,
-    nodes: Mutex<HashMap<Address, Arc<Node>>>,
-    /// Held by the one who is asking; the others wait for what that one learns.
-    last: tokio::sync::Mutex<Option<Try>>,
+    factory: MemberFactory,
+    map: watch::Sender<Option<Arc<SlotMap>>>,
+    nodes: Mutex<HashMap<Address, Arc<Member>>>,
+    versions: AtomicU64,
+    /// Held by the caller that asks; the others wait for what that one learns. Renewals have one of their own: they never
+    /// wait for a caller, whose runtime may be busy.
+    last: tokio::sync::Mutex<Option<LastRefresh>>,
+    last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The end of a try to find out.
-struct Try {
+struct LastRefresh {
     at: Instant,
     failed: Option<StoreError>,
 }
 
 /// Why the map may be wrong.
 #[derive(Clone)]
-pub(super) enum Doubt {
+pub(super) enum Stale {
     /// A server said that this one knows better.
     Moved(Address),
     /// This server cannot be reached, or serves nothing.
     Failed(Address),
-    /// Nobody has the slot.
-    Nobody,
+    /// No server has the slot.
+    Unserved,
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<Address>, maker: Maker) -> Self {
+    pub(super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
         Self {
             seeds,
-            maker,
+            factory,
             map: watch::Sender::new(None),
             nodes: Mutex::default(),
+            versions: AtomicU64::new(0),
             last: tokio::sync::Mutex::new(None),
+            last_for_renewals: tokio::sync::Mutex::new(None),
             background: Mutex::default(),
         }
     }
 
     /// The present map; the first one is asked for.
-    pub(super) async fn map(&self) -> Result<Arc<Map>, StoreError> {
+    pub(super) async fn map(&self, purpose: Purpose) -> Result<Arc<SlotMap>, StoreError> {
         match self.known() {
             Some(map) => Ok(map),
-            None => self.learn(None, None).await,
+            None => self.refresh(purpose, None, None).await,
         }
     }
 
-    /// The server that has the slot by the map, or by a newer one if nobody has it by this.
+    /// The server that has the slot by the map, or by a newer one if none has it by this.
     pub(super) async fn master(
         &self,
-        map: Arc<Map>,
+        purpose: Purpose,
+        map: Arc<SlotMap>,
         slot: Slot,
-    ) -> Result<(Arc<Map>, Arc<Node>), StoreError> {
+    ) -> Result<(Arc<SlotMap>, Arc<Member>), StoreError> {
         let map = match map.master(slot) {
             Some(_) => map,
-            None => self.newer(&map, Doubt::Nobody).await?,
+            None => self.newer(purpose, &map, Stale::Unserved).await?,
         };
         match map.master(slot).cloned() {
             Some(node) => Ok((map, node)),
@@ -91,96 +100,112 @@ impl Topology {
     }
 
     /// A map that is newer than `seen`, which is in doubt.
-    pub(super) async fn newer(&self, seen: &Map, doubt: Doubt) -> Result<Arc<Map>, StoreError> {
-        self.learn(Some(seen.version), Some(doubt)).await
+    pub(super) async fn newer(
+        &self,
+        purpose: Purpose,
+        seen: &SlotMap,
+        stale: Stale,
+    ) -> Result<Arc<SlotMap>, StoreError> {
+        let seen = Some(seen.version);
+        self.refresh(purpose, seen, Some(stale)).await
     }
 
-    /// The same in the background, for whoever asks next.
-    pub(super) fn doubt(self: &Arc<Self>, seen: &Map, doubt: Doubt) {
+    /// The same in the background, for the next caller.
+    pub(super) fn doubt(self: &Arc<Self>, purpose: Purpose, seen: &SlotMap, stale: Stale) {
         let (topology, seen) = (self.clone(), seen.version);
-        let mut background = lock(&self.background);
+        let mut background = self.background.lock();
         if background.as_ref().is_none_or(JoinHandle::is_finished) {
             *background = Some(tokio::spawn(async move {
-                if let Err(error) = topology.learn(Some(seen), Some(doubt)).await {
-                    tracing::debug!(%error, "no server of the Cluster says who serves what");
+                if let Err(error) = topology.refresh(purpose, Some(seen), Some(stale)).await {
+                    tracing::debug!(%error, "no server of the Cluster says which server serves what");
                 }
             }));
         }
     }
 
-    /// Told of every new map.
-    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<Map>>> {
+    /// Changes with every new map.
+    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<SlotMap>>> {
         self.map.subscribe()
     }
 
     /// The server at `address`, whether it has slots or not.
-    pub(super) fn node(&self, address: &Address) -> Result<Arc<Node>, StoreError> {
-        let mut nodes = lock(&self.nodes);
+    pub(super) fn node(&self, address: &Address) -> Result<Arc<Member>, StoreError> {
+        let mut nodes = self.nodes.lock();
         if let Some(node) = nodes.get(address) {
             return Ok(node.clone());
         }
-        let node = Arc::new(self.maker.make(address)?);
+        let node = Arc::new(self.factory.make(address)?);
         nodes.insert(address.clone(), node.clone());
         Ok(node)
     }
 
     /// Forgets every server, and asks no more.
     pub(super) fn close(&self) {
-        if let Some(task) = lock(&self.background).take() {
+        if let Some(task) = self.background.lock().take() {
             task.abort();
         }
         self.map.send_replace(None);
-        lock(&self.nodes).clear();
+        self.nodes.lock().clear();
     }
 
     /// The present map, if there is one yet.
-    pub(super) fn known(&self) -> Option<Arc<Map>> {
+    pub(super) fn known(&self) -> Option<Arc<SlotMap>> {
         self.map.borrow().clone()
     }
 
-    async fn learn(&self, seen: Option<u64>, doubt: Option<Doubt>) -> Result<Arc<Map>, StoreError> {
-        let mut last = self.last.lock().await;
+    async fn refresh(
+        &self,
+        purpose: Purpose,
+        seen: Option<u64>,
+        stale: Option<Stale>,
+    ) -> Result<Arc<SlotMap>, StoreError> {
+        let last = match purpose {
+            Purpose::Commands => &self.last,
+            Purpose::Renewals => &self.last_for_renewals,
+        };
+        let mut last = last.lock().await;
         let known = self.known();
         if let Some(map) = &known
             && Some(map.version) != seen
         {
             return Ok(map.clone());
         }
-        if let Some(Try { at, failed }) = &*last {
+        if let Some(LastRefresh { at, failed }) = &*last {
             match failed {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
-                // Whoever moved a slot knows of it; of a failure the others may not have heard yet.
-                None if !matches!(doubt, Some(Doubt::Moved(_))) => sleep_until(*at + PAUSE).await,
+                // A server that moved a slot knows of it; of a failure the others may not know yet.
+                None if !matches!(stale, Some(Stale::Moved(_))) => sleep_until(*at + PAUSE).await,
                 _ => {}
             }
         }
-        let answer = self.ask(known.as_deref(), doubt.as_ref()).await;
-        let learnt = answer.and_then(|ranges| self.adopt(known.as_deref(), &ranges));
-        *last = Some(Try {
+        let answer = self.ask(purpose, known.as_deref(), stale.as_ref()).await;
+        let learnt = answer.and_then(|ranges| self.install(&ranges));
+        *last = Some(LastRefresh {
             at: Instant::now(),
             failed: learnt.as_ref().err().cloned(),
         });
         learnt
     }
 
-    /// Asks first who should know best, then the other masters, then everybody else.
+    /// Asks first the server that should know best, then the other masters, then all others.
     async fn ask(
         &self,
-        known: Option<&Map>,
-        doubt: Option<&Doubt>,
+        purpose: Purpose,
+        known: Option<&SlotMap>,
+        stale: Option<&Stale>,
     ) -> Result<Vec<Range>, StoreError> {
         let mut failed = None;
-        match doubt {
-            Some(Doubt::Moved(address)) => {
-                if let Ok(ranges) = self.node(address)?.slots().await {
+        match stale {
+            Some(Stale::Moved(address)) => {
+                if let Ok(ranges) = self.node(address)?.slots(purpose).await {
                     return Ok(ranges);
                 }
                 failed = Some(address);
             }
-            Some(Doubt::Failed(address)) => failed = Some(address),
-            Some(Doubt::Nobody) | None => {}
+            Some(Stale::Failed(address)) => failed = Some(address),
+            Some(Stale::Unserved) | None => {}
         }
-        let masters = known.map_or(&[][..], Map::masters).iter();
+        let masters = known.map_or(&[][..], SlotMap::masters).iter();
         let mut masters: Vec<_> = masters
             .filter(|node| Some(&node.address) != failed)
             .cloned()
@@ -188,7 +213,7 @@ impl Topology {
         fastrand::shuffle(&mut masters);
         let mut error = None;
         for some in masters.chunks(ASKED_AT_ONCE) {
-            match ask_some(some).await {
+            match ask_some(purpose, some).await {
                 Ok(ranges) => return Ok(ranges),
                 Err(failure) => error = Some(more_telling(error, failure)),
             }
@@ -202,28 +227,31 @@ impl Topology {
             // Not kept: most of them have no slots.
             let some = some
                 .iter()
-                .map(|address| Ok(Arc::new(self.maker.make(address)?)));
-            match ask_some(&some.collect::<Result<Vec<_>, StoreError>>()?).await {
+                .map(|address| Ok(Arc::new(self.factory.make(address)?)));
+            match ask_some(purpose, &some.collect::<Result<Vec<_>, StoreError>>()?).await {
                 Ok(ranges) => return Ok(ranges),
                 Err(failure) => error = Some(more_telling(error, failure)),
             }
         }
-        Err(error.unwrap_or_else(nobody))
+        Err(error.unwrap_or_else(no_servers))
     }
 
-    fn adopt(&self, known: Option<&Map>, ranges: &[Range]) -> Result<Arc<Map>, StoreError> {
-        let version = known.map_or(0, |map| map.version + 1);
-        let map = Arc::new(Map::new(version, ranges, |address| self.node(address))?);
-        tracing::debug!(masters = map.masters().len(), "learnt who serves what");
-        lock(&self.nodes).retain(|address, _| map.has(address));
+    fn install(&self, ranges: &[Range]) -> Result<Arc<SlotMap>, StoreError> {
+        let version = self.versions.fetch_add(1, Ordering::Relaxed);
+        let map = Arc::new(SlotMap::new(version, ranges, |address| self.node(address))?);
+        tracing::debug!(
+            masters = map.masters().len(),
+            "learnt which server serves what"
+        );
+        self.nodes.lock().retain(|address, _| map.has(address));
         self.map.send_replace(Some(map.clone()));
         Ok(map)
     }
 }
 
 /// The first answer counts.
-async fn ask_some(nodes: &[Arc<Node>]) -> Result<Vec<Range>, StoreError> {
-    let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| node.slots()).collect();
+async fn ask_some(purpose: Purpose, nodes: &[Arc<Member>]) -> Result<Vec<Range>, StoreError> {
+    let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| node.slots(purpose)).collect();
     let mut error = None;
     while let Some(answer) = asking.next().await {
         match answer {
@@ -231,13 +259,9 @@ async fn ask_some(nodes: &[Arc<Node>]) -> Result<Vec<Range>, StoreError> {
             Err(failure) => error = Some(more_telling(error, failure)),
         }
     }
-    Err(error.unwrap_or_else(nobody))
+    Err(error.unwrap_or_else(no_servers))
 }
 
-fn nobody() -> StoreError {
+fn no_servers() -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, "the Cluster has no servers")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,34 +1,43 @@
 //! Asking one sentinel.
 
+use redis::{ConnectionAddr, FromRedisValue, Pipeline, RedisError, Value};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::time::Duration;
+use tokio::runtime::{self, Handle};
+use tokio::time::timeout;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionAddr, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value};
-
+use super::super::endpoint::{Endpoint, RawConnection};
+use super::super::master::Master;
 use super::super::timeouts::Timeouts;
 use super::super::{failure, tls};
-use super::master::Master;
 use crate::error::StoreError;
+use crate::sync::Mutex;
 
 /// One sentinel. Its connection is kept from one question to the next.
 pub(super) struct Sentinel {
-    address: ConnectionInfo,
+    endpoint: Endpoint,
     timeouts: Timeouts,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    kept: Mutex<Option<Kept>>,
+}
+
+/// Of use on the runtime that drives it alone: another one may be there while that one is busy.
+struct Kept {
+    runtime: runtime::Id,
+    connection: RawConnection,
 }
 
 impl Sentinel {
-    pub(super) fn new(address: ConnectionInfo, timeouts: Timeouts) -> Self {
+    pub(super) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Self {
         Self {
-            address,
+            endpoint,
             timeouts,
-            connection: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
     pub(super) fn address(&self) -> &ConnectionAddr {
-        self.address.addr()
+        self.endpoint.address()
     }
 
     /// Where this sentinel believes the master to be; `None` if it knows none of that name.
@@ -49,54 +58,60 @@ impl Sentinel {
             questions.cmd("SENTINEL").arg(question).arg(name);
         }
         // Put back by an answer only: one that is silent until the caller goes is not asked again.
-        let kept = self.kept().take();
-        let answered = match kept {
-            Some(connection) => put(connection, &questions).await.ok(),
+        let answered = match self.take_kept() {
+            Some(connection) => put(connection, &questions, self.timeouts.probe())
+                .await
+                .ok(),
             None => None,
         };
         let (connection, answers) = match answered {
             Some(answered) => answered,
             None => self.put_anew(&questions).await?,
         };
-        *self.kept() = Some(connection);
+        *self.kept.lock() = Some(Kept {
+            runtime: Handle::current().id(),
+            connection,
+        });
         Ok(answers)
     }
 
     async fn put_anew(
         &self,
         questions: &Pipeline,
-    ) -> Result<(MultiplexedConnection, Vec<Value>), StoreError> {
+    ) -> Result<(RawConnection, Vec<Value>), StoreError> {
         let failed = |error| tls::at(self.address(), failure::no_connection(error));
-        let connection = self.connect().await.map_err(failed)?;
-        match put(connection, questions).await.map_err(failed) {
-            Err(error) => Err(tls::objection(&self.address, self.timeouts, error).await),
+        let connection = self.endpoint.open().await.map_err(failed)?;
+        match put(connection, questions, self.timeouts.response)
+            .await
+            .map_err(failed)
+        {
+            Err(error) => Err(self.endpoint.objection(error).await),
             answered => answered,
         }
     }
 
     pub(super) fn hang_up(&self) {
-        *self.kept() = None;
+        *self.kept.lock() = None;
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        Client::open(self.address.clone())?
-            .get_multiplexed_async_connection_with_config(&self.timeouts.config())
-            .await
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn take_kept(&self) -> Option<RawConnection> {
+        let here = Handle::current().id();
+        let mut kept = self.kept.lock();
+        let kept = kept.take_if(|kept| kept.runtime == here)?;
+        Some(kept.connection)
     }
 }
 
 async fn put(
-    mut connection: MultiplexedConnection,
+    mut connection: RawConnection,
     questions: &Pipeline,
-) -> Result<(MultiplexedConnection, Vec<Value>), RedisError> {
+    patience: Duration,
+) -> Result<(RawConnection, Vec<Value>), RedisError> {
     let count = questions.len();
-    let answers = connection.send_packed_commands(questions, 0, count).await?;
+    let answers = connection.handle.send_packed_commands(questions, 0, count);
+    let answers = timeout(patience, answers)
+        .await
+        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))?;
     Ok((connection, answers))
 }
 

@@ -5,11 +5,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use redis::{Client, ConnectionInfo, ProtocolVersion, RedisError};
+use redis::RedisError;
 use rustls::{AlertDescription, CertificateError};
 
-use super::super::timeouts::Timeouts;
-use super::is_encrypted;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Why the two sides do not trust each other, and what to do about it; `None` if something else is wrong.
@@ -68,33 +66,6 @@ pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> Stor
         ..distrust.clone()
     };
     StoreError::new(StoreErrorKind::Refused, error)
-}
-
-/// Why a connection has ended before anything was answered on it: it may be that the server does not trust us.
-///
-/// By TLS 1.3 it says so only after our part of the handshake, maybe while nobody reads on the new connection. Another one
-/// is made, to which the greeting of RESP3 belongs: whoever makes it reads what is said.
-pub(in super::super) async fn objection(
-    address: &ConnectionInfo,
-    timeouts: Timeouts,
-    error: StoreError,
-) -> StoreError {
-    if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(address) {
-        return error;
-    }
-    let settings = address.redis_settings().clone();
-    let settings = settings.set_protocol(ProtocolVersion::RESP3);
-    let address = address.clone().set_redis_settings(settings);
-    let again = async {
-        let client = Client::open(address)?;
-        let config = timeouts.config();
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        connecting.await.map(drop)
-    };
-    match again.await {
-        Err(objection) => distrust(&objection).unwrap_or(error),
-        Ok(()) => error,
-    }
 }
 
 /// What rustls says, inside of what redis says.

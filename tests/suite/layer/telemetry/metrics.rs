@@ -92,6 +92,9 @@ async fn labels_are_routes_and_modes_and_never_what_a_client_sends() {
         "failed",
         "executed",
         "recorded",
+        "store",
+        "lease",
+        "nightly",
     ];
     for (name, labels) in measured(everything()).await.into_keys() {
         for label in labels {
@@ -128,13 +131,15 @@ async fn every_outcome_is_counted_once() {
     assert!((15.0..=30.0).contains(&failed), "{failed}");
     let renewed = count("renewals_total", &["/orders/{id}", "write", "renewed"]);
     assert_eq!(count("renewal_lag_seconds", &orders), renewed);
-    assert_eq!(count("hold_duration_seconds", &["none", "mixed"]), 1.0);
-    for mode in ["write", "reentrant", "read", "mixed"] {
-        let route = if mode == "write" {
-            "/orders/{id}"
-        } else {
-            "none"
-        };
+    assert_eq!(count("hold_duration_seconds", &["nightly", "mixed"]), 1.0);
+    let confirmed = count("confirmed_total", &["/orders/{id}", "write", "store"]);
+    assert_eq!(confirmed, 2.0);
+    for (route, mode) in [
+        ("/orders/{id}", "write"),
+        ("none", "reentrant"),
+        ("none", "read"),
+        ("nightly", "mixed"),
+    ] {
         assert_eq!(count("waiters", &[route, mode]), 0.0, "{mode}");
     }
 }

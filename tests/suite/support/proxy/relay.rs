@@ -39,6 +39,10 @@ pub(super) async fn run(
         _ = cut.changed() => cut.borrow().1,
         ended = traffic => ended.is_err().then_some(Ending::Reset),
     };
+    if ending == Some(Ending::Silence) {
+        let told = |cut: &(u64, Option<Ending>)| cut.1 != Some(Ending::Silence);
+        drop(cut.wait_for(told).await);
+    }
     if ending == Some(Ending::Reset) {
         // The halves are forgotten because dropping one sends a FIN ahead of the reset.
         let _ = (

@@ -1,27 +1,28 @@
 //! How a [`RedisStore`] is put together.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::{Config, Pool, PoolConfig};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::channels::Channels;
-use super::cluster::{self, Cluster};
-use super::lane::Lane;
-use super::pool::bad_address;
+use super::cluster::{self, Cluster, MemberFactory};
+use super::connection::Settings;
+use super::connector::Connector;
+use super::endpoint::{Endpoint, bad_address};
+use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
+use super::router::Router;
 use super::sentinel::Sentinels;
-use super::servers::{Server, Servers};
-use super::source::{Source, Station, client, server};
-use super::subscriptions::Subscriptions;
+use super::thread::Background;
 use super::timeouts::Timeouts;
-use super::tls::Tls;
+use super::tls::{Tls, TlsConfig};
 use super::{Inner, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
-const LANES: usize = 2;
+const CONNECTIONS: usize = 2;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -47,7 +48,8 @@ pub struct RedisStoreBuilder {
     channels: Option<Channels>,
     connections: Connections,
     timeouts: Timeouts,
-    lanes: usize,
+    /// How many connections carry commands.
+    commands: usize,
     tls: Tls,
     acknowledgement: Acknowledgement,
 }
@@ -56,8 +58,6 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
-    /// Made as those in the pool are, and not counted there.
-    Apart(Pool),
     /// The address only says how to connect.
     Sentinel {
         sentinels: Result<Vec<ConnectionInfo>, StoreError>,
@@ -73,7 +73,7 @@ impl RedisStoreBuilder {
             channels: None,
             connections: Connections::Ours(PoolConfig::default()),
             timeouts: Timeouts::default(),
-            lanes: LANES,
+            commands: CONNECTIONS,
             tls: Tls::default(),
             acknowledgement: Acknowledgement::default(),
         }
@@ -143,7 +143,7 @@ impl RedisStoreBuilder {
     }
 
     /// How the servers behind the sentinels are spoken to: user, password, database, protocol and encryption of this
-    /// address, whose host and port are of no account: `rediss://user:password@any/2`. Without it: no password, database
+    /// address, whose host and port are ignored: `rediss://user:password@any/2`. Without it: no password, database
     /// 0, and encrypted if any of the sentinels' addresses is. The sentinels' own credentials stand in their own addresses.
     ///
     /// Any other store says this in its address; one that is given both does not connect.
@@ -174,7 +174,7 @@ impl RedisStoreBuilder {
     /// renew; each is made when it is first needed.
     /// In a Cluster, that is so for each server that has slots, from its first use on.
     pub fn connections(mut self, connections: usize) -> Self {
-        self.lanes = connections.max(1);
+        self.commands = connections.max(1);
         self
     }
 
@@ -211,10 +211,12 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading.
+    /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading. If
+    /// it is no server that has all locks, but a replica, a sentinel or a node of a Cluster: the error says what to use
+    /// instead.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
-        store.inner.servers.connect().await?;
+        store.inner.router.connect().await?;
         Ok(store)
     }
 
@@ -225,104 +227,93 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
+        let background = Arc::new(Background::default());
+        let settings = Settings {
+            timeouts: self.timeouts,
+            acknowledgement: self.acknowledgement,
+            background: background.clone(),
+        };
         let acknowledging = self.acknowledgement.is_wanted();
-        let apart = self.clone().apart().put_together()?;
+        let router = match self.seeds.is_some() {
+            true => Router::Cluster(Box::new(self.cluster(settings)?)),
+            false => Router::One(Box::new(self.one(&settings)?)),
+        };
         let inner = Arc::new(Inner {
-            servers: self.put_together()?,
-            apart,
-            thread: OnceLock::new(),
+            router,
+            background,
             acknowledging,
         });
         Ok(RedisStore { inner })
     }
 
-    /// The same for the thread that renews, with one connection to each server, and nothing in common with those that the
-    /// callers' runtime drives.
-    fn apart(mut self) -> Self {
-        self.lanes = 1;
-        self.connections = match self.connections {
-            Connections::Ours(_) => Connections::Ours(PoolConfig::new(1)),
-            Connections::Given(pool) => Connections::Apart(pool),
-            other => other,
-        };
-        self
-    }
-
-    fn put_together(self) -> Result<Servers, StoreError> {
-        match self.seeds.is_some() {
-            true => self.cluster(),
-            false => self.one(),
-        }
-    }
-
-    fn one(self) -> Result<Servers, StoreError> {
-        let address = self.address?;
+    fn one(self, settings: &Settings) -> Result<Node, StoreError> {
         if self.channels.is_some() {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        let tls = self.tls;
-        let (source, station) = match self.connections {
+        let (address, commands) = (self.address?, self.commands);
+        let endpoint = |tls| Endpoint::new(address.clone(), tls, settings.timeouts);
+        let connector = match self.connections {
             Connections::Ours(config) => {
-                server(unnamed(tls.secure(address)?), config, self.timeouts)?
+                let tls = self.tls.config([&address])?;
+                Connector::Server(endpoint(tls).pool(config)?)
             }
             Connections::Given(pool) => {
-                let client = client(unnamed(tls.secure(address)?))?;
-                (
-                    Source::Server(pool, client.clone()),
-                    Station::Server(client),
-                )
-            }
-            Connections::Apart(pool) => {
-                let client = client(unnamed(tls.secure(address)?))?;
-                (Source::Apart(pool, client.clone()), Station::Server(client))
+                let tls = self.tls.config([&address])?;
+                Connector::Given(pool, Box::new(endpoint(tls)))
             }
             Connections::Sentinel { sentinels, master } => {
                 let sentinels = sentinels?;
                 if sentinels.is_empty() {
                     return Err(refused("name at least one sentinel"));
                 }
-                tls.suit(sentinels.iter().chain([&address]))?;
-                let sentinels = sentinels
-                    .into_iter()
-                    .map(|sentinel| tls.secure_where_it_applies(sentinel).map(unnamed))
-                    .collect::<Result<_, _>>()?;
-                let address = unnamed(tls.secure_where_it_applies(address)?);
-                let config = PoolConfig::default();
-                let all = Sentinels::new(sentinels, master, address, config, self.timeouts);
-                let all = Arc::new(all);
-                (Source::Sentinels(all.clone()), Station::Sentinels(all))
+                let tls = self.tls.config(sentinels.iter().chain([&address]))?;
+                let server = endpoint(tls.clone());
+                Connector::Sentinels(watched(sentinels, master, server, &tls, settings))
             }
         };
-        let lanes = self.lanes.min(source.room());
-        if lanes == 0 {
-            return Err(refused(
+        match commands.min(connector.room()) {
+            0 => Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
-            ));
+            )),
+            connections => Ok(Node::new(connector, connections, settings)),
         }
-        Ok(Servers::One(Server {
-            lanes: (0..lanes)
-                .map(|_| Lane::new(source.clone(), self.timeouts, self.acknowledgement))
-                .collect(),
-            subscriptions: Subscriptions::new(station, Channels::Plain, self.timeouts),
-            source,
-        }))
     }
 
-    fn cluster(self) -> Result<Servers, StoreError> {
-        let like = unnamed(self.tls.secure(self.address?)?);
+    fn cluster(self, settings: Settings) -> Result<Cluster, StoreError> {
+        let address = self.address?;
         let seeds = self.seeds.unwrap_or_default();
-        let seeds = cluster::addresses(&seeds).map_err(refused)?;
-        let maker = cluster::Maker {
-            like,
-            timeouts: self.timeouts,
-            lanes: self.lanes,
-            acknowledgement: self.acknowledgement,
+        let tls = self.tls.config(&seeds)?;
+        let factory = MemberFactory {
+            like: Endpoint::new(address, tls, settings.timeouts),
+            connections: self.commands,
+            settings,
         };
-        let cluster = Cluster::new(seeds, maker, self.channels);
-        Ok(Servers::Cluster(Box::new(cluster)))
+        let seeds = cluster::addresses(&seeds).map_err(refused)?;
+        Ok(Cluster::new(seeds, factory, self.channels))
     }
+}
+
+fn watched(
+    sentinels: Vec<ConnectionInfo>,
+    master: String,
+    server: Endpoint,
+    tls: &TlsConfig,
+    settings: &Settings,
+) -> Arc<Sentinels> {
+    let timeouts = settings.timeouts;
+    let sentinels = sentinels
+        .into_iter()
+        .map(|address| Endpoint::new(address, tls.clone(), timeouts));
+    Arc::new(Sentinels::new(
+        sentinels.collect(),
+        master,
+        server,
+        PoolConfig::default(),
+        timeouts,
+        settings.background.clone(),
+    ))
 }
 
 #[cfg(feature = "redis-tls")]
@@ -363,12 +354,6 @@ impl RedisStoreBuilder {
         self.tls.identity = Some((chain.into(), key.into()));
         self
     }
-}
-
-/// Connections do not tell the server the name of the library: a user who has the documented rights may not.
-fn unnamed(address: ConnectionInfo) -> ConnectionInfo {
-    let settings = address.redis_settings().clone().set_skip_set_lib_name();
-    address.set_redis_settings(settings)
 }
 
 fn refused(text: &'static str) -> StoreError {

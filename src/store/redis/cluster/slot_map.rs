@@ -3,26 +3,26 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::node::Node;
+use super::member::Member;
 use super::slots::{Address, Range};
 use crate::store::redis::slot::Slot;
 
 /// One view of a Cluster. It is replaced as a whole when a newer one is learnt.
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// Counts views.
     pub(super) version: u64,
     /// In the order of the slots; the numbers are places in `masters`.
     ranges: Vec<(u16, u16, usize)>,
-    masters: Vec<Arc<Node>>,
+    masters: Vec<Arc<Member>>,
     pub(super) replicas: BTreeSet<Address>,
 }
 
-impl Map {
+impl SlotMap {
     /// `node` finds or makes the server at an address.
     pub(super) fn new<E>(
         version: u64,
         ranges: &[Range],
-        mut node: impl FnMut(&Address) -> Result<Arc<Node>, E>,
+        mut node: impl FnMut(&Address) -> Result<Arc<Member>, E>,
     ) -> Result<Self, E> {
         let addresses: BTreeSet<&Address> = ranges.iter().map(|range| &range.master).collect();
         let addresses: Vec<&Address> = addresses.into_iter().collect();
@@ -45,7 +45,7 @@ impl Map {
     }
 
     /// The server that has the slot, if any has.
-    pub(super) fn master(&self, slot: Slot) -> Option<&Arc<Node>> {
+    pub(super) fn master(&self, slot: Slot) -> Option<&Arc<Member>> {
         let slot = slot.number();
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, master) = self.ranges[..after].last()?;
@@ -53,13 +53,13 @@ impl Map {
     }
 
     /// Whether it is this server that has the slot.
-    pub(super) fn is_master(&self, slot: Slot, node: &Arc<Node>) -> bool {
+    pub(super) fn is_master(&self, slot: Slot, node: &Arc<Member>) -> bool {
         let master = self.master(slot);
         master.is_some_and(|master| Arc::ptr_eq(master, node))
     }
 
     /// Every server that has slots.
-    pub(super) fn masters(&self) -> &[Arc<Node>] {
+    pub(super) fn masters(&self) -> &[Arc<Member>] {
         &self.masters
     }
 

@@ -3,39 +3,35 @@
 //! `WAIT` is about everything that its connection has written before it, and it holds up everything that comes after. So
 //! one of them is on its way at a time, and whoever has written meanwhile takes part in the next.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::super::replicas::{Acknowledgement, Replicas};
-use super::super::timeouts::ms;
+use super::live::Sent;
+use super::replicas::{Acknowledgement, Replicas};
+use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::sync::{Mutex, MutexGuard};
 
-/// The connection that a call was answered on.
-#[derive(Clone)]
-pub(in super::super) struct Sent {
-    pub(super) handle: MultiplexedConnection,
-    pub(super) generation: u64,
-    /// Counts the servers that the lane has led to.
-    pub(super) server: u64,
-}
-
-/// The rounds of one lane.
-pub(super) struct Rounds {
+/// The `WAIT`s of one connection and of those that replace it.
+pub(super) struct WaitCoalescer {
     wanted: Acknowledgement,
+    timeouts: Timeouts,
     state: Mutex<State>,
 }
 
+/// Protected by one mutex, which is never held across an await. Between calls, callers in `next` have a task in `running`
+/// that will answer them; one that ends before drops them, which answers them too. `closed` is final: no task begins.
 #[derive(Default)]
 struct State {
     next: Vec<Caller>,
     running: Option<JoinHandle<()>>,
     known: Known,
+    closed: bool,
 }
 
 struct Caller {
@@ -52,15 +48,16 @@ struct Known {
     any: bool,
 }
 
-impl Rounds {
-    pub(super) fn new(wanted: Acknowledgement) -> Arc<Self> {
+impl WaitCoalescer {
+    pub(super) fn new(wanted: Acknowledgement, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
+            timeouts,
             state: Mutex::default(),
         })
     }
 
-    /// How much longer than usual an answer may take, because somebody else's `WAIT` comes first.
+    /// How much longer than usual an answer may take, because the `WAIT` of another caller comes first.
     pub(super) fn delay(&self) -> Duration {
         match self.wanted.is_wanted() {
             true => self.wanted.within,
@@ -76,6 +73,9 @@ impl Rounds {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.state();
+            if state.closed {
+                return Err(unacknowledged("the store is gone"));
+            }
             state.next.push(Caller { sent, answer });
             if state.running.as_ref().is_none_or(JoinHandle::is_finished) {
                 state.running = Some(tokio::spawn(self.clone().run()));
@@ -87,25 +87,26 @@ impl Rounds {
     }
 
     async fn run(self: Arc<Self>) {
+        let _callers = DropCallers(&self);
         while let Some(round) = self.next() {
             let last = round.iter().map(|caller| &caller.sent);
-            let Some(last) = last.max_by_key(|sent| sent.generation).cloned() else {
+            let Some(last) = last.max_by_key(|sent| sent.generation()).cloned() else {
                 continue;
             };
-            let generation = last.generation;
+            let generation = last.generation();
             let answer = self.ask(last).await;
             for caller in round {
-                let answer = match caller.sent.generation == generation {
+                let answer = match caller.sent.generation() == generation {
                     true => answer.clone(),
                     false => Err(unacknowledged("its connection broke before")),
                 };
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = caller.answer.send(answer);
             }
         }
     }
 
-    /// Everybody who is there; `None` ends the task.
+    /// All callers that have come by now; `None` ends the task.
     fn next(&self) -> Option<Vec<Caller>> {
         let mut state = self.state();
         if state.next.is_empty() {
@@ -116,12 +117,12 @@ impl Rounds {
     }
 
     async fn ask(&self, sent: Sent) -> Result<(), StoreError> {
-        let (mut handle, server) = (sent.handle, sent.server);
+        let server = sent.server();
         let over = Instant::now() + self.wanted.within;
         loop {
             let expected = self.needed();
             let left = over.saturating_duration_since(Instant::now());
-            let (acknowledged, role) = self.wait(&mut handle, expected, left).await?;
+            let (acknowledged, role) = self.wait(&sent, expected, left).await?;
             self.saw(server, &role)?;
             let needed = self.needed();
             if acknowledged >= needed {
@@ -169,14 +170,14 @@ impl Rounds {
                 }
                 _ => Err(unacknowledged("the server is not a master any more")),
             },
-            answer => Err(unintelligible("ROLE", Some(answer))),
+            answer => Err(unexpected_reply("ROLE", Some(answer))),
         }
     }
 
     /// How many replicas have acknowledged, and which there are, if that matters.
     async fn wait(
         &self,
-        handle: &mut MultiplexedConnection,
+        sent: &Sent,
         replicas: usize,
         left: Duration,
     ) -> Result<(usize, Value), StoreError> {
@@ -186,29 +187,46 @@ impl Rounds {
         if all {
             questions.cmd("ROLE");
         }
-        let mut answers = handle
-            .send_packed_commands(&questions, 0, 1 + usize::from(all))
-            .await
-            .map_err(unacknowledged)?
-            .into_iter();
+        let mut handle = sent.handle();
+        let answers = handle.send_packed_commands(&questions, 0, 1 + usize::from(all));
+        let silent = || unacknowledged("the server did not answer in time");
+        let mut answers = tokio::select! {
+            biased;
+            answers = timeout(self.timeouts.response + self.wanted.within, answers) => {
+                answers.map_err(|_| silent())?.map_err(unacknowledged)?.into_iter()
+            }
+            () = sent.given_up() => return Err(silent()),
+        };
         match answers.next() {
             Some(Value::Int(acknowledged)) => {
                 let acknowledged = usize::try_from(acknowledged).unwrap_or(0);
                 Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
             }
-            answer => Err(unintelligible("WAIT", answer.as_ref())),
+            answer => Err(unexpected_reply("WAIT", answer.as_ref())),
         }
     }
 
-    /// Ends the task.
+    /// Ends the task, for good.
     pub(super) fn close(&self) {
-        if let Some(running) = self.state().running.take() {
+        let mut state = self.state();
+        state.closed = true;
+        if let Some(running) = state.running.take() {
             running.abort();
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
+    }
+}
+
+/// Drops the callers that a task leaves behind when it ends with its runtime. They would wait for ever.
+struct DropCallers<'a>(&'a WaitCoalescer);
+
+impl Drop for DropCallers<'_> {
+    fn drop(&mut self) {
+        let callers = std::mem::take(&mut self.0.state().next);
+        drop(callers);
     }
 }
 
@@ -238,7 +256,7 @@ fn unacknowledged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> S
     StoreError::new(StoreErrorKind::Unacknowledged, why)
 }
 
-fn unintelligible(question: &str, answer: Option<&Value>) -> StoreError {
+fn unexpected_reply(question: &str, answer: Option<&Value>) -> StoreError {
     match answer {
         Some(Value::ServerError(error)) => unacknowledged(error.clone()),
         answer => unacknowledged(format!(

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
-use super::map::Map;
-use super::node::Node;
-use super::topology::{Doubt, Topology};
+use super::member::Member;
+use super::slot_map::SlotMap;
+use super::topology::{Stale, Topology};
 use super::{TRIES, exhausted};
+use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
+use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::store::redis::subscriptions::Listening;
 
-/// The pause after the first failure to listen again; it doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses between tries to listen again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Listens to `channel`. When this answers, the server that has the slot has acknowledged it.
 pub(super) async fn listen(
@@ -31,7 +31,7 @@ pub(super) async fn listen(
     let changes = topology.changes();
     let there = join(&topology, channels, slot, &channel).await?;
     let (signal, wakeups) = watch::channel(());
-    let follower = Follower {
+    let subscription = SlotSubscription {
         topology: Arc::downgrade(&topology),
         changes,
         channels,
@@ -39,11 +39,11 @@ pub(super) async fn listen(
         channel,
         signal,
     };
-    let task = tokio::spawn(follower.follow(there));
+    let task = tokio::spawn(subscription.follow(there));
     Ok(Wakeups::new(wakeups, Ended(task)))
 }
 
-/// Ends the task when nobody listens any more.
+/// Ends the task with the subscription.
 struct Ended(JoinHandle<()>);
 
 impl Drop for Ended {
@@ -53,9 +53,9 @@ impl Drop for Ended {
 }
 
 /// A subscription at one server.
-struct There {
+struct Attached {
     /// Which may have been forgotten, and found again under the same address as another one.
-    node: Weak<Node>,
+    member: Weak<Member>,
     listening: Listening,
 }
 
@@ -65,28 +65,31 @@ async fn join(
     channels: Channels,
     slot: Slot,
     channel: &str,
-) -> Result<There, StoreError> {
-    let mut map = topology.map().await?;
+) -> Result<Attached, StoreError> {
+    let mut map = topology.map(Purpose::Commands).await?;
     for _ in 0..TRIES {
-        let node;
-        (map, node) = topology.master(map, slot).await?;
-        let subscriptions = node.subscriptions(channels);
-        let error = match subscriptions.join(channel.to_owned()).await {
+        let member;
+        (map, member) = topology.master(Purpose::Commands, map, slot).await?;
+        let pubsub = member.node.pubsub(channels);
+        let error = match pubsub.join(channel.to_owned()).await {
             Ok(listening) => {
-                let node = Arc::downgrade(&node);
-                return Ok(There { node, listening });
+                let member = Arc::downgrade(&member);
+                return Ok(Attached { member, listening });
             }
-            Err(error) => node.named(error),
+            Err(error) => member.named(error),
         };
-        let doubt = Doubt::Failed(node.address.clone());
+        let stale = Stale::Failed(member.address.clone());
         match error.kind() {
             // The slot has moved, or the server is gone.
             StoreErrorKind::Transient | StoreErrorKind::Unreachable => {
-                map = topology.newer(&map, doubt).await.map_err(|_| error)?;
+                map = topology
+                    .newer(Purpose::Commands, &map, stale)
+                    .await
+                    .map_err(|_| error)?;
             }
             // So it is if there is a stranger in its place.
-            StoreErrorKind::Refused => match topology.newer(&map, doubt).await {
-                Ok(newer) if !newer.is_master(slot, &node) => map = newer,
+            StoreErrorKind::Refused => match topology.newer(Purpose::Commands, &map, stale).await {
+                Ok(newer) if !newer.is_master(slot, &member) => map = newer,
                 _ => return Err(error),
             },
             _ => return Err(error),
@@ -95,21 +98,21 @@ async fn join(
     Err(exhausted(None))
 }
 
-struct Follower {
+struct SlotSubscription {
     topology: Weak<Topology>,
-    changes: watch::Receiver<Option<Arc<Map>>>,
+    changes: watch::Receiver<Option<Arc<SlotMap>>>,
     channels: Channels,
     slot: Slot,
     channel: String,
     signal: watch::Sender<()>,
 }
 
-impl Follower {
+impl SlotSubscription {
     /// Passes wake-ups on, and listens elsewhere when the slot goes elsewhere.
-    async fn follow(mut self, mut there: There) {
+    async fn follow(mut self, mut there: Attached) {
         loop {
-            self.stay(&mut there).await;
-            let Some(next) = self.go_on().await else {
+            self.forward(&mut there).await;
+            let Some(next) = self.reattach().await else {
                 return;
             };
             there = next;
@@ -119,7 +122,7 @@ impl Follower {
     }
 
     /// Returns when this server does not tell any more what is to be heard.
-    async fn stay(&mut self, there: &mut There) {
+    async fn forward(&mut self, there: &mut Attached) {
         loop {
             tokio::select! {
                 heard = there.listening.heard() => match heard {
@@ -131,7 +134,7 @@ impl Follower {
                 changed = self.changes.changed() => {
                     let map = self.changes.borrow_and_update().clone();
                     let master = map.as_ref().and_then(|map| map.master(self.slot));
-                    let is_there = |node| std::ptr::eq(Arc::as_ptr(node), there.node.as_ptr());
+                    let is_there = |member| std::ptr::eq(Arc::as_ptr(member), there.member.as_ptr());
                     if changed.is_err() || !master.is_none_or(is_there) {
                         return;
                     }
@@ -141,8 +144,8 @@ impl Follower {
     }
 
     /// Listens at the server that has the slot now; `None` if the store is no more.
-    async fn go_on(&self) -> Option<There> {
-        let mut pause = FIRST_PAUSE;
+    async fn reattach(&self) -> Option<Attached> {
+        let mut backoff = BACKOFF;
         loop {
             let topology = self.topology.upgrade()?;
             match join(&topology, self.channels, self.slot, &self.channel).await {
@@ -150,8 +153,7 @@ impl Follower {
                 Err(error) => tracing::debug!(%error, "could not listen where the slot went"),
             }
             drop(topology);
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff.pause().await;
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Pauses between tries that fail.
+
+use std::time::Duration;
+
+/// Pauses that double up to the longest. Each is cut by a random part, up to a quarter of it, so that many who failed
+/// together do not try again together.
+#[derive(Debug, Clone)]
+pub(crate) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            next: first,
+        }
+    }
+
+    /// How long to pause before the next try.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.longest);
+        jittered(pause)
+    }
+
+    /// Begins with the first pause again.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.first;
+    }
+
+    /// Pauses before the next try.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn pause(&mut self) {
+        tokio::time::sleep(self.next()).await;
+    }
+}
+
+/// A duration cut by a random part, up to a quarter of it.
+pub(crate) fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(0.75 + fastrand::f64() / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_are_cut_by_a_quarter_at_most() {
+        let ms = Duration::from_millis;
+        let mut backoff = Backoff::new(ms(20), ms(100));
+        for whole in [20, 40, 80, 100, 100] {
+            let pause = backoff.next();
+            assert!(
+                pause <= ms(whole) && pause >= ms(whole) * 3 / 4,
+                "{pause:?}"
+            );
+        }
+        backoff.reset();
+        assert!(backoff.next() <= ms(20));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a layer holds around the code that is running, so that this code does not wait for itself.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::error::LockError;
+use crate::guard::LockHandle;
+use crate::lock::{LockKey, LockMode};
+
+tokio::task_local! {
+    static HELD: Held;
+}
+
+/// The lock of a layer, and those of the layers around it.
+#[derive(Clone)]
+struct Held {
+    client: Uuid,
+    lock: LockHandle,
+    outer: Option<Arc<Held>>,
+}
+
+/// Runs `work`, around which `lock` of `client` is held.
+pub(crate) async fn around<T>(client: Uuid, lock: LockHandle, work: impl Future<Output = T>) -> T {
+    let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
+    let held = Held {
+        client,
+        lock,
+        outer,
+    };
+    HELD.scope(held, work).await
+}
+
+/// Fails if a layer around the caller holds `key`, so that another owner would wait until the wait is over.
+pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), LockError> {
+    let waits_for_itself = |held: &Held| {
+        let mut held = Some(held);
+        while let Some(layer) = held {
+            if layer.client == client && layer.lock.excludes(key, mode) {
+                return true;
+            }
+            held = layer.outer.as_deref();
+        }
+        false
+    };
+    match HELD.try_with(waits_for_itself) {
+        Ok(true) => Err(LockError::invalid(
+            "the layer around this request holds the key already, and another owner waits for it: leave this lock out, or \
+             pass the request's `Owner` (an extractor, and in the request's extensions) to `owner`",
+        )),
+        _ => Ok(()),
+    }
+}

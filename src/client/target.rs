@@ -1,0 +1,98 @@
+//! What a request asks for.
+
+use std::sync::Arc;
+
+use crate::error::LockError;
+use crate::lock::{LockFamily, LockKey, LockMode, ResourceKey};
+
+/// A key that is asked for: a name, or one thing of a [`Resource`](crate::Resource). It may come with a mode of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub(super) key: LockKey,
+    mode: Option<LockMode>,
+    /// `None`: any.
+    family: Option<LockFamily>,
+}
+
+impl Target {
+    /// The mode of its own, else `asked`, else what its resource is locked in.
+    pub(super) fn mode_in(&self, asked: Option<LockMode>) -> LockMode {
+        let default = || self.family.map(LockFamily::default_mode);
+        let mode = self.mode.or(asked).or_else(default);
+        mode.unwrap_or(LockMode::Reentrant)
+    }
+
+    /// Whether its resource is locked in such a mode.
+    pub(super) fn check(&self, mode: LockMode) -> Result<(), LockError> {
+        match self.family {
+            Some(family) if family != mode.family() => Err(LockError::invalid(family.mismatch())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<LockKey> for Target {
+    fn from(key: LockKey) -> Self {
+        Self {
+            key,
+            mode: None,
+            family: None,
+        }
+    }
+}
+
+impl From<&LockKey> for Target {
+    fn from(key: &LockKey) -> Self {
+        key.clone().into()
+    }
+}
+
+impl From<&str> for Target {
+    fn from(name: &str) -> Self {
+        LockKey::from(name).into()
+    }
+}
+
+impl From<String> for Target {
+    fn from(name: String) -> Self {
+        LockKey::from(name).into()
+    }
+}
+
+impl From<&String> for Target {
+    fn from(name: &String) -> Self {
+        LockKey::from(name).into()
+    }
+}
+
+impl From<Arc<str>> for Target {
+    fn from(name: Arc<str>) -> Self {
+        LockKey::from(name).into()
+    }
+}
+
+impl From<ResourceKey> for Target {
+    fn from(resource: ResourceKey) -> Self {
+        let (key, family) = resource.into_parts();
+        Self {
+            key,
+            mode: None,
+            family,
+        }
+    }
+}
+
+impl From<&ResourceKey> for Target {
+    fn from(resource: &ResourceKey) -> Self {
+        resource.clone().into()
+    }
+}
+
+impl<T: Into<Target>> From<(T, LockMode)> for Target {
+    fn from((target, mode): (T, LockMode)) -> Self {
+        Self {
+            mode: Some(mode),
+            ..target.into()
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! After how long a refused client may try again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How slowly the estimate follows: a new time counts for one eighth.
+const WEIGHT: u64 = 8;
+
+/// The longest time that is told before it is spread: a lease is released long before its end more often than not.
+const CAP: Duration = Duration::from_secs(10);
+
+/// Clients that are refused together are spread over at least this long.
+const SPREAD: Duration = Duration::from_secs(2);
+
+/// How long the requests of a layer hold their locks: a moving average.
+///
+/// Updates that meet may lose one of them: it is an estimate.
+#[derive(Debug, Default)]
+pub(crate) struct HoldTimes {
+    /// Microseconds; 0 as long as nothing was measured.
+    average: AtomicU64,
+}
+
+impl HoldTimes {
+    pub(crate) fn add(&self, held: Duration) {
+        let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX).max(1);
+        let next = match self.average.load(Ordering::Relaxed) {
+            0 => held,
+            average => (average - average / WEIGHT).saturating_add(held / WEIGHT),
+        };
+        self.average.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// `None` before the first.
+    pub(crate) fn average(&self) -> Option<Duration> {
+        match self.average.load(Ordering::Relaxed) {
+            0 => None,
+            average => Some(Duration::from_micros(average)),
+        }
+    }
+}
+
+/// Whole seconds, at least one: `after`, and up to as long again by chance, so that clients that are refused together do not
+/// come back together.
+pub(crate) fn retry_after(after: Duration) -> Duration {
+    let after = after.min(CAP);
+    let spread = after.max(SPREAD).mul_f64(fastrand::f64());
+    let seconds = (after + spread).as_millis().div_ceil(1000).max(1);
+    Duration::from_secs(seconds as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_follows_what_is_measured() {
+        let times = HoldTimes::default();
+        assert_eq!(times.average(), None);
+        times.add(Duration::from_secs(8));
+        assert_eq!(times.average(), Some(Duration::from_secs(8)));
+        for _ in 0..100 {
+            times.add(Duration::from_millis(50));
+        }
+        let average = times.average().unwrap();
+        assert!((40..60).contains(&average.as_millis()), "{average:?}");
+        times.add(Duration::MAX);
+        assert!(times.average().unwrap() > Duration::from_secs(1));
+    }
+
+    #[test]
+    fn clients_are_spread_over_at_least_two_seconds_and_at_most_twice_the_time() {
+        for (after, times) in [
+            (0, 1..=2),
+            (50, 1..=3),
+            (4_000, 4..=8),
+            (3_600_000, 10..=20),
+        ] {
+            let mut seen = std::collections::HashSet::new();
+            for _ in 0..1_000 {
+                let seconds = retry_after(Duration::from_millis(after)).as_secs();
+                assert!(times.contains(&seconds), "{after} ms: {seconds} s");
+                seen.insert(seconds);
+            }
+            assert!(seen.len() > 1, "{after} ms");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::fmt::Display;
+
+use super::{LockFamily, LockKey, LockMode};
+
+/// A kind of thing that is locked, such as orders: one name and one family of modes, for the layer, the client and the admin.
+///
+/// Two pieces of code exclude each other only if they lock **the same name in modes of one family**. A resource says both
+/// once:
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+/// use tower_distributed_lock::{DistributedLockLayer, LockMode, Resource, key};
+///
+/// const ORDERS: Resource = Resource::new("lock:order");
+///
+/// // Requests: GET on order 42 reads `lock:order:42`, PUT writes it.
+/// let layer = DistributedLockLayer::new(locks.clone()).key(key::param(ORDERS, "id"));
+/// // A job: writes `lock:order:42`, so it excludes those requests.
+/// let guard = locks.lock(ORDERS.id(42)).await?;
+/// # guard.release().await?;
+/// // Or reads it.
+/// let guard = locks.lock(ORDERS.id(42)).mode(LockMode::Read).await?;
+/// # drop((layer, guard)); Ok(())
+/// # }
+/// ```
+///
+/// The name is a key in Redis, which the lock shares with the application's own data. Choose one that nothing else uses:
+/// `lock:order`, not `order`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Resource {
+    name: &'static str,
+    /// `None`: whatever the first mode is that it is locked in.
+    family: Option<LockFamily>,
+}
+
+impl Resource {
+    /// A resource that is read and written: locked in [`LockMode::Read`] and [`LockMode::Write`], which is what the layer does
+    /// by default. A client that names no mode writes.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            family: Some(LockFamily::ReadWrite),
+        }
+    }
+
+    /// The same name for exclusive locks: [`LockMode::Reentrant`], which a client takes that names no mode, and
+    /// [`LockMode::Fair`]. A layer then needs [`mode`](crate::DistributedLockLayer::mode).
+    pub const fn exclusive(self) -> Self {
+        Self {
+            name: self.name,
+            family: Some(LockFamily::Exclusive),
+        }
+    }
+
+    /// One such thing: what the client locks, the admin inspects, and a closure of a layer returns.
+    pub fn id(&self, id: impl Display) -> ResourceKey {
+        self.of([id.to_string()])
+    }
+
+    /// One such thing, under a name of several components, in this order.
+    pub fn of<P>(&self, components: P) -> ResourceKey
+    where
+        P: IntoIterator,
+        P::Item: AsRef<str>,
+    {
+        ResourceKey {
+            key: LockKey::from_parts(self.name, components),
+            family: self.family,
+        }
+    }
+}
+
+/// A resource of any family, as the extractors of [`key`](crate::key) take it: the layer's mode decides.
+impl From<&'static str> for Resource {
+    fn from(name: &'static str) -> Self {
+        Self { name, family: None }
+    }
+}
+
+impl From<&Self> for Resource {
+    fn from(resource: &Self) -> Self {
+        *resource
+    }
+}
+
+/// One thing of a [`Resource`]: its key, and the family of modes that it is locked in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ResourceKey {
+    key: LockKey,
+    family: Option<LockFamily>,
+}
+
+impl ResourceKey {
+    /// The name.
+    pub fn key(&self) -> &LockKey {
+        &self.key
+    }
+
+    /// The key and its family; `None`: any.
+    pub(crate) fn into_parts(self) -> (LockKey, Option<LockFamily>) {
+        (self.key, self.family)
+    }
+}
+
+impl From<ResourceKey> for LockKey {
+    fn from(resource: ResourceKey) -> Self {
+        resource.key
+    }
+}
+
+impl From<&ResourceKey> for LockKey {
+    fn from(resource: &ResourceKey) -> Self {
+        resource.key.clone()
+    }
+}
+
+impl LockFamily {
+    /// The mode of a caller that names none.
+    pub(crate) fn default_mode(self) -> LockMode {
+        match self {
+            Self::Exclusive => LockMode::Reentrant,
+            Self::ReadWrite => LockMode::Write,
+        }
+    }
+
+    /// What to do about a mode of the other family.
+    pub(crate) fn mismatch(self) -> &'static str {
+        match self {
+            Self::Exclusive => {
+                "the resource is locked exclusively: choose `LockMode::Reentrant` or `LockMode::Fair` for it, or declare it \
+                 without `exclusive()`"
+            }
+            Self::ReadWrite => {
+                "the resource is read and written: choose `LockMode::Read` or `LockMode::Write` for it, or declare it with \
+                 `Resource::exclusive()`"
+            }
+        }
+    }
+}

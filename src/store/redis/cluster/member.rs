@@ -1,0 +1,86 @@
+//! One server of a Cluster, and how connections to it are made.
+
+use deadpool::managed::PoolConfig;
+use redis::Value;
+
+use super::slots::{Address, Range, ranges};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::connection::Settings;
+use crate::store::redis::connector::Connector;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::failure;
+use crate::store::redis::node::Node;
+use crate::store::redis::pooled::Purpose;
+use crate::store::redis::tls;
+
+/// Makes [`Member`]s that are all connected to in the same way.
+pub(in super::super) struct MemberFactory {
+    /// A seed: its credentials, protocol and TLS are those of every server.
+    pub(in super::super) like: Endpoint,
+    pub(in super::super) connections: usize,
+    pub(in super::super) settings: Settings,
+}
+
+impl MemberFactory {
+    pub(super) fn make(&self, address: &Address) -> Result<Member, StoreError> {
+        let endpoint = self.like.at(&address.host, address.port);
+        let pool = endpoint.pool(PoolConfig::new(self.connections))?;
+        Ok(Member {
+            address: address.clone(),
+            node: Node::new(Connector::Node(pool), self.connections, &self.settings),
+        })
+    }
+}
+
+/// One server of a Cluster.
+pub(super) struct Member {
+    pub(super) address: Address,
+    pub(super) node: Node,
+}
+
+impl Member {
+    /// Why there is no connection to this server, if its name matters for that.
+    pub(super) fn named(&self, error: StoreError) -> StoreError {
+        tls::at(&format_args!("{:?}", self.address), error)
+    }
+
+    async fn query(
+        &self,
+        purpose: Purpose,
+        command: &str,
+        word: &str,
+    ) -> Result<Value, StoreError> {
+        let question = redis::cmd(command).arg(word).to_owned();
+        let answer = self.node.first(purpose).query(&question).await;
+        answer.map_err(|error| self.named(error))
+    }
+
+    /// Which slots are whose, as this server sees it.
+    pub(super) async fn slots(&self, purpose: Purpose) -> Result<Vec<Range>, StoreError> {
+        let answer = match self.query(purpose, "CLUSTER", "SLOTS").await? {
+            Value::ServerError(error) => return Err(failure::refusal(error)),
+            answer => answer,
+        };
+        let ranges = ranges(&answer, &self.address).unwrap_or_default();
+        if ranges.is_empty() {
+            return Err(StoreError::new(
+                StoreErrorKind::Transient,
+                format!("{:?} knows of no slots", self.address),
+            ));
+        }
+        Ok(ranges)
+    }
+
+    /// Whether the server knows sharded channels, as Redisson asks it (PROTOCOL 1.9).
+    pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
+        match self
+            .query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB")
+            .await?
+        {
+            // It may know them, and the others may use them: that is for the caller to decide.
+            Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
+            Value::ServerError(_) => Ok(false),
+            _ => Ok(true),
+        }
+    }
+}

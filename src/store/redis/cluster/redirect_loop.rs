@@ -1,0 +1,147 @@
+//! Sending one command until a server executes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::member::Member;
+use super::redirect::Redirect;
+use super::slot_map::SlotMap;
+use super::slots::Address;
+use super::topology::{Stale, Topology};
+use crate::backoff::Backoff;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::pooled::Purpose;
+use crate::store::redis::slot::Slot;
+
+/// The pauses before a command is sent again to a server that cannot serve it just now.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
+
+/// Where to send a command about a slot, as far as the servers have said so far.
+pub(super) struct RedirectLoop<'a> {
+    topology: &'a Arc<Topology>,
+    purpose: Purpose,
+    slot: Slot,
+    map: Arc<SlotMap>,
+    redirected: Option<Target>,
+    backoff: Backoff,
+}
+
+/// A server to send it to.
+pub(super) struct Target {
+    pub(super) member: Arc<Member>,
+    /// It is about to be given the slot, and has to be told that this is known.
+    pub(super) asking: bool,
+}
+
+impl<'a> RedirectLoop<'a> {
+    pub(super) async fn new(
+        topology: &'a Arc<Topology>,
+        purpose: Purpose,
+        slot: Slot,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            topology,
+            purpose,
+            slot,
+            map: topology.map(purpose).await?,
+            redirected: None,
+            backoff: BACKOFF,
+        })
+    }
+
+    /// Where to send it next.
+    pub(super) async fn next(&mut self) -> Result<Target, StoreError> {
+        if let Some(target) = self.redirected.take() {
+            return Ok(target);
+        }
+        let member;
+        (self.map, member) = self
+            .topology
+            .master(self.purpose, self.map.clone(), self.slot)
+            .await?;
+        Ok(Target {
+            member,
+            asking: false,
+        })
+    }
+
+    /// The server has not executed it, and says where or when that may be.
+    pub(super) async fn redirect(
+        &mut self,
+        from: &Target,
+        redirect: Redirect,
+    ) -> Result<(), StoreError> {
+        match redirect {
+            Redirect::Moved(address) => {
+                self.refresh(Stale::Moved(address.clone())).await?;
+                // The new map is older than what this server knows.
+                if self.map.is_master(self.slot, &from.member) {
+                    self.redirected = Some(self.target(&address, false)?);
+                }
+            }
+            Redirect::Ask(address) => self.redirected = Some(self.target(&address, true)?),
+            Redirect::Later => self.backoff.pause().await,
+            Redirect::Elsewhere => {
+                self.backoff.pause().await;
+                self.refresh(Stale::Failed(from.member.address.clone()))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// It could not be sent, or was not answered. An error if it must not, or cannot, be sent elsewhere.
+    pub(super) async fn failure(
+        &mut self,
+        at: &Target,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        let error = at.member.named(error);
+        let stale = Stale::Failed(at.member.address.clone());
+        match error.kind() {
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient | StoreErrorKind::Refused => {
+                self.unusable(at, stale, error).await
+            }
+            StoreErrorKind::Unanswered => {
+                self.topology.doubt(self.purpose, &self.map, stale);
+                Err(error)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// There is no connection to this server that can be used. It may have been replaced, and may be a stranger by now.
+    async fn unusable(
+        &mut self,
+        at: &Target,
+        stale: Stale,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        let Ok(newer) = self.topology.newer(self.purpose, &self.map, stale).await else {
+            return Err(error);
+        };
+        let former = self.map.master(self.slot).cloned();
+        self.map = newer;
+        let stays = |node| self.map.is_master(self.slot, node);
+        match error.kind() {
+            // Nor will it be trusted when it is asked again, though another one goes on naming it.
+            StoreErrorKind::Refused if former.as_ref().is_some_and(stays) => Err(error),
+            StoreErrorKind::Refused => Ok(()),
+            // No other server has taken over yet; the others are there.
+            _ if stays(&at.member) => Err(StoreError::new(StoreErrorKind::Transient, error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
+        // The server that has just answered is there: it is the Cluster that cannot serve.
+        let newer = self.topology.newer(self.purpose, &self.map, stale).await;
+        self.map = newer.map_err(|error| StoreError::new(StoreErrorKind::Transient, error))?;
+        Ok(())
+    }
+
+    fn target(&self, address: &Address, asking: bool) -> Result<Target, StoreError> {
+        let member = self.topology.node(address)?;
+        Ok(Target { member, asking })
+    }
+}

@@ -1,0 +1,567 @@
+//! One connection that many commands share.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::connector::Connector;
+use super::failure;
+use super::live::{Live, Sent};
+use super::master::{Master, MasterChanged};
+use super::pooled::{Place, Purpose, Taken};
+use super::replicas::Acknowledgement;
+use super::role::Role;
+use super::script::Call;
+use super::suspicion::Suspicion;
+use super::thread::Background;
+use super::timeouts::Timeouts;
+use super::waits::WaitCoalescer;
+use crate::backoff::Backoff;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry;
+
+mod greeting;
+
+/// The pauses between tries to connect.
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that is kept, and replaced when it breaks.
+///
+/// The first command that finds it broken starts the one task that replaces it. Commands that come meanwhile wait for that
+/// task's first try; when that has failed, they fail at once, while the task goes on trying.
+///
+/// A command that has no answer after [`Timeouts::probe_after`] has the connection probed, and with it the others to the
+/// same server. If a `PING` on it has no answer either while another connection gets one, it is replaced, and the commands
+/// on it are `Unanswered`.
+pub(super) struct SharedConnection {
+    connector: Connector,
+    purpose: Purpose,
+    timeouts: Timeouts,
+    waits: Arc<WaitCoalescer>,
+    suspicion: Arc<Suspicion>,
+    background: Arc<Background>,
+    state: Mutex<State>,
+    /// The task has succeeded or failed, or the connection is closed.
+    settled: Notify,
+}
+
+/// Protected by one mutex, which is never held across an await and under which no other is taken.
+///
+/// `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is left, `Up` → `Up` when a
+/// probe has found it dead and another one answers. `closed` is final: no connection is installed and no task begun.
+/// Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command starts it.
+struct State {
+    link: Link,
+    /// Counts connections, so that a late complaint about one is not held against the next.
+    generation: u64,
+    /// The connection's place in a pool.
+    place: Option<Place>,
+    since: Instant,
+    /// Which server it leads to, if there is a choice, and the number of such changes.
+    master: Option<Master>,
+    server: u64,
+    reconnecting: Option<JoinHandle<()>>,
+    probing: Option<JoinHandle<()>>,
+    /// Leaves the connection when another server is the master.
+    following: Option<JoinHandle<()>>,
+    closed: bool,
+}
+
+enum Link {
+    Up(Arc<Live>),
+    /// The first try to connect is to come, or under way.
+    Connecting,
+    Down(StoreError),
+}
+
+/// What a [`SharedConnection`] shares with the others to the same server, and how it is made.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) timeouts: Timeouts,
+    pub(super) acknowledgement: Acknowledgement,
+    pub(super) background: Arc<Background>,
+}
+
+/// A connection that has answered.
+struct Opened {
+    taken: Taken,
+    answer: Value,
+    /// `None` if the server does not say.
+    role: Option<Role>,
+}
+
+/// An effect that counts when enough replicas know of it.
+pub(super) struct ReplicaAck {
+    connection: Arc<SharedConnection>,
+    sent: Sent,
+}
+
+impl ReplicaAck {
+    pub(super) fn new(connection: Arc<SharedConnection>, sent: Sent) -> Self {
+        Self { connection, sent }
+    }
+
+    /// Waits until enough replicas know of it.
+    pub(super) async fn counts(self) -> Result<(), StoreError> {
+        self.connection.waits.join(self.sent).await
+    }
+}
+
+impl SharedConnection {
+    /// Connects when it is first used.
+    pub(super) fn new(
+        connector: Connector,
+        purpose: Purpose,
+        settings: &Settings,
+        suspicion: Arc<Suspicion>,
+    ) -> Arc<Self> {
+        let connection = Arc::new(Self {
+            connector,
+            purpose,
+            timeouts: settings.timeouts,
+            waits: WaitCoalescer::new(settings.acknowledgement, settings.timeouts),
+            suspicion: suspicion.clone(),
+            background: settings.background.clone(),
+            state: Mutex::new(State {
+                link: Link::Connecting,
+                generation: 0,
+                place: None,
+                since: Instant::now(),
+                master: None,
+                server: 0,
+                reconnecting: None,
+                probing: None,
+                following: None,
+                closed: false,
+            }),
+            settled: Notify::new(),
+        });
+        let probed = Arc::downgrade(&connection);
+        suspicion.on_raised(move || {
+            if let Some(connection) = probed.upgrade() {
+                connection.probe();
+            }
+        });
+        connection
+    }
+
+    /// Connects, and makes sure that the server answers, and lets the user do what locks need.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
+        let opened = self.open().await?;
+        if let Some(role) = opened.role {
+            self.connector.expect(role)?;
+        }
+        self.install(opened);
+        Ok(())
+    }
+
+    /// Calls a script, and says on which connection.
+    ///
+    /// It is sent a second time only if the server did not know it.
+    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.answer(call, false).await?;
+        match answer {
+            Value::ServerError(error) => {
+                if failure::is_demotion(&error) {
+                    self.demoted(sent.generation());
+                }
+                Err(failure::refusal(error))
+            }
+            answer => Ok((answer, sent)),
+        }
+    }
+
+    /// What the server answers to a call, be it an error. `asking` makes it answer for a slot that it is about to be given.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        call: &Call,
+        asking: bool,
+    ) -> Result<(Value, Sent), StoreError> {
+        let (answer, sent) = self.send(&Question::new(&call.command, asking)).await?;
+        match is_unknown_script(&answer) {
+            true => self.send(&Question::new(&call.in_full(), asking)).await,
+            false => Ok((answer, sent)),
+        }
+    }
+
+    /// What the server answers to a command, be it an error.
+    pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
+        Ok(self.send(&Question::Plain(command)).await?.0)
+    }
+
+    async fn send(self: &Arc<Self>, question: &Question<'_>) -> Result<(Value, Sent), StoreError> {
+        let live = self.live().await?;
+        let mut handle = live.raw.handle.clone();
+        let began = Instant::now();
+        let answered = {
+            let mut answer = pin!(question.put(&mut handle));
+            let soon = self.timeouts.probe_after() + self.waits.delay();
+            match timeout(soon, &mut answer).await {
+                Ok(answered) => Some(answered),
+                Err(_) => Box::pin(self.patiently(&live, answer)).await,
+            }
+        };
+        let carries = self.purpose.as_str();
+        let unanswered = match answered {
+            Some(Ok(answer)) => {
+                telemetry::store::answered(carries, began);
+                return Ok((answer, Sent::new(live)));
+            }
+            // It may have been sent: only what is known before says that it was not.
+            Some(Err(error)) => {
+                self.replace(live.generation, "it broke");
+                StoreError::new(StoreErrorKind::Unanswered, error)
+            }
+            None => StoreError::new(
+                StoreErrorKind::Unanswered,
+                "the server did not answer in time",
+            ),
+        };
+        telemetry::store::unanswered(carries);
+        Err(unanswered)
+    }
+
+    /// The answer to a command that is late; `None` if it is given up.
+    async fn patiently(
+        &self,
+        live: &Live,
+        answer: Pin<&mut impl Future<Output = RedisResult<Value>>>,
+    ) -> Option<RedisResult<Value>> {
+        self.suspicion.raise();
+        let rest = self
+            .timeouts
+            .response
+            .saturating_sub(self.timeouts.probe_after());
+        tokio::select! {
+            biased;
+            answered = answer => Some(answered),
+            () = live.given_up() => None,
+            () = tokio::time::sleep(rest) => None,
+        }
+    }
+
+    /// The connection, at once if it is up or known to be down.
+    async fn live(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
+        match self.look() {
+            Some(known) => known,
+            None => Box::pin(self.reconnected()).await,
+        }
+    }
+
+    /// The connection, once the task that replaces it has succeeded or failed.
+    async fn reconnected(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
+        let settling = async {
+            loop {
+                let mut settled = pin!(self.settled.notified());
+                // Registered before the look, so that nothing falls between the two.
+                settled.as_mut().enable();
+                if let Some(known) = self.look() {
+                    return known;
+                }
+                settled.await;
+            }
+        };
+        // The task is bounded; this is for one that died with its runtime.
+        timeout(self.timeouts.connect * 2, settling)
+            .await
+            .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
+    }
+
+    fn look(self: &Arc<Self>) -> Option<Result<Arc<Live>, StoreError>> {
+        let mut state = self.state();
+        if state.closed {
+            return Some(Err(unreachable("the store is gone")));
+        }
+        let known = match &state.link {
+            Link::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
+            Link::Up(_) => {
+                self.begin_replacing(&mut state, "it broke");
+                None
+            }
+            Link::Connecting => None,
+            Link::Down(error) => Some(Err(error.clone())),
+        };
+        self.ensure_reconnecting(&mut state);
+        known
+    }
+
+    /// The server is not a master any more: a new connection may lead to the one that is.
+    pub(super) fn demoted(self: &Arc<Self>, generation: u64) {
+        // There may be no other master yet, and a new connection each time would not help.
+        if self.state().since.elapsed() > LONGEST_PAUSE {
+            self.replace(generation, "its server is read-only");
+        }
+    }
+
+    /// Has the connection replaced. What was sent on it is still answered on it, if it can be.
+    fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
+        let mut state = self.state();
+        if state.generation != generation || !matches!(state.link, Link::Up(_)) || state.closed {
+            return;
+        }
+        self.begin_replacing(&mut state, reason);
+        self.ensure_reconnecting(&mut state);
+    }
+
+    fn begin_replacing(&self, state: &mut State, reason: &'static str) {
+        tracing::warn!(reason, "a connection to Redis is replaced");
+        state.link = Link::Connecting;
+        state.place = None;
+    }
+
+    /// A command went unanswered, on this connection or another one to the same server: finds out whether this one is dead.
+    fn probe(self: &Arc<Self>) {
+        let mut state = self.state();
+        let Link::Up(live) = &state.link else {
+            return;
+        };
+        if state.closed || is_running(&state.probing) {
+            return;
+        }
+        if let Some(runtime) = self.runtime() {
+            let probing = self.clone().find_out(live.clone());
+            state.probing = Some(runtime.spawn(probing));
+        }
+    }
+
+    async fn find_out(self: Arc<Self>, live: Arc<Live>) {
+        let ping = redis::cmd("PING");
+        let mut handle = live.raw.handle.clone();
+        let mut answer = pin!(handle.send_packed_command(&ping));
+        let patience = self.timeouts.probe() + self.waits.delay();
+        let another = async {
+            tokio::time::sleep(patience).await;
+            // A pool may have no room for both.
+            self.state().place = None;
+            self.open().await
+        };
+        let reason = "its server does not answer on it";
+        tokio::select! {
+            biased;
+            answered = &mut answer => {
+                if answered.is_err() {
+                    self.replace(live.generation, "it broke");
+                }
+            }
+            another = another => match another {
+                Ok(opened) => self.exchange(&live, opened, reason),
+                Err(error) => self.give_up(&live, error),
+            },
+        }
+    }
+
+    /// Another connection answers, and the present one does not.
+    fn exchange(self: &Arc<Self>, live: &Live, opened: Opened, reason: &'static str) {
+        {
+            let state = self.state();
+            if state.generation != live.generation || !matches!(state.link, Link::Up(_)) {
+                return;
+            }
+            tracing::warn!(reason, "a connection to Redis is replaced");
+        }
+        self.install(opened);
+        live.give_up();
+    }
+
+    /// The server answers on no connection.
+    fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
+        let mut state = self.state();
+        if state.generation == live.generation && matches!(state.link, Link::Up(_)) {
+            tracing::warn!(%error, "a connection to Redis is replaced");
+            state.link = Link::Down(error);
+            self.ensure_reconnecting(&mut state);
+        }
+        drop(state);
+        live.give_up();
+    }
+
+    fn ensure_reconnecting(self: &Arc<Self>, state: &mut State) {
+        if state.closed || is_running(&state.reconnecting) {
+            return;
+        }
+        // The next caller of another runtime starts it.
+        if let Some(runtime) = self.runtime() {
+            state.reconnecting = Some(runtime.spawn(self.clone().reconnect()));
+        }
+    }
+
+    /// The runtime that drives the connection and its tasks: never that of the other purpose.
+    fn runtime(&self) -> Option<Handle> {
+        match self.purpose {
+            Purpose::Commands => self.background.callers_runtime(),
+            Purpose::Renewals => self
+                .background
+                .runtime()
+                .or_else(|| Handle::try_current().ok()),
+        }
+    }
+
+    async fn reconnect(self: Arc<Self>) {
+        let mut backoff = RECONNECT;
+        loop {
+            match self.open().await {
+                Ok(opened) => {
+                    self.install(opened);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no connection to Redis");
+                    telemetry::store::failed(self.purpose.as_str());
+                    self.state().link = Link::Down(error);
+                    self.settled.notify_waiters();
+                }
+            }
+            backoff.pause().await;
+        }
+    }
+
+    fn install(self: &Arc<Self>, Opened { taken, answer, .. }: Opened) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        let Taken {
+            raw,
+            place,
+            master_changed,
+        } = taken;
+        state.generation += 1;
+        state.since = Instant::now();
+        state.place = place;
+        if let Some(former) = state.following.take() {
+            former.abort();
+        }
+        if let Some(master) = master_changed.master() {
+            let known = state.master.as_ref();
+            if known.is_none_or(|known| !known.is_at(master)) {
+                state.server += 1;
+            }
+            state.master = Some(master.clone());
+            state.following = Some(self.follow(state.generation, master_changed));
+        }
+        let up = telemetry::store::connected(self.purpose.as_str());
+        let live = Live::new(raw, state.generation, state.server, up);
+        state.link = Link::Up(Arc::new(live));
+        state.reconnecting = None;
+        // Whatever the answer was, each call finds out for itself.
+        let _ = self.waits.saw(state.server, &answer);
+        self.settled.notify_waiters();
+    }
+
+    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> JoinHandle<()> {
+        let connection = Arc::downgrade(self);
+        tokio::spawn(async move {
+            changed.wait().await;
+            if let Some(connection) = connection.upgrade() {
+                connection.replace(generation, "another server is the master");
+            }
+        })
+    }
+
+    /// Opens a connection and asks whether it can be used. One that cannot carries no command: a lock that is taken by a
+    /// user who may write and not expire would stay for ever.
+    async fn open(&self) -> Result<Opened, StoreError> {
+        let opening = async {
+            let mut taken = self.connector.take(self.purpose).await?;
+            let greeting = self.waits.greeting();
+            let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
+            let (answer, role) = match answer {
+                Err(error) => return Err(self.connector.objection(error).await),
+                Ok(answer) => answer,
+            };
+            // A replica may be promoted, and refuses what is sent until then.
+            if let Some(role) = role
+                && role != Role::Replica
+            {
+                self.connector.expect(role)?;
+            }
+            greeting::check_rights(&mut taken.raw.handle).await?;
+            Ok(Opened {
+                taken,
+                answer,
+                role,
+            })
+        };
+        timeout(self.timeouts.connect, opening)
+            .await
+            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+    }
+
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&self.state().link, Link::Up(live) if !live.raw.has_ended())
+    }
+
+    /// Ends the connection and its tasks, for good.
+    pub(super) fn close(&self) {
+        self.waits.close();
+        let mut state = self.state();
+        state.closed = true;
+        state.link = Link::Connecting;
+        let place = state.place.take();
+        let tasks = [
+            state.reconnecting.take(),
+            state.probing.take(),
+            state.following.take(),
+        ];
+        for task in tasks.into_iter().flatten() {
+            task.abort();
+        }
+        drop(state);
+        drop(place);
+        self.settled.notify_waiters();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+/// What is sent in one piece.
+enum Question<'a> {
+    Plain(&'a Cmd),
+    /// Two commands, of which the second one's answer counts.
+    Asking(Box<Pipeline>),
+}
+
+impl<'a> Question<'a> {
+    fn new(command: &'a Cmd, asking: bool) -> Self {
+        if !asking {
+            return Self::Plain(command);
+        }
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        Self::Asking(Box::new(both))
+    }
+
+    async fn put(&self, handle: &mut redis::aio::MultiplexedConnection) -> RedisResult<Value> {
+        match self {
+            Self::Plain(command) => handle.send_packed_command(command).await,
+            Self::Asking(both) => {
+                let answers = handle.send_packed_commands(both, 1, 1).await?;
+                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+            }
+        }
+    }
+}
+
+fn is_running(task: &Option<JoinHandle<()>>) -> bool {
+    task.as_ref().is_some_and(|task| !task.is_finished())
+}
+
+fn is_unknown_script(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
+}
+
+fn unreachable(text: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, text)
+}

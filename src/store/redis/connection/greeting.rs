@@ -1,0 +1,44 @@
+//! What a connection is asked before it carries the first command.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+
+use super::super::role::Role;
+use super::super::{failure, rights};
+use super::is_unknown_script;
+use crate::error::StoreError;
+
+/// Asks `command`, and what the server is.
+pub(super) async fn ask(
+    handle: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<(Value, Option<Role>), StoreError> {
+    let mut both = redis::Pipeline::with_capacity(2);
+    both.cmd("HELLO").add_command(command.clone());
+    let mut answers = answered(handle.send_packed_commands(&both, 0, 2).await)?.into_iter();
+    // A server that does not know the question, such as a proxy, is taken for what its address says.
+    let role = answers.next().as_ref().and_then(Role::read);
+    let answer = understood(answers.next().unwrap_or(Value::Nil))?;
+    Ok((answer, role))
+}
+
+/// Makes sure that the user may do everything that locks need.
+pub(super) async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(), StoreError> {
+    let rights = rights::question();
+    let mut answer = answered(handle.send_packed_command(&rights.command).await)?;
+    if is_unknown_script(&answer) {
+        answer = answered(handle.send_packed_command(&rights.in_full()).await)?;
+    }
+    rights::suffice(&understood(answer)?)
+}
+
+fn answered<T>(answer: RedisResult<T>) -> Result<T, StoreError> {
+    answer.map_err(failure::no_connection)
+}
+
+fn understood(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(failure::refusal(error)),
+        answer => Ok(answer),
+    }
+}

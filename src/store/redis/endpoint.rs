@@ -1,0 +1,227 @@
+//! One server, and how it is connected to.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, Pool, PoolConfig, RecycleResult};
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisError,
+    RedisResult,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::failure;
+use super::stream;
+use super::timeouts::Timeouts;
+use super::tls::{self, TlsConfig};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// How many commands may wait for a connection's task before their senders do.
+const BACKLOG: usize = 1024;
+
+/// How long the `redis` crate waits for an answer where its callers have time limits of their own.
+const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
+
+/// The address of a server, with credentials and TLS settings. It connects, and keeps nothing.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    address: Arc<ConnectionInfo>,
+    tls: TlsConfig,
+    timeouts: Timeouts,
+}
+
+/// An open connection for commands.
+#[derive(Clone)]
+pub(super) struct RawConnection {
+    pub(super) handle: MultiplexedConnection,
+    /// `None` if a pool of the caller's has made it, whose task nothing is known of.
+    driver: Option<Arc<Driver>>,
+}
+
+/// The task of a connection, which ends with the connection. Dropping this ends both.
+struct Driver(JoinHandle<()>);
+
+impl Endpoint {
+    pub(super) fn new(address: ConnectionInfo, tls: TlsConfig, timeouts: Timeouts) -> Self {
+        // Connections do not tell the server the name of the library: a user who has the documented rights may not.
+        let settings = address.redis_settings().clone().set_skip_set_lib_name();
+        Self {
+            address: Arc::new(address.set_redis_settings(settings)),
+            tls,
+            timeouts,
+        }
+    }
+
+    pub(super) fn address(&self) -> &ConnectionAddr {
+        self.address.addr()
+    }
+
+    /// Another server, with everything else the same.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        let host = host.to_owned();
+        let address = match self.address.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self {
+            address: Arc::new(ConnectionInfo::clone(&self.address).set_addr(address)),
+            ..self.clone()
+        }
+    }
+
+    /// Opens a connection for commands, which has no limit of time for answers. Its task runs on this runtime.
+    pub(super) async fn open(&self) -> RedisResult<RawConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BACKLOG);
+        self.open_with(self.address.redis_settings(), config).await
+    }
+
+    /// Opens a connection that sends on what the server says without being asked, by RESP3.
+    pub(super) async fn open_pushing(
+        &self,
+        pushes: UnboundedSender<PushInfo>,
+    ) -> RedisResult<RawConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(Some(self.timeouts.response))
+            .set_push_sender(pushes);
+        self.open_with(&self.by_resp3(), config).await
+    }
+
+    /// Opens a connection for subscriptions.
+    pub(super) async fn open_pubsub(&self) -> RedisResult<PubSub> {
+        let opening = async {
+            let stream = stream::open(&self.address, &self.tls).await?;
+            PubSub::new(self.address.redis_settings(), stream).await
+        };
+        self.in_time(opening).await
+    }
+
+    async fn open_with(
+        &self,
+        settings: &redis::RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<RawConnection> {
+        let opening = async {
+            let stream = stream::open(&self.address, &self.tls).await?;
+            MultiplexedConnection::new_with_config(settings, stream, config).await
+        };
+        let (handle, driver) = self.in_time(opening).await?;
+        Ok(RawConnection {
+            handle,
+            driver: Some(Arc::new(Driver(tokio::spawn(driver)))),
+        })
+    }
+
+    async fn in_time<T>(&self, opening: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        timeout(self.timeouts.connect, opening)
+            .await
+            .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))
+    }
+
+    fn by_resp3(&self) -> redis::RedisConnectionInfo {
+        let settings = self.address.redis_settings().clone();
+        settings.set_protocol(ProtocolVersion::RESP3)
+    }
+
+    /// Why a connection has ended before anything was answered on it: it may be that the server does not trust the client.
+    ///
+    /// By TLS 1.3 it says so only after the client's part of the handshake, maybe before the client reads. Another
+    /// connection is made, to which the greeting of RESP3 belongs, so that the client reads what is said.
+    pub(super) async fn objection(&self, error: StoreError) -> StoreError {
+        if error.kind() != StoreErrorKind::Unreachable || !tls::is_encrypted(&self.address) {
+            return error;
+        }
+        let config = AsyncConnectionConfig::new();
+        match self.open_with(&self.by_resp3(), config).await {
+            Err(objection) => tls::distrust(&objection).unwrap_or(error),
+            Ok(_) => error,
+        }
+    }
+
+    /// A pool of connections to this server.
+    pub(super) fn pool(&self, config: PoolConfig) -> Result<Pool<Self>, StoreError> {
+        Pool::builder(self.clone())
+            .config(config)
+            .runtime(deadpool_redis::Runtime::Tokio1)
+            .build()
+            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    }
+}
+
+impl managed::Manager for Endpoint {
+    type Type = RawConnection;
+    type Error = RedisError;
+
+    async fn create(&self) -> RedisResult<RawConnection> {
+        self.open().await
+    }
+
+    async fn recycle(
+        &self,
+        connection: &mut RawConnection,
+        _: &Metrics,
+    ) -> RecycleResult<RedisError> {
+        let ping = redis::cmd("PING");
+        let answer = connection.handle.send_packed_command(&ping);
+        timeout(self.timeouts.response, answer)
+            .await
+            .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))?;
+        Ok(())
+    }
+}
+
+impl RawConnection {
+    /// A connection that a pool of the caller's has made.
+    pub(super) fn given(mut handle: MultiplexedConnection) -> Self {
+        handle.set_response_timeout(UNLIMITED);
+        Self {
+            handle,
+            driver: None,
+        }
+    }
+
+    /// Whether it has ended, so that nothing can be sent on it any more. It may have ended when this says no.
+    pub(super) fn has_ended(&self) -> bool {
+        let driver = self.driver.as_ref();
+        driver.is_some_and(|driver| driver.0.is_finished())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Why an address cannot be used.
+pub(super) fn bad_address(error: RedisError) -> StoreError {
+    if error.kind() == redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
+        );
+    }
+    StoreError::new(StoreErrorKind::Refused, error)
+}
+
+/// Why a pool gives no connection.
+pub(super) fn no_connection(error: managed::PoolError<RedisError>) -> StoreError {
+    match error {
+        managed::PoolError::Backend(error) => failure::no_connection(error),
+        error => StoreError::new(StoreErrorKind::Unreachable, error),
+    }
+}

@@ -1,0 +1,47 @@
+//! Whether messages arrive where a store listens for them.
+
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use super::connection::SharedConnection;
+use super::endpoint::Endpoint;
+use super::failure;
+use super::rights::SCRATCH;
+use super::timeouts::Timeouts;
+use crate::error::{StoreError, StoreErrorKind};
+use std::sync::Arc;
+
+/// Publishes a message by `connection`, and makes sure that it is heard at `endpoint`.
+pub(super) async fn check(
+    connection: &Arc<SharedConnection>,
+    endpoint: &Endpoint,
+    timeouts: Timeouts,
+) -> Result<(), StoreError> {
+    let failed = failure::no_connection;
+    let checking = async {
+        let (mut sink, mut messages) = endpoint.open_pubsub().await.map_err(failed)?.split();
+        sink.subscribe(SCRATCH).await.map_err(failed)?;
+        let text = format!("{:032x}", fastrand::u128(..));
+        let publish = redis::cmd("PUBLISH").arg(SCRATCH).arg(&text).to_owned();
+        if let redis::Value::ServerError(error) = connection.query(&publish).await? {
+            return Err(failure::refusal(error));
+        }
+        while let Some(message) = messages.next().await {
+            if message.get_payload_bytes() == text.as_bytes() {
+                return Ok(());
+            }
+        }
+        Err(unheard())
+    };
+    let limit = timeouts.connect + timeouts.response;
+    timeout(limit, checking)
+        .await
+        .unwrap_or_else(|_| Err(unheard()))
+}
+
+fn unheard() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unreachable,
+        "a message that the pool's server was given does not arrive: it is another server",
+    )
+}

@@ -1,0 +1,144 @@
+//! One server, with every connection that leads to it.
+
+use std::error::Error;
+use std::sync::{Arc, OnceLock};
+
+use super::channels::Channels;
+use super::connection::{Settings, SharedConnection};
+use super::connector::Connector;
+use super::endpoint::Endpoint;
+use super::heard;
+use super::pooled::Purpose;
+use super::subscriptions::Subscriptions;
+use super::suspicion::Suspicion;
+use crate::error::StoreError;
+use crate::lock::LockKey;
+use crate::telemetry;
+
+/// One server, or the master that sentinels name. It connects when it is first used; dropping it ends its connections.
+pub(super) struct Node {
+    connector: Connector,
+    settings: Settings,
+    /// At least one.
+    commands: Box<[Arc<SharedConnection>]>,
+    /// Carries renewals and nothing else. The store's thread drives it.
+    renewals: Arc<SharedConnection>,
+    /// Made when somebody first listens, by the kind of channels that is known then.
+    pubsub: OnceLock<Subscriptions>,
+    suspicion: Arc<Suspicion>,
+}
+
+impl Node {
+    pub(super) fn new(connector: Connector, connections: usize, settings: &Settings) -> Self {
+        let suspicion = Arc::new(Suspicion::default());
+        let connection = |purpose| {
+            SharedConnection::new(connector.clone(), purpose, settings, suspicion.clone())
+        };
+        Self {
+            commands: (0..connections.max(1))
+                .map(|_| connection(Purpose::Commands))
+                .collect(),
+            renewals: connection(Purpose::Renewals),
+            pubsub: OnceLock::new(),
+            settings: settings.clone(),
+            connector,
+            suspicion,
+        }
+    }
+
+    /// Connects, and makes sure that the server answers and takes locks.
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        for connection in &self.commands {
+            connection.connect().await?;
+        }
+        if let Connector::Given(_, endpoint) = &self.connector {
+            self.check_wake_ups(endpoint).await;
+        }
+        Ok(())
+    }
+
+    /// A pool does not tell where its connections lead, and the address for subscriptions may be that of another server.
+    async fn check_wake_ups(&self, endpoint: &Endpoint) {
+        let timeouts = self.settings.timeouts;
+        if let Err(error) = heard::check(&self.commands[0], endpoint, timeouts).await {
+            telemetry::store::failed(telemetry::store::WAKE_UPS);
+            tracing::warn!(
+                %error,
+                reason = error.source().map(tracing::field::display),
+                "no wake-up arrives at the address for subscriptions of `RedisStore::from_pool`: waiters find out by asking again",
+            );
+        }
+    }
+
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    /// The connection that carries everything about this key.
+    pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<SharedConnection> {
+        match purpose {
+            Purpose::Commands => &self.commands[self.place(key)],
+            Purpose::Renewals => &self.renewals,
+        }
+    }
+
+    /// A connection for what is about the server itself.
+    pub(super) fn first(&self, purpose: Purpose) -> &Arc<SharedConnection> {
+        match purpose {
+            Purpose::Commands => &self.commands[0],
+            Purpose::Renewals => &self.renewals,
+        }
+    }
+
+    /// Keys with the same number have the same connection.
+    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> u16 {
+        match purpose {
+            Purpose::Commands => {
+                u16::try_from(self.place(key)).expect("fewer connections than a server has ports")
+            }
+            Purpose::Renewals => 0,
+        }
+    }
+
+    fn place(&self, key: &LockKey) -> usize {
+        key.place_among(self.commands.len())
+    }
+
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        self.commands.iter().all(|connection| connection.is_up())
+    }
+
+    /// How many connections carry commands.
+    pub(super) fn connections(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The one connection that listens to what this server says. The first caller decides on the kind of channels.
+    pub(super) fn pubsub(&self, channels: Channels) -> &Subscriptions {
+        self.pubsub.get_or_init(|| {
+            Subscriptions::new(
+                self.connector.clone(),
+                channels,
+                self.settings.timeouts,
+                self.settings.background.clone(),
+                self.suspicion.clone(),
+            )
+        })
+    }
+
+    /// How many listen to a channel through this store.
+    pub(super) fn listeners(&self, channel: &str) -> usize {
+        let pubsub = self.pubsub.get();
+        pubsub.map_or(0, |pubsub| pubsub.listeners(channel))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for connection in self.commands.iter().chain([&self.renewals]) {
+            connection.close();
+        }
+        self.connector.close();
+    }
+}

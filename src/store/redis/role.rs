@@ -1,0 +1,96 @@
+//! What a server says that it is.
+
+use redis::Value;
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// The kind of a server, by its answer to `HELLO`, which every user may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It takes writes, and has all keys.
+    Master,
+    /// It follows another server, and takes no writes.
+    Replica,
+    /// It has some of the slots of a Cluster, or none.
+    ClusterNode,
+    /// It watches servers, and has no keys.
+    Sentinel,
+}
+
+impl Role {
+    /// Reads the answer to `HELLO`; `None` for one that says nothing of it.
+    pub(super) fn read(answer: &Value) -> Option<Self> {
+        let field = |name: &str| match answer {
+            Value::Map(fields) => fields
+                .iter()
+                .find_map(|(field, value)| (text(field)? == name).then(|| text(value))?),
+            Value::Array(parts) => parts.chunks_exact(2).find_map(|field| match field {
+                [field, value] => (text(field)? == name).then(|| text(value))?,
+                _ => None,
+            }),
+            _ => None,
+        };
+        match (field("mode")?, field("role")) {
+            ("sentinel", _) => Some(Self::Sentinel),
+            ("cluster", _) => Some(Self::ClusterNode),
+            (_, Some("master" | "primary")) => Some(Self::Master),
+            (_, Some("replica" | "slave")) => Some(Self::Replica),
+            _ => None,
+        }
+    }
+
+    /// Whether it has all locks; what to do if not.
+    pub(super) fn has_every_key(self) -> Result<(), StoreError> {
+        let text = match self {
+            Self::Master => return Ok(()),
+            Self::Replica => {
+                "the server is a replica, which takes no locks: connect to its master, or use `RedisStore::sentinel`"
+            }
+            Self::ClusterNode => {
+                "the server belongs to a Redis Cluster, and has a part of the keys: use `RedisStore::cluster`"
+            }
+            Self::Sentinel => {
+                "the server is a sentinel, and has no keys: use `RedisStore::sentinel`"
+            }
+        };
+        Err(StoreError::new(StoreErrorKind::Refused, text))
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(fields: &[(&str, &str)]) -> [Value; 2] {
+        let text = |text: &str| Value::BulkString(text.into());
+        let pairs = fields.iter().map(|(name, value)| (text(name), text(value)));
+        let flat = pairs.clone().flat_map(|(name, value)| [name, value]);
+        [Value::Array(flat.collect()), Value::Map(pairs.collect())]
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_answer_in_both_protocols() {
+        for (mode, role, expected) in [
+            ("standalone", "master", Role::Master),
+            ("standalone", "replica", Role::Replica),
+            ("cluster", "master", Role::ClusterNode),
+            ("cluster", "replica", Role::ClusterNode),
+            ("sentinel", "", Role::Sentinel),
+        ] {
+            for answer in hello(&[("server", "redis"), ("mode", mode), ("role", role)]) {
+                assert_eq!(Role::read(&answer), Some(expected));
+            }
+        }
+        for odd in [Value::Nil, Value::Okay, Value::Array(vec![Value::Int(1)])] {
+            assert_eq!(Role::read(&odd), None);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which server has a key, and by which connection it is asked.
+
+use std::fmt;
+
+use redis::Value;
+
+use super::channels::Channels;
+use super::cluster::Cluster;
+use super::connection::ReplicaAck;
+use super::names::Names;
+use super::node::Node;
+use super::pooled::Purpose;
+use super::script::Call;
+use super::slot::Slot;
+use crate::error::StoreError;
+use crate::lock::LockKey;
+use crate::store::Wakeups;
+
+/// Where the locks are.
+pub(super) enum Router {
+    /// All on one server, or on the master that sentinels name.
+    One(Box<Node>),
+    /// Each on the server that has its slot.
+    Cluster(Box<Cluster>),
+}
+
+/// The connections of one purpose.
+#[derive(Clone, Copy)]
+pub(super) struct Route<'a> {
+    router: &'a Router,
+    purpose: Purpose,
+}
+
+impl Router {
+    /// Connects, and makes sure that a server answers.
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        match self {
+            Self::One(node) => node.connect().await,
+            Self::Cluster(cluster) => cluster.connect().await,
+        }
+    }
+
+    pub(super) fn route(&self, purpose: Purpose) -> Route<'_> {
+        Route {
+            router: self,
+            purpose,
+        }
+    }
+
+    /// Whether commands can be sent at once, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        match self {
+            Self::One(node) => node.is_up(),
+            Self::Cluster(_) => false,
+        }
+    }
+
+    /// The commands by which messages travel.
+    pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
+        match self {
+            Self::One(_) => Ok(Channels::Plain),
+            Self::Cluster(cluster) => cluster.channels().await,
+        }
+    }
+
+    /// Listens to a channel about `key`, together with all others who do. When this answers, the server has acknowledged
+    /// it.
+    pub(super) async fn listen(
+        &self,
+        key: &LockKey,
+        channel: String,
+    ) -> Result<Wakeups, StoreError> {
+        match self {
+            Self::One(node) => node.pubsub(Channels::Plain).listen(channel).await,
+            Self::Cluster(cluster) => cluster.listen(key, channel).await,
+        }
+    }
+
+    /// How many listen to a channel about `key` through this store.
+    pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
+        match self {
+            Self::One(node) => node.listeners(channel),
+            Self::Cluster(cluster) => cluster.listeners(key, channel),
+        }
+    }
+
+    /// Which part of the servers' keys, that can fail without the others, this one belongs to.
+    pub(super) fn part(&self, key: &LockKey) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => Slot::of(key).number(),
+        }
+    }
+
+    /// Whether all that is about the key can be where it is; what to do if not.
+    pub(super) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Cluster(_) => Names::of(key).share_a_slot(),
+        }
+    }
+
+    /// Whether a script may touch all of these keys.
+    pub(super) fn serve_in_one_script<'a>(
+        &self,
+        mut keys: impl Iterator<Item = &'a LockKey>,
+    ) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Cluster(_) => {
+                let first = keys.next().map(Slot::of);
+                keys.all(|key| Some(Slot::of(key)) == first)
+            }
+        }
+    }
+}
+
+impl Route<'_> {
+    /// Calls a script whose keys all belong to `key`, or to others that are [together](Self::together) with it.
+    pub(super) async fn call(
+        self,
+        key: &LockKey,
+        call: &Call,
+    ) -> Result<(Value, ReplicaAck), StoreError> {
+        match self.router {
+            Router::One(node) => {
+                let connection = node.connection(self.purpose, key);
+                let (answer, sent) = connection.call(call).await?;
+                Ok((answer, ReplicaAck::new(connection.clone(), sent)))
+            }
+            Router::Cluster(cluster) => cluster.call(self.purpose, key, call).await,
+        }
+    }
+
+    /// Keys with the same number may be asked about in one script, and what is sent about one is not overtaken by what is
+    /// sent later about the same: keys of one connection, or of one slot.
+    pub(super) fn together(self, key: &LockKey) -> u16 {
+        match self.router {
+            Router::One(node) => node.together(self.purpose, key),
+            Router::Cluster(_) => Slot::of(key).number(),
+        }
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(node) => write!(f, "one, {} connections", node.connections()),
+            Self::Cluster(_) => f.write_str("a Cluster"),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Stores that are set up for another server than the one that is there.
+
+use std::error::Error;
+
+use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
+
+use super::*;
+
+async fn refusal(builder: RedisStoreBuilder) -> String {
+    let error = builder.connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+    error.source().unwrap().to_string()
+}
+
+/// The address of a server for a user who has the documented rights and no others.
+async fn restricted(server: &RedisServer) -> String {
+    let rules = RedisStore::acl_rules([""]).to_string();
+    let user = ["ACL", "SETUSER", "locks", "on", ">secret"];
+    let words: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
+    let _: redis::Value = server.ask(&words).await;
+    format!("redis://locks:secret@127.0.0.1:{}", server.port())
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_when_connecting() {
+    let primary = RedisServer::start().await;
+    let leader = format!("127.0.0.1 {}", primary.port());
+    let replica = RedisServer::builder().config("replicaof", &leader);
+    let replica = replica.start().await;
+    for address in [replica.url(), restricted(&replica).await] {
+        let text = refusal(RedisStore::builder(address)).await;
+        assert!(
+            text.contains("replica") && text.contains("RedisStore::sentinel"),
+            "{text}"
+        );
+    }
+    let promote = ["REPLICAOF", "NO", "ONE"];
+    let _: redis::Value = replica.ask(&promote).await;
+    RedisStore::connect(replica.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_refused_when_connecting() {
+    let node = RedisServer::builder().cluster().start().await;
+    for address in [node.url(), restricted(&node).await] {
+        let text = refusal(RedisStore::builder(address)).await;
+        assert!(text.contains("RedisStore::cluster"), "{text}");
+    }
+    // Nor does a store that connects later ask it for a lock.
+    let store = RedisStore::builder(node.url()).connect_lazy().unwrap();
+    let error = store
+        .acquire(&attempt("k", LockMode::Reentrant))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_sentinel_is_refused_when_connecting() {
+    let sentinel = RedisServer::builder().sentinel().start().await;
+    let text = refusal(RedisStore::builder(sentinel.url())).await;
+    assert!(text.contains("RedisStore::sentinel"), "{text}");
+}
+
+fn pool(server: &RedisServer) -> deadpool_redis::Pool {
+    let config = deadpool_redis::Config::from_url(server.url());
+    config
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .unwrap()
+}
+
+/// What is logged while `work` runs on this thread.
+async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::instrument::WithSubscriber;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let result = work.with_subscriber(subscriber).await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    (result, text)
+}
+
+#[tokio::test]
+async fn a_pool_whose_wake_ups_come_from_another_server_is_warned_of() {
+    const DEAF: &str = "no wake-up arrives";
+    let (server, stranger) = (RedisServer::start().await, RedisServer::start().await);
+    let mut gone = RedisServer::start().await;
+    gone.stop().await;
+    for subscriptions in [stranger.url(), gone.url()] {
+        let builder = RedisStore::from_pool(pool(&server), subscriptions);
+        let builder = builder.response_timeout(Duration::from_secs(1));
+        let (store, log) = logged(builder.connect()).await;
+        store.unwrap();
+        assert!(log.contains(DEAF), "{log}");
+    }
+    for subscriptions in [server.url(), restricted(&server).await] {
+        let builder = RedisStore::from_pool(pool(&server), subscriptions);
+        let (store, log) = logged(builder.connect()).await;
+        store.unwrap();
+        assert!(!log.contains(DEAF), "{log}");
+    }
+}
