@@ -84,7 +84,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             return Ok(Admission::Replay(replay));
         }
         let guard = self.claim(&identity).await?;
-        // The response may have been recorded between the look-up and the grant. Nobody else records from here on.
+        // The response may have been recorded between the look-up and the grant. No other request records from here on.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
             return Ok(Admission::Replay(replay));

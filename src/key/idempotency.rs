@@ -1,4 +1,4 @@
-//! Where senders say which request it is.
+//! Where requests have their idempotency keys.
 
 use std::future::{Future, ready};
 
@@ -14,12 +14,12 @@ use super::{
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): text in quotes, or without. What an
-/// [`IdempotencyLayer`](crate::IdempotencyLayer) looks at unless told otherwise.
+/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): text in quotes, or without. The default of an
+/// [`IdempotencyLayer`](crate::IdempotencyLayer).
 ///
-/// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. Refused (400 `key-invalid`) are an empty key, a
-/// header on several lines, anything after the closing quote, and without quotes white space, commas and quotes: whether
-/// somebody on the way has joined two keys cannot be known.
+/// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. These are refused (400 `key-invalid`): an empty
+/// key, a header on several lines, text after the closing quote, and without quotes white space, commas and quotes. A proxy
+/// may have made such a header of two keys.
 pub fn idempotency_key() -> IdempotencyKey {
     IdempotencyKey
 }
@@ -36,7 +36,7 @@ impl KeyExtractor for IdempotencyKey {
     }
 }
 
-/// Reads a string of RFC 8941, or what is clearly meant as one.
+/// Reads a string of RFC 8941, or a key without quotes.
 fn key_in(value: &str) -> Result<String, KeyError> {
     let invalid = || KeyError::invalid("the idempotency key is not one string");
     let Some(quoted) = value.strip_prefix('"') else {

@@ -53,7 +53,7 @@ async fn pay(app: Router, key: &'static str) -> Response {
     app.oneshot(request).await.expect("an answer")
 }
 
-/// S9, S10. Nobody has heard that the response was recorded: it was, and the handler does not run again.
+/// S9, S10. The response was recorded, and the acknowledgement was lost: the handler does not run again.
 #[tokio::test]
 async fn a_record_whose_acknowledgement_is_lost_is_replayed() {
     let server = RedisServer::start().await;
@@ -119,7 +119,7 @@ async fn a_success_whose_record_is_not_stored_is_not_sent() {
     works_again(&server, &[&locks, &other]).await;
 }
 
-/// S5, S10. The claim was lost with the data: whoever ran under it does not answer as if it had been there.
+/// S5, S10. The claim was lost with the data: the response of the handler that ran under it is not sent.
 #[tokio::test]
 async fn a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is() {
     let mut server = RedisServer::start().await;

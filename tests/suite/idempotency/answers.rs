@@ -129,7 +129,7 @@ async fn a_streaming_body_goes_out_at_once_and_unrecorded() {
     .layer(layer);
     for _ in 0..2 {
         let head = tokio::time::timeout(Duration::from_secs(1), pay(&app)).await;
-        let answer = head.expect("nobody waits for the stream's end");
+        let answer = head.expect("the end of the stream is not waited for");
         assert!(!is_replay(&answer));
         assert_eq!(text(answer).await, "late");
     }

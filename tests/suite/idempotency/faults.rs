@@ -1,4 +1,4 @@
-//! What must leave no record, and what a client is told then.
+//! What leaves no record, and what the client gets then.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -168,7 +168,7 @@ async fn with_record(value: Bytes) -> LockClient {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_of_somebody_else_is_500_and_the_handler_is_not_called() {
+async fn a_record_of_another_program_is_500_and_the_handler_is_not_called() {
     let locks = with_record("{\"status\": 200}".into()).await;
     let runs = Runs::default();
     let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());

@@ -103,7 +103,7 @@ fn of_unknown_length() -> Body {
     ))]))
 }
 
-/// What three requests on one connection get: a payment, its repeat, and somebody's balance.
+/// What three requests on one connection get: a payment, its repeat, and another client's balance.
 async fn three(lengths: &'static [&'static str], body: fn() -> Body) -> (usize, [Read; 3]) {
     let (_store, _locks, layer) = remembering();
     let runs = Runs::default();

@@ -1,13 +1,13 @@
 //! Whose key it is, and for what.
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::any;
+use axum::{Extension, Router};
 use http::Request;
 use http::request::Parts;
 
-use super::{is_replay, remembering, send};
+use super::{is_replay, remembering, send, text};
 
 async fn under(app: &Router, method: &str, path: &str, tenant: Option<&str>) -> Response {
     let mut request = Request::builder()
@@ -92,6 +92,30 @@ async fn another_query_or_content_type_is_another_request() {
         assert_eq!(other.status(), 422, "{query} {media_type:?}");
     }
     assert!(is_replay(&send("?charge=1", Some("text/plain")).await));
+}
+
+/// Bob sends the key and the payment that he has seen in Alice's request.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
+    let (_store, _locks, layer) = remembering();
+    let layer = layer
+        .record_cookies()
+        .tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
+    let pay = async |Extension(Tenant(name)): Extension<Tenant>| {
+        (
+            [("set-cookie", format!("session={name}"))],
+            format!("paid by {name}"),
+        )
+    };
+    let app = Router::new().route("/payments", any(pay)).layer(layer);
+    for replayed in [false, true] {
+        for name in ["alice", "bob"] {
+            let answer = under(&app, "POST", "/payments", Some(name)).await;
+            assert_eq!(is_replay(&answer), replayed);
+            assert_eq!(answer.headers()["set-cookie"], format!("session={name}"));
+            assert_eq!(text(answer).await, format!("paid by {name}"));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,7 +78,7 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
     for key in KEYS {
         for sender in &senders {
             sender.repeat(key).await;
-            // Whoever gets a replay has it before its claim is back.
+            // A replay may be answered before the claim behind it is released.
             sleep(millis(10)).await;
         }
     }

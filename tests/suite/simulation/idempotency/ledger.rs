@@ -182,7 +182,7 @@ impl Ledger {
             key == sent.key && body == sent.body && same && self.is_recorded(run)
         };
         if !runs.iter().any(|run| is_that(&run)) {
-            let text = format!("{sent:?} is answered as nobody was: {original:?}");
+            let text = format!("{sent:?} is answered as no other request was: {original:?}");
             self.log.violated("S10", text);
         }
     }

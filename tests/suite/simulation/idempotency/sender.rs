@@ -1,4 +1,4 @@
-//! Somebody who sends the same requests again and again.
+//! A sender that sends the same requests again and again.
 
 use std::sync::Arc;
 
