@@ -119,21 +119,19 @@ use tower_layer::Layer;
 use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::{IdempotencyKey, KeyExtractor};
-use crate::layer::{Confirm, OnCancel, Rejection, Responder};
+use crate::layer::{Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
 mod collect;
 mod fingerprint;
-mod future;
+mod protocol;
 mod record;
 mod recording;
 mod scope;
-mod service;
 mod settings;
 
-pub use future::ResponseFuture;
-pub use service::Idempotency;
+pub use crate::layer::ResponseFuture;
 
 use fingerprint::Fingerprint;
 use scope::Scope;
@@ -357,6 +355,9 @@ impl<K> IdempotencyLayer<K> {
     }
 }
 
+/// Runs each request once per idempotency key. See [`IdempotencyLayer`].
+pub type Idempotency<S, K = IdempotencyKey> = Locking<S, IdempotencyLayer<K>>;
+
 impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
     type Service = Idempotency<S, K>;
 
@@ -364,7 +365,7 @@ impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
         if let Err(reason) = self.settings.check(&self.client) {
             panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
         }
-        Idempotency::new(inner, self.clone())
+        Locking::new(inner, self.clone())
     }
 }
 

@@ -71,30 +71,29 @@ mod body;
 mod body_mode;
 mod body_reader;
 mod confirm;
-mod future;
 mod hold_times;
 mod mode;
 mod policy;
+mod protocol;
 mod rejection;
 mod respond;
-mod service;
+mod serve;
 mod settings;
 
 pub use body::ResponseBody;
 pub use body_mode::{BodyMode, Buffered, DefaultBody, Streamed};
 pub use confirm::Confirmation;
-pub use future::ResponseFuture;
 pub use mode::{ByMethod, ModePolicy, by_method};
 pub use rejection::{Rejection, RejectionKind};
-pub use service::DistributedLock;
+pub use serve::{Locking, ResponseFuture};
 pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
 pub(crate) use body::{local, poll_bytes};
 pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
-pub(crate) use future::{call, in_task, unless_lost};
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::Responder;
+pub(crate) use serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost, whole};
 
 use policy::Policy;
 
@@ -320,6 +319,10 @@ impl<K, M> DistributedLockLayer<K, M> {
     }
 }
 
+/// Serves each request under its lock. See [`DistributedLockLayer`].
+pub type DistributedLock<S, K = DefaultKey, M = DefaultBody> =
+    Locking<S, DistributedLockLayer<K, M>>;
+
 impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
     type Service = DistributedLock<S, K, M>;
 
@@ -327,7 +330,7 @@ impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
         if let Err(reason) = self.policy.check(&self.client) {
             panic!("this `DistributedLockLayer` cannot serve requests: {reason}");
         }
-        DistributedLock::new(inner, self.clone())
+        Locking::new(inner, self.clone())
     }
 }
 

@@ -14,27 +14,19 @@ use super::record::Recorded;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
-use crate::layer::{BodyReader, ModePolicy, Refusal, Rejection, RejectionKind, by_method};
+use crate::layer::{
+    Admission, BodyReader, Claim, ModePolicy, Refusal, Rejection, RejectionKind, by_method,
+};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
 /// How long the store may take to look a record up.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// What the layer does with a request.
-pub(super) enum Admission<B> {
-    /// The request has no key: nothing is promised.
-    Pass(B),
-    /// A request with this key was served before.
-    Replay(Response<Bytes>),
-    /// The request is to be served.
-    Run(B, Claim),
-}
-
-/// The right to serve a request, until its response is recorded.
-pub(super) struct Claim {
-    pub(super) guard: LockGuard,
+/// What the record of a request needs.
+pub(crate) struct Terms {
     pub(super) fingerprint: Fingerprint,
+    pub(super) route: Route,
 }
 
 /// What the record of a request is looked up and compared by.
@@ -55,7 +47,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         by_method().mode(parts) == Some(LockMode::Write)
     }
 
-    pub(super) async fn admit<B>(&self, parts: &mut Parts, body: B) -> Result<Admission<B>, Refusal>
+    /// Answers a repeat, or claims the key of a request.
+    pub(super) async fn replay_or_claim<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<Admission<B, Terms>, Refusal>
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
@@ -63,6 +60,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let keys = match extracted {
             Ok(keys) => keys,
             Err(missing) if self.settings.required => return Err(missing.into()),
+            // Without a key nothing is promised.
             Err(_) => return Ok(Admission::Pass(body.into_body())),
         };
         let body = body.read(&self.settings.body_reader).await?;
@@ -81,16 +79,19 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         };
         // A record does not change while it is retained, so that a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
-            return Ok(Admission::Replay(replay));
+            return Ok(Admission::Answer(replay));
         }
         let guard = self.claim(&identity).await?;
         // The response may have been recorded between the look-up and the grant. No other request records from here on.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
-            return Ok(Admission::Replay(replay));
+            return Ok(Admission::Answer(replay));
         }
-        let fingerprint = identity.fingerprint;
-        Ok(Admission::Run(body.into(), Claim { guard, fingerprint }))
+        let terms = Terms {
+            fingerprint: identity.fingerprint,
+            route: route(parts),
+        };
+        Ok(Admission::Run(body.into(), Claim { guard, terms }))
     }
 
     /// The key, or why there is none, and the body, which is read only if the key is in it.

@@ -4,14 +4,13 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{Response, response};
 use http_body::Body;
-use http_body_util::Full;
 
 use super::collect::{Collected, Length, collect};
 use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use super::settings::Settings;
 use crate::error::BoxError;
-use crate::layer::{ResponseBody, local};
+use crate::layer::{ResponseBody, local, whole};
 use crate::limits;
 use crate::store::Record;
 
@@ -52,10 +51,7 @@ impl Settings {
         match collect(body, length).await {
             Collected::Whole(body) => {
                 let record = self.record(&parts, body.clone(), fingerprint);
-                (
-                    Response::from_parts(parts, replayed_body(body)),
-                    Some(record),
-                )
+                (Response::from_parts(parts, whole(body)), Some(record))
             }
             Collected::Part(resumed) => {
                 self.warn(&parts, Some(length as u64), "it did not end at its length");
@@ -91,11 +87,6 @@ impl Settings {
             None => tracing::debug!(reason, status, length, limit, "a response is not recorded"),
         }
     }
-}
-
-/// The body of a response that was recorded, or is about to be.
-pub(super) fn replayed_body<R>(body: Bytes) -> ResponseBody<R> {
-    ResponseBody::local(local(Full::new(body)))
 }
 
 /// The handler's response as it is.

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use super::DistributedLockLayer;
 use super::body_mode::BodyMode;
 use super::rejection::{Refusal, Rejection};
+use super::serve::Claim;
 use super::settings::{Confirm, OnMissing, OnUnavailable};
 use crate::client::LockRequest;
 use crate::error::LockError;
-use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
@@ -28,12 +28,6 @@ impl<B> Payload<B> {
             Self::Unread(body) | Self::Read(body) => body,
         }
     }
-}
-
-/// A request's lock, and what confirms its release.
-pub(super) struct Admitted {
-    pub(super) guard: LockGuard,
-    pub(super) confirm: Confirm,
 }
 
 /// What a request is to lock.
@@ -131,20 +125,20 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         }
     }
 
-    /// Takes the lock; `None`: the request goes on without one.
-    pub(super) async fn admit(
+    /// Takes the lock, and says what is to confirm its release; `None`: the request goes on without a lock.
+    pub(super) async fn acquire(
         &self,
         plan: Option<Plan>,
         parts: &mut Parts,
-    ) -> Result<Option<Admitted>, Refusal> {
+    ) -> Result<Option<Claim<Confirm>>, Refusal> {
         let Some(plan) = plan else {
             return Ok(None);
         };
         let owner = parts.extensions.get_or_insert_with(Owner::new);
         match plan.request.owner(owner).acquire().await {
             Ok(guard) => {
-                let confirm = self.policy.confirm(plan.reads_only);
-                Ok(Some(Admitted { guard, confirm }))
+                let terms = self.policy.confirm(plan.reads_only);
+                Ok(Some(Claim { guard, terms }))
             }
             Err(LockError::Unavailable(error))
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>

@@ -1,0 +1,86 @@
+//! What [`IdempotencyLayer`] does with a request.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response};
+use http_body::Body;
+
+use super::IdempotencyLayer;
+use super::admission::{Terms, route};
+use crate::client::LockClient;
+use crate::error::BoxError;
+use crate::key::KeyExtractor;
+use crate::layer::{
+    Admission, Claim, OnCancel, Protocol, Refusal, Responder, Served, Unconfirmed, confirm,
+    confirmed, unless_lost,
+};
+use crate::telemetry::{idempotent_request, idempotent_response};
+
+impl<K, B, R> Protocol<B, R> for IdempotencyLayer<K>
+where
+    K: KeyExtractor + 'static,
+    B: Body<Data: Send> + From<Bytes> + Send + 'static,
+    R: Body<Error: Into<BoxError>> + Send + 'static,
+{
+    type Terms = Terms;
+
+    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Terms>, Refusal> {
+        if !self.applies_to(parts) {
+            return Ok(Admission::Pass(body));
+        }
+        let admission = self.replay_or_claim(parts, body).await;
+        let outcome = match &admission {
+            Ok(Admission::Pass(_)) => return admission,
+            Ok(Admission::Answer(_)) => "replayed",
+            Ok(Admission::Run(..)) => "executed",
+            Err(_) => "refused",
+        };
+        idempotent_request(&route(parts), outcome);
+        admission
+    }
+
+    async fn finish<E: Send>(
+        &self,
+        Claim { guard, terms }: Claim<Terms>,
+        _: Method,
+        handling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> Result<Served<R, E>, Unconfirmed> {
+        let handled = async {
+            match handling.await {
+                Ok(response) => {
+                    let (response, record) = self
+                        .settings
+                        .record_response(response, terms.fingerprint)
+                        .await;
+                    (Ok(response), record)
+                }
+                Err(error) => (Err(error), None),
+            }
+        };
+        let handled = unless_lost(&guard, handled).await;
+        let (result, record) = handled.inspect_err(|_| {
+            idempotent_response(&terms.route, "not_recorded");
+        })?;
+        let has_record = record.is_some();
+        let confirmation = confirm(self.settings.confirm, guard, record).await;
+        let outcome = match (has_record, &confirmation) {
+            (false, _) => "not_recorded",
+            (true, Ok(_)) => "recorded",
+            (true, Err(_)) => "unknown",
+        };
+        idempotent_response(&terms.route, outcome);
+        Ok(confirmed(result, confirmation?))
+    }
+
+    fn client(&self) -> &LockClient {
+        &self.client
+    }
+
+    fn responder(&self) -> &Responder {
+        &self.settings.responder
+    }
+
+    fn on_cancel(&self) -> OnCancel {
+        self.settings.on_cancel
+    }
+}

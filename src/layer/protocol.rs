@@ -1,0 +1,119 @@
+//! What [`DistributedLockLayer`] does with a request.
+
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use http_body::Body;
+use tokio::time::Instant;
+
+use super::body::ResponseBody;
+use super::body_mode::BodyMode;
+use super::confirm::{Confirmation, Unconfirmed, confirm};
+use super::policy::Policy;
+use super::rejection::Refusal;
+use super::respond::Responder;
+use super::serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost};
+use super::settings::{Confirm, OnCancel, OnLost, ReleaseOn};
+use super::{DistributedLockLayer, Unlocked};
+use crate::client::LockClient;
+use crate::key::KeyExtractor;
+
+impl<K, M, B, R> Protocol<B, R> for DistributedLockLayer<K, M>
+where
+    K: KeyExtractor + 'static,
+    M: BodyMode<B>,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    /// What confirms the release.
+    type Terms = Confirm;
+
+    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Confirm>, Refusal> {
+        let (plan, body) = self.plan(parts, body).await?;
+        let Some(claim) = self.acquire(plan, parts).await? else {
+            parts.extensions.insert(Unlocked);
+            return Ok(Admission::Pass(body));
+        };
+        parts.extensions.insert(claim.guard.handle());
+        Ok(Admission::Run(body, claim))
+    }
+
+    async fn finish<E: Send>(
+        &self,
+        Claim { guard, terms: how }: Claim<Confirm>,
+        method: Method,
+        handling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> Result<Served<R, E>, Unconfirmed> {
+        let policy = &self.policy;
+        let granted = Instant::now();
+        let result = match policy.on_lost {
+            OnLost::Continue => Ok(handling.await),
+            OnLost::Abort => unless_lost(&guard, handling).await,
+        };
+        let result = match result {
+            Ok(Ok(response))
+                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &method) =>
+            {
+                let length = length(&response);
+                let guarded =
+                    |body| ResponseBody::guarded(body, guard, length, how, policy.on_lost);
+                return Ok(Ok(response.map(guarded)));
+            }
+            Ok(result) => confirm(how, guard, None).await.map(|by| (result, by)),
+            Err(lost) => Err(lost),
+        };
+        policy.hold_times.add(granted.elapsed());
+        let (result, by) = result?;
+        if by == Confirmation::Lease && how == Confirm::Store && result.is_ok() {
+            policy.warn_of_lease();
+        }
+        let served = result.map(|response| response.map(ResponseBody::handlers));
+        Ok(confirmed(served, by))
+    }
+
+    fn client(&self) -> &LockClient {
+        &self.client
+    }
+
+    fn responder(&self) -> &Responder {
+        &self.policy.responder
+    }
+
+    fn on_cancel(&self) -> OnCancel {
+        self.policy.on_cancel
+    }
+
+    fn refused(&self, refusal: Refusal) -> Refusal {
+        self.policy.refused(refusal)
+    }
+}
+
+impl Policy {
+    /// Logs once in a while that the store did not confirm a response.
+    fn warn_of_lease(&self) {
+        if let Some(left_out) = self.by_lease.due() {
+            tracing::warn!(
+                left_out,
+                "a response is confirmed by its lease alone: the store did not answer"
+            );
+        }
+    }
+}
+
+/// Whether the client reads the body to its end.
+fn has_body<R: Body>(response: &Response<R>, method: &Method) -> bool {
+    let status = response.status();
+    let none = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || method == Method::HEAD
+        || method == Method::CONNECT && status.is_success();
+    !none && !response.body().is_end_stream()
+}
+
+/// The length that the head of the response says, or the body.
+fn length<R: Body>(response: &Response<R>) -> Option<u64> {
+    let header = response.headers().get(CONTENT_LENGTH);
+    header
+        .and_then(|length| length.to_str().ok()?.parse().ok())
+        .or_else(|| response.body().size_hint().exact())
+}

@@ -1,0 +1,274 @@
+//! What a layer of this crate does around a service: the service, its future, and the way of a request through both.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use tower_service::Service;
+use tracing::Instrument;
+
+use super::body::{ResponseBody, local};
+use super::confirm::{Confirmation, Unconfirmed};
+use super::rejection::Refusal;
+use super::respond::Responder;
+use super::settings::OnCancel;
+use crate::client::{self, LockClient};
+use crate::error::LockError;
+use crate::guard::LockGuard;
+
+/// A layer that serves requests with the body `B` under a lock. The responses of the service inside have the body `R`.
+pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
+    /// What the end of a request needs, beside the guard.
+    type Terms: Send + 'static;
+
+    /// Decides what becomes of a request, and takes its lock.
+    fn admit(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> impl Future<Output = Result<Admission<B, Self::Terms>, Refusal>> + Send;
+
+    /// Drives `handling`, which answers a request to `method`, to its response, and releases the lock.
+    fn finish<E: Send>(
+        &self,
+        claim: Claim<Self::Terms>,
+        method: Method,
+        handling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send;
+
+    fn client(&self) -> &LockClient;
+    fn responder(&self) -> &Responder;
+    fn on_cancel(&self) -> OnCancel;
+
+    /// The refusal that is answered in place of `refusal`.
+    fn refused(&self, refusal: Refusal) -> Refusal {
+        refusal
+    }
+}
+
+/// What a layer does with a request.
+pub(crate) enum Admission<B, T> {
+    /// The service inside serves it without a lock.
+    Pass(B),
+    /// It is answered already.
+    Answer(Response<Bytes>),
+    /// The service inside serves it under a lock.
+    Run(B, Claim<T>),
+}
+
+/// The right to serve a request.
+pub(crate) struct Claim<T> {
+    pub(crate) guard: LockGuard,
+    pub(crate) terms: T,
+}
+
+/// A response, or the error of the service inside.
+pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
+
+/// A service behind a layer of this crate: [`DistributedLock`](super::DistributedLock) or
+/// [`Idempotency`](crate::idempotency::Idempotency).
+pub struct Locking<S, L> {
+    inner: S,
+    layer: Arc<L>,
+}
+
+impl<S, L> Locking<S, L> {
+    pub(crate) fn new(inner: S, layer: L) -> Self {
+        Self {
+            inner,
+            layer: Arc::new(layer),
+        }
+    }
+
+    /// The service inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service inside.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, L, B, R> Service<Request<B>> for Locking<S, L>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    L: Protocol<B, R>,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<R, S::Error>;
+
+    /// Always ready: a request that waits for its lock must not occupy the service inside. That is made ready, for each
+    /// request, after the grant.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ResponseFuture {
+            serving: Box::pin(serve(self.layer.clone(), self.inner.clone(), request)),
+        }
+    }
+}
+
+impl<S: Clone, L> Clone for Locking<S, L> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Locking<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locking")
+            .field("inner", &self.inner)
+            .field("layer", &self.layer)
+            .finish()
+    }
+}
+
+/// The future of [`Locking`].
+///
+/// Nothing is acquired before it is first polled. Dropping it releases, whatever point it has reached, unless
+/// [`OnCancel::RunToCompletion`] says otherwise; nothing is recorded then.
+pub struct ResponseFuture<R, E> {
+    serving: Pin<Box<dyn Future<Output = Served<R, E>> + Send>>,
+}
+
+impl<R, E> Future for ResponseFuture<R, E> {
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.serving.as_mut().poll(cx)
+    }
+}
+
+impl<R, E> fmt::Debug for ResponseFuture<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+/// Serves a request, from its head to its response.
+async fn serve<S, L, B, R>(layer: Arc<L>, inner: S, request: Request<B>) -> Served<R, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    L: Protocol<B, R>,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    let (mut parts, body) = request.into_parts();
+    let admission = layer.admit(&mut parts, body).await;
+    let responder = layer.responder();
+    let (body, claim) = match admission {
+        Ok(Admission::Run(body, claim)) => (body, claim),
+        Ok(Admission::Pass(body)) => {
+            let response = call(inner, Request::from_parts(parts, body)).await?;
+            return Ok(response.map(ResponseBody::handlers));
+        }
+        Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
+        Err(refusal) => {
+            let refusal = layer.refused(refusal);
+            return Ok(responder.refuse(refusal, &responder.witness(&parts)));
+        }
+    };
+    let witness = responder.witness(&parts);
+    let method = parts.method.clone();
+    let (span, lock) = (claim.guard.span(), claim.guard.handle());
+    let handling = call(inner, Request::from_parts(parts, body));
+    let running = {
+        let layer = layer.clone();
+        async move { layer.finish(claim, method, handling).await }
+    };
+    let running = client::around(layer.client().id(), lock, running).instrument(span);
+    let finished = match layer.on_cancel() {
+        OnCancel::Drop => running.await,
+        // `None`: the runtime went down.
+        OnCancel::RunToCompletion => in_task(running).await.unwrap_or(Err(Unconfirmed)),
+    };
+    finished.unwrap_or_else(|Unconfirmed| {
+        let refusal = layer.refused(LockError::Lost.into());
+        Ok(responder.refuse(refusal, &witness))
+    })
+}
+
+/// Makes the service ready and calls it: it was not ready while the request waited.
+async fn call<S, B>(mut inner: S, request: Request<B>) -> Result<S::Response, S::Error>
+where
+    S: Service<Request<B>>,
+{
+    poll_fn(|cx| inner.poll_ready(cx)).await?;
+    inner.call(request).await
+}
+
+/// Drives `work` to its end in a task, also when the caller is dropped. Panics pass; `None`: the runtime went down.
+async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+{
+    match tokio::spawn(work.in_current_span()).await {
+        Ok(result) => Some(result),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
+}
+
+/// Drives `handling` until it is done, or the lock is lost.
+///
+/// The lock is watched from its first wait on: a handler that never waits needs no timer for that, and the confirmation
+/// finds what was lost until then.
+pub(crate) async fn unless_lost<T>(
+    guard: &LockGuard,
+    handling: impl Future<Output = T>,
+) -> Result<T, Unconfirmed> {
+    let (mut handling, mut lost) = (pin!(handling), pin!(guard.lost()));
+    let mut is_watched = false;
+    poll_fn(|cx| {
+        if is_watched && lost.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(Unconfirmed));
+        }
+        if let Poll::Ready(done) = handling.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        match std::mem::replace(&mut is_watched, true) {
+            true => Poll::Pending,
+            false => lost.as_mut().poll(cx).map(|()| Err(Unconfirmed)),
+        }
+    })
+    .await
+}
+
+/// Says in the response what has confirmed it.
+pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<R, E> {
+    served.map(|mut response| {
+        response.extensions_mut().insert(by);
+        response
+    })
+}
+
+/// A body that is there already.
+pub(crate) fn whole<R>(body: Bytes) -> ResponseBody<R> {
+    ResponseBody::local(local(Full::new(body)))
+}
