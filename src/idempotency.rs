@@ -66,7 +66,7 @@
 //! # What is recorded
 //!
 //! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a mended request under the same key does not get,
-//! and except 408, 409, 423, 425 and 429, which invite a repeat ([`store_if`](IdempotencyLayer::store_if) decides
+//! and except 408, 409, 423, 425 and 429, which invite a repeat ([`record_if`](IdempotencyLayer::record_if) decides
 //! otherwise). The answers of this crate's layers further in are never recorded. A panic, a lost lock and a cancelled
 //! request record nothing.
 //!
@@ -82,7 +82,8 @@
 //!
 //! A record is the response and about 100 bytes. It stays in the store for its retention, so that a client that may send
 //! new keys at will stores [`response_limit`](IdempotencyLayer::response_limit) × its requests in a
-//! [`retention`](IdempotencyLayer::retention): limit its rate, or choose smaller values. Locks and records need not share
+//! [`retention`](IdempotencyLayer::retention): limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records when they take more
+//! than its limit. Locks and records need not share
 //! a server: give this layer a [`LockClient`] of its own, and a full server of records refuses no other lock.
 //!
 //! # Where to put it
@@ -286,11 +287,11 @@ impl<K> IdempotencyLayer<K> {
 
     /// Which responses are final, and so recorded, by their heads. The default is said [above](self#what-is-recorded).
     /// The answers of this crate's layers are never recorded.
-    pub fn store_if<F>(mut self, is_final: F) -> Self
+    pub fn record_if<F>(mut self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
     {
-        self.settings.store_if = Arc::new(is_final);
+        self.settings.record_if = Arc::new(is_final);
         self
     }
 

@@ -91,6 +91,7 @@ pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseO
 pub(crate) use body::{local, poll_bytes};
 pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
+pub(crate) use hold_times::HoldTimes;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::Responder;
 pub(crate) use serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost, whole};

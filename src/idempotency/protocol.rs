@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
+use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::admission::{Terms, route};
@@ -11,8 +12,8 @@ use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Admission, Claim, OnCancel, Protocol, Refusal, Responder, Served, Unconfirmed, confirm,
-    confirmed, unless_lost,
+    Admission, Claim, OnCancel, Protocol, Refusal, RejectionKind, Responder, Served, Unconfirmed,
+    confirm, confirmed, unless_lost,
 };
 use crate::telemetry::{idempotent_request, idempotent_response};
 
@@ -45,6 +46,7 @@ where
         _: Method,
         handling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> Result<Served<R, E>, Unconfirmed> {
+        let granted = Instant::now();
         let handled = async {
             match handling.await {
                 Ok(response) => {
@@ -69,6 +71,7 @@ where
             (true, Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
+        self.settings.hold_times.add(granted.elapsed());
         Ok(confirmed(result, confirmation?))
     }
 
@@ -82,5 +85,15 @@ where
 
     fn on_cancel(&self) -> OnCancel {
         self.settings.on_cancel
+    }
+
+    fn refused(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Rejection(rejection) if rejection.kind() == RejectionKind::InProgress => {
+                let after = self.settings.hold_times.retry_after(rejection.cause());
+                rejection.with_retry_after(after).into()
+            }
+            refusal => refusal,
+        }
     }
 }

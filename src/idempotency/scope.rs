@@ -1,9 +1,11 @@
 //! Whose idempotency key it is, and for what.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
+use smallvec::SmallVec;
 
 use crate::key::{Keys, original_path, template};
 use crate::lock::LockKey;
@@ -30,15 +32,17 @@ impl Scope {
         };
         // A request without a tenant and the tenant with the empty name are two scopes.
         let tenant = tenant.map_or(String::new(), |tenant| format!("={tenant}"));
-        let scope = [parts.method.to_string(), route(parts), tenant];
-        let keys = keys.into_names().map(|key| key.to_string());
+        let route = route(parts);
+        let scope = [parts.method.as_str(), &route, &tenant];
+        let keys: SmallVec<[LockKey; 1]> = keys.into_names().collect();
+        let keys = keys.iter().map(LockKey::as_str);
         LockKey::from_parts("idempotency", scope.into_iter().chain(keys))
     }
 }
 
 /// The template that axum has matched; without one, the path.
-fn route(parts: &Parts) -> String {
-    template(parts).map_or_else(|| original_path(parts), str::to_owned)
+fn route(parts: &Parts) -> Cow<'_, str> {
+    template(parts).map_or_else(|| original_path(parts).into(), Cow::Borrowed)
 }
 
 impl fmt::Debug for Scope {

@@ -8,7 +8,7 @@ use http::{StatusCode, response};
 use super::fingerprint::Fingerprint;
 use super::scope::Scope;
 use crate::client::LockClient;
-use crate::layer::{BodyReader, Confirm, OnCancel, Rejection, Responder};
+use crate::layer::{BodyReader, Confirm, HoldTimes, OnCancel, Rejection, Responder};
 use crate::limits;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Seldom;
@@ -27,13 +27,14 @@ pub(super) struct Settings {
     pub(super) max_hold: Option<Duration>,
     pub(super) max_waiters: usize,
     pub(super) retention: Duration,
-    pub(super) store_if: Arc<IsFinal>,
+    pub(super) record_if: Arc<IsFinal>,
     pub(super) record_cookies: bool,
     pub(super) body_reader: BodyReader,
     pub(super) response_limit: usize,
     pub(super) on_cancel: OnCancel,
     pub(super) confirm: Confirm,
     pub(super) responder: Responder,
+    pub(super) hold_times: Arc<HoldTimes>,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
 }
@@ -49,13 +50,14 @@ impl Default for Settings {
             max_hold: Some(Duration::from_secs(300)),
             max_waiters: 64,
             retention: Duration::from_secs(24 * 60 * 60),
-            store_if: Arc::new(|response| is_final(response.status)),
+            record_if: Arc::new(|response| is_final(response.status)),
             record_cookies: false,
             body_reader: BodyReader::new(2 * 1024 * 1024),
             response_limit: 64 * 1024,
             on_cancel: OnCancel::default(),
             confirm: Confirm::Strict,
             responder: Responder::default(),
+            hold_times: Arc::default(),
             warned: Arc::default(),
         }
     }
@@ -92,7 +94,7 @@ impl Settings {
 
     /// Whether a response is the handler's, and final.
     pub(super) fn is_final(&self, response: &response::Parts) -> bool {
-        response.extensions.get::<Rejection>().is_none() && (self.store_if)(response)
+        response.extensions.get::<Rejection>().is_none() && (self.record_if)(response)
     }
 }
 

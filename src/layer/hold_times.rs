@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LockError;
+
 /// How slowly the estimate follows: a new time counts for one eighth.
 const WEIGHT: u64 = 8;
 
@@ -29,6 +31,16 @@ impl HoldTimes {
             average => (average - average / WEIGHT).saturating_add(held / WEIGHT),
         };
         self.average.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// After how long a client that met `cause` may try again: when the present hold has probably ended, and its lease at
+    /// the latest.
+    pub(crate) fn retry_after(&self, cause: Option<&LockError>) -> Duration {
+        let lease = match cause {
+            Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
+        retry_after(self.average().map_or(lease, |held| held.min(lease)))
     }
 
     /// `None` before the first.

@@ -14,7 +14,6 @@ use super::rejection::{Refusal, RejectionKind};
 use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
-use crate::error::LockError;
 use crate::limits;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Seldom;
@@ -169,14 +168,10 @@ impl Policy {
         let held = self.hold_times.average();
         match rejection.kind() {
             RejectionKind::Contended => {
-                let lease = match rejection.cause() {
-                    Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
-                    _ => Duration::ZERO,
-                };
-                let after = held.map_or(lease, |held| held.min(lease));
+                let after = self.hold_times.retry_after(rejection.cause());
                 rejection
                     .with_status(self.contended_status)
-                    .with_retry_after(retry_after(after))
+                    .with_retry_after(after)
             }
             RejectionKind::Overloaded => {
                 let waiters = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);

@@ -54,7 +54,7 @@ async fn what_an_extractor_refuses_is_not_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_closure_decides_otherwise() {
     let (_store, _locks, layer) = remembering();
-    let layer = layer.store_if(|response| response.status == StatusCode::BAD_GATEWAY);
+    let layer = layer.record_if(|response| response.status == StatusCode::BAD_GATEWAY);
     for (status, recorded) in [(StatusCode::BAD_GATEWAY, true), (StatusCode::OK, false)] {
         let app = answering(move || async move { status }).layer(layer.clone());
         let path_apart = super::request(status.as_str(), "");

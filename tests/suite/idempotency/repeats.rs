@@ -102,6 +102,24 @@ async fn in_flight_past_the_wait_is_409_with_retry_after() {
     assert_eq!(runs.count(), 2);
 }
 
+/// A handler takes a second, and its lease is thirty times as long.
+#[tokio::test(start_paused = true)]
+async fn a_409_says_to_come_back_when_the_first_request_has_probably_ended() {
+    let (_store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer.wait(Duration::ZERO));
+    send(&app, request("before", "{}")).await;
+    let repeat = async {
+        settle().await;
+        pay(&app).await
+    };
+    let (_, repeat) = tokio::join!(pay(&app), repeat);
+    let retry_after = repeat.headers()["retry-after"].to_str().unwrap();
+    assert!(
+        (1..=4).contains(&retry_after.parse::<u64>().unwrap()),
+        "{retry_after}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_claim_outlives_many_leases_and_the_record_outlives_the_claim() {
     let (store, _locks, layer) = remembering();
