@@ -160,7 +160,7 @@ impl LockGuard {
     /// Drops the guard of a lock under which nothing was done. Telemetry does not count it as a hold.
     pub(crate) fn discard(mut self) {
         if let Some(holding) = self.holding.take() {
-            holding.discard();
+            (*holding).discard();
         }
     }
 

@@ -56,7 +56,7 @@ impl Holding {
     }
 
     /// Ends the observation of a lock under which nothing was done: it is logged, and not measured.
-    pub(crate) fn discard(mut self: Box<Self>) {
+    pub(crate) fn discard(mut self) {
         self.is_counted = false;
     }
 
