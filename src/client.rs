@@ -16,7 +16,7 @@ use crate::keeper::Driven;
 use crate::limits::FOR_EVER;
 use crate::lock::{HoldId, LockKey, LockMode};
 use crate::queue::{Pace, Queues};
-use crate::store::{Answer, DynStore, LockStore};
+use crate::store::{Answer, DynStore, Feature, LockStore, Unsupported, erase};
 use crate::telemetry;
 
 mod acquire;
@@ -98,7 +98,7 @@ impl LockClient {
     /// A client of `store`, to be configured.
     pub fn builder(store: impl LockStore) -> LockClientBuilder {
         LockClientBuilder {
-            store: Arc::new(store),
+            store: erase(store),
             pace: Pace::default(),
             max_keys: MAX_KEYS,
             max_keys_per_request: MAX_KEYS_PER_REQUEST,
@@ -232,18 +232,24 @@ impl LockClient {
     }
 
     /// Whether the store can serve such requests; the text of a refusal is for the caller's eyes.
-    pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.store.supports(mode, fenced)
+    pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), Unsupported> {
+        let capabilities = self.inner.store.capabilities();
+        capabilities.check(Feature::Mode(mode))?;
+        match fenced {
+            true => capabilities.check(Feature::Fencing),
+            false => Ok(()),
+        }
     }
 
     /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
-    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.inner.store.accepts(key)
+    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), Unsupported> {
+        self.inner.store.partition(key).map(drop)
     }
 
     /// Whether finished work can leave something behind.
     pub(crate) fn keeps_records(&self) -> bool {
-        self.inner.store.keeps_records()
+        let capabilities = self.inner.store.capabilities();
+        capabilities.check(Feature::Records).is_ok()
     }
 
     /// What a finished piece of work has left under `key`.

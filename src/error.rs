@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::Unsupported;
+
 /// An error of any type, such as that of a body.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -45,9 +47,9 @@ pub enum LockError {
     /// the read first.
     #[error("a read hold cannot be upgraded: release it before asking to write")]
     Upgrade,
-    /// The store cannot do what was asked; the text says what.
+    /// The store cannot do what was asked; the text says what, and what to do instead.
     #[error("{0}")]
-    Unsupported(&'static str),
+    Unsupported(Unsupported),
     /// The request contradicts itself; the text says what to change.
     #[error(transparent)]
     Invalid(InvalidRequest),

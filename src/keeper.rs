@@ -106,7 +106,11 @@ impl Keeper {
         // Counted first: a shutdown that finds no hold any more finds the count.
         let unfinished = self.handle.tasks.begin();
         let held = self.begin_release(&live);
-        let partition = self.handle.store.part(&live.hold.key);
+        let partition = self
+            .handle
+            .store
+            .partition(&live.hold.key)
+            .unwrap_or_default();
         let keeper = self.clone();
         let release = async move {
             // A lost hold is released too: the store may know better.
@@ -166,7 +170,11 @@ impl Keeper {
         for live in self.handle.watchdog.all() {
             let watchdog = &self.handle.watchdog;
             watchdog.lose(&live, "the client was shut down");
-            let partition = self.handle.store.part(&live.hold.key);
+            let partition = self
+                .handle
+                .store
+                .partition(&live.hold.key)
+                .unwrap_or_default();
             partitions.entry(partition).or_default().push(live);
         }
         for lives in partitions.into_values() {

@@ -91,7 +91,7 @@ pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
-pub use store::{LockStore, Wakeups};
+pub use store::{LockStore, LockStoreExt, Wakeups};
 pub use work::Candidate;
 
 /// The examples in the README compile.

@@ -12,7 +12,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{AllOutcome, Answer, AnyOutcome, Attempt, DynStore, Fencing, Outcome, Wakeups};
+use crate::store::{self, Answer, Attempt, DynStore, Fencing, Outcome, SeveralOutcome, Wakeups};
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -244,8 +244,7 @@ impl Drop for AttemptGuard {
 /// A question under way.
 enum Asking {
     One(Answer<Outcome>),
-    Any(Answer<AnyOutcome>),
-    All(Answer<AllOutcome>),
+    Several(Answer<SeveralOutcome>),
 }
 
 impl Asking {
@@ -254,8 +253,8 @@ impl Asking {
         let all = || tries.iter().map(|one| one.attempt.clone()).collect();
         match want {
             Want::One { .. } => Self::One(store.acquire(tries[0].attempt.clone())),
-            Want::Any => Self::Any(store.acquire_any(all())),
-            Want::All => Self::All(store.acquire_all(all())),
+            Want::Any => Self::Several(store.acquire_several(all(), store::Want::Any)),
+            Want::All => Self::Several(store.acquire_several(all(), store::Want::All)),
         }
     }
 
@@ -269,18 +268,15 @@ impl Asking {
                     retry_after,
                 },
             },
-            Self::Any(answer) => match answer.await? {
-                AnyOutcome::Granted { index, token } => {
-                    granted(SmallVec::from_buf([(index, token)]))
+            Self::Several(answer) => match answer.await? {
+                SeveralOutcome::Granted(grants) => {
+                    let grants = grants.into_iter();
+                    granted(grants.map(|grant| (grant.index, grant.token)).collect())
                 }
-                AnyOutcome::Refused { retry_after } => Reply::Refused {
-                    index: 0,
+                SeveralOutcome::Refused { index, retry_after } => Reply::Refused {
+                    index: index.unwrap_or_default(),
                     retry_after,
                 },
-            },
-            Self::All(answer) => match answer.await? {
-                AllOutcome::Granted(tokens) => granted(tokens.into_iter().enumerate().collect()),
-                AllOutcome::Refused { index, retry_after } => Reply::Refused { index, retry_after },
             },
         })
     }

@@ -16,7 +16,7 @@ use super::{Mutant, explore, finds, pass};
 use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold, PATIENCE, Phase};
 use crate::lock::{Hold, HoldId, Lease, LockMode};
-use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal};
+use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, erase};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -36,7 +36,7 @@ impl Watch {
     async fn begin() -> Arc<Self> {
         let store = Paced::default();
         let lost = Arc::new(AtomicUsize::new(0));
-        let keeper = Keeper::new(Arc::new(store.clone()), None, {
+        let keeper = Keeper::new(erase(store.clone()), None, {
             let lost = lost.clone();
             Box::new(move |_| {
                 lost.fetch_add(1, Ordering::SeqCst);
@@ -212,7 +212,7 @@ fn a_renewal_touches_nothing_but_its_hold() {
                 mode: LockMode::Reentrant,
                 id: HoldId::new(Uuid::nil(), 1),
             };
-            let renewal = Renewal { hold, lease: LEASE };
+            let renewal = Renewal::new(hold, LEASE);
             let renewed = store.renew(slice::from_ref(&renewal)).await.unwrap();
             assert_eq!(renewed, [HoldStatus::Gone]);
             assert!(store.store.is_empty());

@@ -8,7 +8,10 @@ use shuttle::future::yield_now;
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockMode};
 use crate::store::memory::MemoryStore;
-use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups};
+use crate::store::{
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
+    Renewal, Wakeups,
+};
 
 /// [`MemoryStore`], with time for others before and after each step, and a book of what was granted and given back.
 #[derive(Clone, Default)]
@@ -33,8 +36,8 @@ impl Paced {
 
     /// Ends a hold behind its holder's back.
     pub(super) async fn steal(&self, hold: &Hold) {
-        let stolen = self.store.release(hold).await.unwrap();
-        if stolen.standing == HoldStatus::Held {
+        let stolen = self.store.release_one(hold).await.unwrap();
+        if stolen.status == HoldStatus::Held {
             self.page(hold, |page| page.ended += 1);
         }
     }
@@ -79,23 +82,22 @@ impl LockStore for Paced {
         renewed
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         yield_now().await;
-        let checked = self.store.check(holds).await;
-        yield_now().await;
-        checked
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        yield_now().await;
-        let mut released = self.store.release(hold).await?;
-        if released.standing == HoldStatus::Held {
-            self.page(hold, |page| page.ended += 1);
+        let mut released = self.store.release(releases).await?;
+        for (Release { hold, .. }, released) in releases.iter().zip(&mut released) {
+            if released.status == HoldStatus::Held {
+                self.page(hold, |page| page.ended += 1);
+            }
+            // To whom others go first is a matter of time, which stands still here.
+            released.notified = 0;
         }
-        // To whom others go first is a matter of time, which stands still here.
-        released.listeners = 0;
         yield_now().await;
         Ok(released)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -89,7 +89,8 @@ impl Settings {
                 "a record must outlive the claim: choose a `retention` of at least the lease",
             );
         }
-        client.supports(LockMode::Reentrant, false)
+        let supported = client.supports(LockMode::Reentrant, false);
+        supported.map_err(|unsupported| unsupported.reason())
     }
 
     /// Whether a response is the handler's, and final.

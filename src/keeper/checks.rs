@@ -14,8 +14,7 @@ use super::driven::Driven;
 use super::live::LiveHold;
 use super::{FIRST_BACKOFF, PATIENCE, in_batches};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::Hold;
-use crate::store::{DynStore, HoldStatus};
+use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
 
 /// How long the store is asked again after a failure.
@@ -70,7 +69,7 @@ impl OwnerChecks {
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
     ) -> Option<Result<HoldStatus, StoreError>> {
-        let partition = self.store.part(&live.hold.key);
+        let partition = self.store.partition(&live.hold.key).unwrap_or_default();
         let (answer, mut answered) = oneshot::channel();
         let live = live.clone();
         if !self.add(partition, Check { live, answer }) {
@@ -182,8 +181,9 @@ async fn ask_all(
 ) -> Vec<Question> {
     let mut undecided = Vec::new();
     for batch in in_batches(questions) {
-        let holds = batch.iter().map(|(live, _)| live.hold.clone()).collect();
-        let answers = ask(store, holds, over).await;
+        let checks = batch.iter();
+        let checks = checks.map(|(live, _)| Renewal::check(live.hold.clone()));
+        let answers = ask(store, checks.collect(), over).await;
         for (index, (live, askers)) in batch.into_iter().enumerate() {
             match answers.as_ref().map(|statuses| statuses[index]) {
                 Ok(HoldStatus::Unknown) => undecided.push((live, askers)),
@@ -204,12 +204,12 @@ fn deliver(askers: Vec<Asker>, answer: Result<HoldStatus, StoreError>) {
 /// Asks which holds there are; a question that changes nothing is asked again when it fails.
 async fn ask(
     store: &Arc<dyn DynStore>,
-    holds: Vec<Hold>,
+    checks: Vec<Renewal>,
     over: Instant,
 ) -> Result<Vec<HoldStatus>, StoreError> {
     let mut backoff = FIRST_BACKOFF;
     loop {
-        let error = match store.clone().check(holds.clone()).await {
+        let error = match store.clone().renew(checks.clone()).await {
             Ok(standings) => return Ok(standings),
             Err(error) => error,
         };

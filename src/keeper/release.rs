@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::live::{LiveHold, Phase};
 use super::{FIRST_BACKOFF, Keeper, undecided};
 use crate::error::{LockError, StoreErrorKind};
-use crate::store::{DynStore, HoldStatus, Record};
+use crate::store::{DynStore, HoldStatus, Record, Release};
 use crate::telemetry;
 
 /// The longest pause between two tries to release.
@@ -69,15 +69,13 @@ pub(super) async fn release(
     let mut backoff = FIRST_BACKOFF;
     let mut unanswered = None;
     loop {
-        let (store, hold) = (store.clone(), live.hold.clone());
-        let released = match &record {
-            None => store.release(hold).await,
-            Some(record) => store.release_recording(hold, record.clone()).await,
-        };
+        let release = Release::new(live.hold.clone()).record(record.clone());
+        let released = store.clone().release(vec![release]).await;
+        let released = released.map(|released| released[0]);
         if let Some(asked) = asked.take() {
-            asked(released.as_ref().map_or(0, |released| released.listeners));
+            asked(released.as_ref().map_or(0, |released| released.notified));
         }
-        let error = match released.map(|released| released.standing) {
+        let error = match released.map(|released| released.status) {
             Ok(HoldStatus::Held) => return Ok(()),
             // An earlier try may have been the one that released it.
             Ok(HoldStatus::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),

@@ -132,7 +132,7 @@ impl Watchdog {
     fn runtime(&self) -> Option<Handle> {
         let given = self.runtime.clone();
         given
-            .or_else(|| self.store.renewal_runtime())
+            .or_else(|| self.store.capabilities().runtime())
             .or_else(|| Handle::try_current().ok())
     }
 
@@ -165,7 +165,7 @@ impl Watchdog {
         let elsewhere = self
             .runtime
             .clone()
-            .or_else(|| self.store.renewal_runtime());
+            .or_else(|| self.store.capabilities().runtime());
         let elsewhere = elsewhere.or_else(|| self.tasks.runtime_but(home));
         // After a panic, which only foreign code has, it goes on here.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
@@ -193,7 +193,7 @@ impl Watchdog {
     /// Begins all renewals that are due and says when to look again; `None` when there will never be more.
     fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
         let mut lost = Vec::new();
-        let partition = |live: &LiveHold| self.store.part(&live.hold.key);
+        let partition = |live: &LiveHold| self.store.partition(&live.hold.key).unwrap_or_default();
         let due = self
             .state()
             .schedule
@@ -214,10 +214,10 @@ impl Watchdog {
     }
 
     async fn renew(self: Arc<Self>, batch: Batch) {
-        let renewals = batch.holds.iter().map(|(live, lease)| Renewal {
-            hold: live.hold.clone(),
-            lease: *lease,
-        });
+        let renewals = batch
+            .holds
+            .iter()
+            .map(|(live, lease)| Renewal::new(live.hold.clone(), *lease));
         let sent = Instant::now();
         let answer = self.store.clone().renew(renewals.collect()).await;
         // An answer that decides nothing is none.

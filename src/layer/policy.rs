@@ -152,6 +152,7 @@ impl Policy {
         modes
             .into_iter()
             .try_for_each(|mode| client.supports(mode, self.fenced && mode.is_exclusive()))
+            .map_err(|unsupported| unsupported.reason())
     }
 
     /// The modes that do not depend on a closure.

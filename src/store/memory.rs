@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, Inspect, Inspection, LATENESS, LockStore, Outcome,
-    Record, Released, Renewal, Wakeups, shared_work,
+    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LATENESS, LockStore, Outcome, Record,
+    Release, Released, Renewal, SeveralOutcome, Wakeups, Want, several, shared_work,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
@@ -116,61 +116,54 @@ impl LockStore for MemoryStore {
         self.shared.shard(&attempt.hold.key).acquire(attempt)
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        match super::many::are_apart(attempts) {
-            true => many::all(&self.shared, attempts),
-            false => super::many::all(self, attempts).await,
-        }
-    }
-
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        match super::many::are_apart(attempts) {
-            true => many::any(&self.shared, attempts),
-            false => super::many::any(self, attempts).await,
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        match want {
+            _ if !several::are_apart(attempts) => several::one_by_one(self, attempts, want).await,
+            Want::All => many::all(&self.shared, attempts),
+            Want::Any => many::any(&self.shared, attempts),
         }
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let renew = |Renewal { hold, lease }: &Renewal| {
-            self.shared
-                .shard(&hold.key)
-                .change(&hold.key, |entry, now| {
-                    standing(entry.state.renew(hold, *lease, now))
-                })
+            let mut shard = self.shared.shard(&hold.key);
+            let held = shard.change(&hold.key, |entry, now| match lease {
+                Some(lease) => entry.state.renew(hold, *lease, now),
+                None => entry.state.holds(hold),
+            });
+            match held {
+                true => HoldStatus::Held,
+                false => HoldStatus::Gone,
+            }
         };
         Ok(renewals.iter().map(renew).collect())
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let check = |hold: &Hold| {
-            self.shared
-                .shard(&hold.key)
-                .change(&hold.key, |entry, _| standing(entry.state.holds(hold)))
-        };
-        Ok(holds.iter().map(check).collect())
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        Ok(self.shared.release(hold, None))
-    }
-
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        if !hold.mode.is_exclusive() {
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let is_shared = |release: &Release| !release.hold.mode.is_exclusive();
+        if releases
+            .iter()
+            .any(|release| release.record.is_some() && is_shared(release))
+        {
             return Err(shared_work());
         }
-        Ok(self.shared.release(hold, Some(record)))
+        let release = |release: &Release| {
+            let Release { hold, record } = release;
+            self.shared.release(hold, record.as_ref())
+        };
+        Ok(releases.iter().map(release).collect())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::all()
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
         Ok(Audit::new(Deployment::Memory))
-    }
-
-    fn keeps_records(&self) -> bool {
-        true
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
@@ -226,14 +219,6 @@ impl Inspect for MemoryStore {
     }
 }
 
-fn standing(held: bool) -> HoldStatus {
-    if held {
-        HoldStatus::Held
-    } else {
-        HoldStatus::Gone
-    }
-}
-
 /// A place among the listeners of a key, given up on drop.
 struct Subscription {
     shared: Arc<Shared>,
@@ -272,15 +257,12 @@ impl Shared {
         let Some(signals) = signals else {
             return HoldStatus::Gone.into();
         };
-        let listeners = match hold.mode {
+        let notified = match hold.mode {
             LockMode::Reentrant | LockMode::Write => signals.listeners(),
             LockMode::Fair | LockMode::Read => 0,
         };
         signals.send();
-        Released {
-            standing: HoldStatus::Held,
-            listeners,
-        }
+        Released::new(HoldStatus::Held, notified)
     }
 }
 

@@ -39,13 +39,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups};
+use super::{
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Unsupported, Wakeups, several,
+};
 use crate::audit::Audit;
-use crate::error::StoreError;
-use crate::lock::{Hold, LockKey, LockMode};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::{LockKey, LockMode};
 
 mod audit;
 mod carriers;
@@ -85,7 +87,7 @@ const NO_COUNTER: &str =
 /// always awaited and tidied up in the background: a grant that arrives when the attempt has failed already is released,
 /// after the store has answered and never before.
 ///
-/// [`LockMode::Fair`] and fencing tokens are refused by [`supports`](LockStore::supports); the [module](self) says why, and
+/// [`LockMode::Fair`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities); the [module](self) says why, and
 /// what else to expect of a quorum. Clones share everything but their settings. Of several clients, each may have a
 /// `QuorumStore` of its own; one client's holds belong to the `QuorumStore` that took them.
 ///
@@ -269,15 +271,15 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.survey_renewing(renewals).await
+        self.survey(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.survey(holds).await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.end(hold).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        if releases.iter().any(|release| release.record.is_some()) {
+            let missing = Unsupported::from(Feature::Records);
+            return Err(StoreError::new(StoreErrorKind::Refused, missing));
+        }
+        several::released(releases.iter().map(|release| self.end(&release.hold))).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -292,31 +294,34 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(self.look_at_all().await)
     }
 
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        if mode == LockMode::Fair {
-            return Err(NO_QUEUE);
+    /// What every store can do, but for what needs one order of all. Holds are renewed on the runtime of the first store
+    /// that has one.
+    fn capabilities(&self) -> Capabilities {
+        let stores = self.shared.stores.iter();
+        let stores: Vec<_> = stores.map(LockStore::capabilities).collect();
+        let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
+        let quorum = Capabilities::new(modes)
+            .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
+            .without(Feature::Fencing, NO_COUNTER);
+        let missing = |mode| {
+            let mut stores = stores.iter();
+            stores.find_map(|store| store.check(Feature::Mode(mode)).err())
+        };
+        let quorum = modes
+            .into_iter()
+            .filter_map(missing)
+            .fold(quorum, |all, missing| {
+                all.without(missing.feature(), missing.reason())
+            });
+        quorum.renewal_runtime(move || stores.iter().find_map(Capabilities::runtime))
+    }
+
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        let mut partition = 0;
+        for store in &self.shared.stores {
+            // Those that have parts have the same ones.
+            partition = partition.max(store.partition(key)?);
         }
-        if fenced {
-            return Err(NO_COUNTER);
-        }
-        let mut stores = self.shared.stores.iter();
-        stores.try_for_each(|store| store.supports(mode, fenced))
-    }
-
-    /// That of one store serves all: what is renewed there is asked there.
-    fn renewal_runtime(&self) -> Option<Handle> {
-        let mut stores = self.shared.stores.iter();
-        stores.find_map(LockStore::renewal_runtime)
-    }
-
-    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        let mut stores = self.shared.stores.iter();
-        stores.try_for_each(|store| store.accepts(key))
-    }
-
-    fn part(&self, key: &LockKey) -> u16 {
-        // Those that have parts have the same ones.
-        let parts = self.shared.stores.iter().map(|store| store.part(key));
-        parts.max().unwrap_or_default()
+        Ok(partition)
     }
 }

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
 use redis::IntoConnectionInfo;
-use tokio::runtime::Handle;
 
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey};
 use crate::store::{
-    self, AllOutcome, AnyOutcome, Attempt, BATCH, HoldStatus, LockStore, Outcome, Record, Released,
-    Renewal, Wakeups,
+    Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want, several,
 };
 
 mod admin;
@@ -267,10 +266,10 @@ impl RedisStore {
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
     fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
         let mut released = reply::released(answer)?;
-        if released.listeners > 0 {
+        if released.notified > 0 {
             let channel = calls::channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
-            released.listeners += here.saturating_sub(1);
+            released.notified += here.saturating_sub(1);
         }
         Ok(released)
     }
@@ -283,10 +282,42 @@ impl RedisStore {
     ) -> Result<Released, StoreError> {
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
-        if released.standing == HoldStatus::Held {
+        if released.status == HoldStatus::Held {
             effect.counts().await?;
         }
         Ok(released)
+    }
+
+    /// Begins leases anew, on the connections that are for that.
+    async fn extend(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        let router = &self.inner.router;
+        match batches::renew(router.route(Purpose::Renewals), renewals).await {
+            // There is no connection for renewals. The server may have no room for one more, while the others are there.
+            Err(error) if no_connection(&error) && router.is_up() => {
+                batches::renew(router.route(Purpose::Commands), renewals).await
+            }
+            renewed => renewed,
+        }
+    }
+
+    /// Asks which holds are there.
+    async fn look(&self, checks: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        let route = self.inner.router.route(Purpose::Commands);
+        batches::check(route, checks, self.inner.acknowledging).await
+    }
+
+    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
+        let Release { hold, record } = release;
+        match record {
+            None => {
+                self.end(hold, |publish| Ok(calls::release(hold, publish)))
+                    .await
+            }
+            Some(record) => {
+                self.end(hold, |publish| records::release(hold, record, publish))
+                    .await
+            }
+        }
     }
 
     /// Waits until a grant counts; one that does not is taken back.
@@ -308,9 +339,15 @@ impl RedisStore {
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
         let keys = attempts.iter().map(|attempt| &attempt.hold.key);
         (1..=BATCH).contains(&attempts.len())
-            && store::many::are_apart(attempts)
+            && several::are_apart(attempts)
             && self.inner.router.serve_in_one_script(keys)
     }
+}
+
+/// Those of `renewals` at `places`.
+fn of(renewals: &[Renewal], places: &[usize]) -> Vec<Renewal> {
+    let places = places.iter();
+    places.map(|&place| renewals[place].clone()).collect()
 }
 
 impl LockStore for RedisStore {
@@ -326,59 +363,58 @@ impl LockStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let router = &self.inner.router;
-        match batches::renew(router.route(Purpose::Renewals), renewals).await {
-            // There is no connection for renewals. The server may have no room for one more, while the others are there.
-            Err(error) if no_connection(&error) && router.is_up() => {
-                batches::renew(router.route(Purpose::Commands), renewals).await
-            }
-            renewed => renewed,
+        let is_check = |renewal: &Renewal| renewal.lease.is_none();
+        if !renewals.iter().any(is_check) {
+            return self.extend(renewals).await;
         }
+        if renewals.iter().all(is_check) {
+            return self.look(renewals).await;
+        }
+        let mut statuses = vec![HoldStatus::Unknown; renewals.len()];
+        let places = 0..renewals.len();
+        let (checks, extended): (Vec<_>, Vec<_>) =
+            places.partition(|&place| is_check(&renewals[place]));
+        for (place, status) in checks.iter().zip(self.look(&of(renewals, &checks)).await?) {
+            statuses[*place] = status;
+        }
+        let renewed = self.extend(&of(renewals, &extended)).await?;
+        for (place, status) in extended.iter().zip(renewed) {
+            statuses[*place] = status;
+        }
+        Ok(statuses)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let route = self.inner.router.route(Purpose::Commands);
-        batches::check(route, holds, self.inner.acknowledging).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        if let [release] = releases {
+            return Ok(vec![self.release_alone(release).await?]);
+        }
+        let release = |release| self.release_alone(release);
+        several::released(releases.iter().map(release)).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.end(hold, |publish| Ok(calls::release(hold, publish)))
-            .await
-    }
-
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        if !self.takes_at_once(attempts) {
-            return store::many::all(self, attempts).await;
-        }
-        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ALL, attempts, publish));
-        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
-        let outcome = many::all(&answer, attempts)?;
-        if let AllOutcome::Granted(_) = outcome {
-            self.grant(attempts, effect).await?;
-        }
-        Ok(outcome)
-    }
-
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        if !self.takes_at_once(attempts) {
-            return store::many::any(self, attempts).await;
-        }
-        let call = |publish| Ok(many::acquire(&script::ACQUIRE_ANY, attempts, publish));
-        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
-        let outcome = many::any(&answer, attempts)?;
-        if let AnyOutcome::Granted { index, .. } = outcome {
-            self.grant(&attempts[index..=index], effect).await?;
-        }
-        Ok(outcome)
-    }
-
-    async fn release_recording(
+    async fn acquire_several(
         &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        self.end(hold, |publish| records::release(hold, record, publish))
-            .await
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        if !self.takes_at_once(attempts) {
+            return several::one_by_one(self, attempts, want).await;
+        }
+        let script = match want {
+            Want::All => &script::ACQUIRE_ALL,
+            Want::Any => &script::ACQUIRE_ANY,
+        };
+        let call = |publish| Ok(many::acquire(script, attempts, publish));
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = match want {
+            Want::All => many::all(&answer, attempts)?,
+            Want::Any => many::any(&answer, attempts)?,
+        };
+        if let SeveralOutcome::Granted(grants) = &outcome {
+            let granted = grants.iter().map(|grant| attempts[grant.index].clone());
+            self.grant(&granted.collect::<Vec<_>>(), effect).await?;
+        }
+        Ok(outcome)
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
@@ -388,24 +424,17 @@ impl LockStore for RedisStore {
         }
     }
 
-    fn renewal_runtime(&self) -> Option<Handle> {
-        self.inner.background.runtime()
-    }
-
-    fn keeps_records(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.clone();
+        Capabilities::all().renewal_runtime(move || inner.background.runtime())
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         records::value(self.call(key, |_| Ok(records::read(key))).await?)
     }
 
-    fn part(&self, key: &LockKey) -> u16 {
-        self.inner.router.part(key)
-    }
-
-    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.inner.router.accepts(key)
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.inner.router.partition(key)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

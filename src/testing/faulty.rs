@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::journey::{Fate, Journey};
@@ -15,10 +14,10 @@ use super::server::Server;
 use super::{Fault, Faults, Tally, wakeups};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{Hold, LockKey, LockMode};
+use crate::lock::LockKey;
 use crate::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
-    Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
 /// A [`LockStore`] in front of another, with [`Faults`] between the two.
@@ -199,18 +198,14 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         .await
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
         self.call(|server| {
             let attempts = attempts.to_vec();
-            async move { server.acquire_all(&attempts).await }
-        })
-        .await
-    }
-
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        self.call(|server| {
-            let attempts = attempts.to_vec();
-            async move { server.acquire_any(&attempts).await }
+            async move { server.acquire_several(&attempts, want).await }
         })
         .await
     }
@@ -223,36 +218,10 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         .await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         self.call(|server| {
-            let holds = holds.to_vec();
-            async move { server.store.check(&holds).await }
-        })
-        .await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.call(|server| {
-            let hold = hold.clone();
-            async move {
-                server.state().ended(&hold);
-                server.store.release(&hold).await
-            }
-        })
-        .await
-    }
-
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        self.call(|server| {
-            let (hold, record) = (hold.clone(), record.clone());
-            async move {
-                server.state().ended(&hold);
-                server.store.release_recording(&hold, &record).await
-            }
+            let releases = releases.to_vec();
+            async move { server.release(&releases).await }
         })
         .await
     }
@@ -288,24 +257,12 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
             .await
     }
 
-    fn keeps_records(&self) -> bool {
-        self.server.store.keeps_records()
+    fn capabilities(&self) -> Capabilities {
+        self.server.store.capabilities()
     }
 
-    fn part(&self, key: &LockKey) -> u16 {
-        self.server.store.part(key)
-    }
-
-    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.server.store.accepts(key)
-    }
-
-    fn renewal_runtime(&self) -> Option<Handle> {
-        self.server.store.renewal_runtime()
-    }
-
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.server.store.supports(mode, fenced)
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.server.store.partition(key)
     }
 }
 

@@ -8,7 +8,9 @@ use super::link::Link;
 use super::{Fault, Faults, Tally};
 use crate::error::StoreError;
 use crate::lock::Hold;
-use crate::store::{AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome};
+use crate::store::{
+    Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, SeveralOutcome, Want,
+};
 
 pub(super) struct Server<S> {
     pub(super) store: S,
@@ -77,21 +79,28 @@ impl<S: LockStore> Server<S> {
         answer
     }
 
-    pub(super) async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        let answer = self.store.acquire_all(attempts).await;
-        if let Ok(AllOutcome::Granted(_)) = answer {
+    pub(super) async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        let answer = self.store.acquire_several(attempts, want).await;
+        if let Ok(SeveralOutcome::Granted(grants)) = &answer {
             let mut state = self.state();
-            attempts.iter().for_each(|attempt| state.granted(attempt));
+            let granted = grants.iter().filter_map(|grant| attempts.get(grant.index));
+            granted.for_each(|attempt| state.granted(attempt));
         }
         answer
     }
 
-    pub(super) async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        let answer = self.store.acquire_any(attempts).await;
-        if let Ok(AnyOutcome::Granted { index, .. }) = answer {
-            self.state().granted(&attempts[index]);
+    pub(super) async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        {
+            let mut state = self.state();
+            releases
+                .iter()
+                .for_each(|release| state.ended(&release.hold));
         }
-        answer
+        self.store.release(releases).await
     }
 
     pub(super) async fn withdraw(
@@ -114,8 +123,8 @@ impl<S: LockStore> Server<S> {
                 let place = state.random.usize(..state.holds.len());
                 state.holds.swap_remove(place)
             };
-            let released = self.store.release(&hold).await;
-            if released.is_ok_and(|released| released.standing == HoldStatus::Held) {
+            let released = self.store.release_one(&hold).await;
+            if released.is_ok_and(|released| released.status == HoldStatus::Held) {
                 self.state().tally.hit(Fault::Vanished);
                 return;
             }
@@ -136,7 +145,7 @@ impl<S: LockStore> Server<S> {
         }
         // Where the store itself fails, there is nothing more to lose.
         for hold in holds {
-            let _ = self.store.release(&hold).await;
+            let _ = self.store.release_one(&hold).await;
         }
         for attempt in waiters {
             let _ = self.store.withdraw(&attempt, false).await;

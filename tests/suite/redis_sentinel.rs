@@ -6,6 +6,7 @@ mod lost_write;
 mod sentinels;
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::{LockClient, LockMode, LockStore, RedisStore};
 
@@ -55,7 +56,7 @@ async fn works(store: &RedisStore, key: &str) {
     let attempt = crate::redis_store::attempt(key, LockMode::Reentrant);
     eventually("the store works", LIMIT, async || {
         store.acquire(&attempt).await?;
-        store.release(&attempt.hold).await
+        store.release_one(&attempt.hold).await
     })
     .await;
 }

@@ -21,6 +21,7 @@ mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, Outcome};
 use tower_distributed_lock::{
@@ -49,8 +50,8 @@ pub(crate) async fn server_and_store() -> (RedisServer, RedisStore) {
 /// An attempt of a new owner, without patience.
 pub(crate) fn attempt(key: impl Into<LockKey>, mode: LockMode) -> Attempt {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    Attempt {
-        hold: Hold {
+    Attempt::new(
+        Hold {
             key: key.into(),
             mode,
             id: HoldId::new(
@@ -58,28 +59,22 @@ pub(crate) fn attempt(key: impl Into<LockKey>, mode: LockMode) -> Attempt {
                 NEXT.fetch_add(1, Ordering::Relaxed),
             ),
         },
-        lease: LEASE,
-        patience: None,
-        fencing: None,
-    }
+        LEASE,
+    )
 }
 
 pub(crate) fn patient(key: impl Into<LockKey>, mode: LockMode) -> Attempt {
-    Attempt {
-        patience: Some(Duration::from_secs(60)),
-        ..attempt(key, mode)
-    }
+    attempt(key, mode).patience(Duration::from_secs(60))
 }
 
 pub(crate) fn lasting(attempt: Attempt, lease: Duration) -> Attempt {
-    Attempt { lease, ..attempt }
+    let mut attempt = attempt;
+    attempt.lease = lease;
+    attempt
 }
 
 pub(crate) fn fenced(attempt: Attempt, fencing: Fencing) -> Attempt {
-    Attempt {
-        fencing: Some(fencing),
-        ..attempt
-    }
+    attempt.fencing(fencing)
 }
 
 /// Asks, and says whether it was granted.
@@ -99,7 +94,7 @@ pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Durati
 }
 
 pub(crate) async fn releases(store: &RedisStore, attempt: &Attempt) -> bool {
-    store.release(&attempt.hold).await.unwrap().standing == HoldStatus::Held
+    store.release_one(&attempt.hold).await.unwrap().status == HoldStatus::Held
 }
 
 pub(crate) async fn holds(store: &RedisStore, attempt: &Attempt) -> bool {

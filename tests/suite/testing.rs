@@ -1,6 +1,7 @@
 //! The store that misbehaves does so as it says.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
@@ -18,16 +19,15 @@ fn always(fault: Fault) -> FaultyStore<MemoryStore> {
 }
 
 fn attempt(n: u64) -> Attempt {
-    Attempt {
-        hold: Hold {
+    Attempt::new(
+        Hold {
             key: LockKey::new("key"),
             mode: LockMode::Reentrant,
             id: HoldId::new(Uuid::nil(), n),
         },
-        lease: 10_000 * MS,
-        patience: Some(10_000 * MS),
-        fencing: None,
-    }
+        10_000 * MS,
+    )
+    .patience(10_000 * MS)
 }
 
 async fn is_held(store: &FaultyStore<MemoryStore>) -> bool {
@@ -92,8 +92,8 @@ async fn a_call_that_is_served_twice_is_answered_once() {
     let store = always(Fault::Twice);
     let granted = store.acquire(&attempt(1)).await.unwrap();
     assert!(matches!(granted, Outcome::Granted { .. }));
-    let released = store.release(&attempt(1).hold).await.unwrap();
-    assert_eq!(released.standing, HoldStatus::Held);
+    let released = store.release_one(&attempt(1).hold).await.unwrap();
+    assert_eq!(released.status, HoldStatus::Held);
     assert_eq!(store.tally().of(Fault::Twice), 2);
 }
 

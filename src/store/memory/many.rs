@@ -7,28 +7,31 @@ use std::time::Duration;
 use super::Shared;
 use super::shard::Shard;
 use crate::error::StoreError;
-use crate::store::{AllOutcome, AnyOutcome, Attempt, Outcome};
+use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
 
 /// Grants all, or none.
-pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let mut shards = Shards::lock(shared, attempts);
     for (index, attempt) in attempts.iter().enumerate() {
         if let Some(retry_after) = shards.of(attempt).weigh(attempt)? {
-            return Ok(AllOutcome::Refused { index, retry_after });
+            return Ok(SeveralOutcome::Refused {
+                index: Some(index),
+                retry_after,
+            });
         }
     }
-    let mut tokens = Vec::with_capacity(attempts.len());
-    for attempt in attempts {
+    let mut grants = Vec::with_capacity(attempts.len());
+    for (index, attempt) in attempts.iter().enumerate() {
         match shards.of(attempt).acquire(attempt)? {
-            Outcome::Granted { token } => tokens.push(token),
+            Outcome::Granted { token } => grants.push(Grant { index, token }),
             Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
         }
     }
-    Ok(AllOutcome::Granted(tokens))
+    Ok(SeveralOutcome::Granted(grants))
 }
 
 /// Grants the first that is free.
-pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let mut shards = Shards::lock(shared, attempts);
     let mut soonest = Duration::MAX;
     for (index, attempt) in attempts.iter().enumerate() {
@@ -36,12 +39,13 @@ pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<AnyOutcome, S
             Some(retry_after) => soonest = soonest.min(retry_after),
             None => {
                 if let Outcome::Granted { token } = shards.of(attempt).acquire(attempt)? {
-                    return Ok(AnyOutcome::Granted { index, token });
+                    return Ok(SeveralOutcome::Granted(vec![Grant { index, token }]));
                 }
             }
         }
     }
-    Ok(AnyOutcome::Refused {
+    Ok(SeveralOutcome::Refused {
+        index: None,
         retry_after: soonest,
     })
 }

@@ -1,3 +1,4 @@
+use crate::store::LockStoreExt;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -82,7 +83,7 @@ fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
 #[track_caller]
 fn released(store: &MemoryStore, attempt: &Attempt) {
     assert_eq!(
-        at_once(store.release(&attempt.hold)).standing,
+        at_once(store.release_one(&attempt.hold)).status,
         HoldStatus::Held
     );
 }
@@ -97,7 +98,7 @@ fn check(store: &MemoryStore, attempt: &Attempt) -> HoldStatus {
 
 fn renew(store: &MemoryStore, attempt: &Attempt, lease: Duration) -> HoldStatus {
     let hold = attempt.hold.clone();
-    at_once(store.renew(&[Renewal { hold, lease }]))[0]
+    at_once(store.renew(&[Renewal::new(hold, lease)]))[0]
 }
 
 fn subscribe(store: &MemoryStore, attempt: &Attempt) -> Wakeups {

@@ -11,7 +11,7 @@ use super::election::Election;
 use super::ledger::Opened;
 use super::members::Members;
 use super::round::{Round, Verdict};
-use crate::store::{Attempt, LockStore};
+use crate::store::{Attempt, LockStore, LockStoreExt};
 
 /// How old a hold is before work is done to have more stores carry it and count.
 const COMPLETE_AFTER: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ impl<S: LockStore> QuorumStore<S> {
         sleep(COMPLETE_AFTER).await;
         if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
             // What it finds is noted.
-            let _ = self.survey(from_ref(&election.attempt.hold)).await;
+            let _ = self.check(from_ref(&election.attempt.hold)).await;
         }
     }
 }

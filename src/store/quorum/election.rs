@@ -11,8 +11,9 @@ use super::members::Members;
 use super::round::{Round, Verdict, Vote};
 use super::tally::{Tally, no_majority};
 use super::turn::Turn;
-use super::{QuorumStore, after};
+use super::{NO_COUNTER, NO_QUEUE, QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LockMode;
 use crate::store::{Attempt, LockStore, Outcome};
 
 /// How long the slower stores may take at least after a majority has granted.
@@ -126,8 +127,11 @@ impl<S: LockStore> QuorumStore<S> {
     /// By when a majority must have granted for enough of the lease to be left.
     fn must_end(&self, attempt: &Attempt, started: Instant) -> Result<Instant, StoreError> {
         let refused = |why| Err(StoreError::new(StoreErrorKind::Refused, why));
-        if let Err(why) = self.supports(attempt.hold.mode, attempt.fencing.is_some()) {
-            return refused(why);
+        if attempt.hold.mode == LockMode::Fair {
+            return refused(NO_QUEUE);
+        }
+        if attempt.fencing.is_some() {
+            return refused(NO_COUNTER);
         }
         let drift = attempt.lease / 100 + Duration::from_millis(2);
         match attempt

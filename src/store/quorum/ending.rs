@@ -15,7 +15,7 @@ use super::turn::Turn;
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
-use crate::store::{Attempt, HoldStatus, LockStore, Released};
+use crate::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
 /// For how long a store is asked at least to take something back; longer if the lease is.
 const UNDO: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ struct Release {
     epoch: Epoch,
     round: Round<HoldStatus>,
     /// As many as any of the stores has woken.
-    listeners: AtomicUsize,
+    notified: AtomicUsize,
     until: Instant,
 }
 
@@ -49,14 +49,14 @@ impl<S: LockStore> QuorumStore<S> {
             hold: hold.clone(),
             epoch: entry.end(),
             round: Round::new(self.count()),
-            listeners: AtomicUsize::new(0),
+            notified: AtomicUsize::new(0),
             until: self.deadline(),
         });
         for store in self.all().iter() {
             let turn = entry.turn(store);
             tokio::spawn(
                 self.clone()
-                    .release_one(release.clone(), entry.clone(), store, turn),
+                    .release_in(release.clone(), entry.clone(), store, turn),
             );
         }
         let Release { round, until, .. } = &*release;
@@ -81,10 +81,8 @@ impl<S: LockStore> QuorumStore<S> {
                     .release_later(undoing(hold), entry.clone(), store, turn),
             );
         }
-        standing.map(|standing| Released {
-            standing,
-            listeners: release.listeners.load(Ordering::Relaxed),
-        })
+        let notified = release.notified.load(Ordering::Relaxed);
+        standing.map(|status| Released::new(status, notified))
     }
 
     /// Ends in one store what is released already.
@@ -99,7 +97,7 @@ impl<S: LockStore> QuorumStore<S> {
         self.undo(&attempt, &entry, store).await;
     }
 
-    async fn release_one(
+    async fn release_in(
         self,
         release: Arc<Release>,
         entry: Arc<Opened>,
@@ -111,16 +109,16 @@ impl<S: LockStore> QuorumStore<S> {
             hold,
             epoch,
             round,
-            listeners,
+            notified,
             until,
         } = &*release;
         let answer = match entry.ended(*epoch, store) {
             Some(standing) => Ok(standing),
             None => {
-                let released = self.shared.stores[store].release(hold);
+                let released = self.shared.stores[store].release_one(hold);
                 let answer = self.heard(store, *until, released).await.map(|released| {
-                    listeners.fetch_max(released.listeners, Ordering::Relaxed);
-                    released.standing
+                    notified.fetch_max(released.notified, Ordering::Relaxed);
+                    released.status
                 });
                 entry.note_release(*epoch, store, &answer);
                 answer

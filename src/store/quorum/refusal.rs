@@ -11,7 +11,7 @@ use super::QuorumStore;
 use super::ledger::Opened;
 use super::members::Members;
 use super::tally::Tally;
-use crate::store::{Attempt, LockStore, Outcome};
+use crate::store::{Attempt, LockStore, LockStoreExt, Outcome};
 
 /// The longest pause after a split vote, and the bound of the first one. A pause is drawn at random below a bound that
 /// doubles with each split.
@@ -96,7 +96,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// Releases what one store has granted to an attempt that failed; its owner may go on waiting.
     pub(super) async fn return_one(&self, attempt: &Attempt, entry: &Opened, store: usize) {
         let until = self.deadline();
-        let released = self.shared.stores[store].release(&attempt.hold);
+        let released = self.shared.stores[store].release_one(&attempt.hold);
         if self.heard(store, until, released).await.is_err() {
             // Should the release come through later after all, it must not end the hold of a later attempt.
             entry.spend(store);

@@ -1,6 +1,5 @@
 //! Renewing holds, and asking about them.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -12,7 +11,6 @@ use super::round::{Round, Verdict, Vote};
 use super::tally::no_majority;
 use super::{QuorumStore, after};
 use crate::error::StoreError;
-use crate::lock::Hold;
 use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// What was known of a hold when the question was sent.
@@ -21,49 +19,36 @@ struct Sample {
     carriers: Carriers,
     /// How long the question waits for the stores to decide about this hold.
     until: Instant,
+    /// What makes the hold held, or gone.
+    rule: Rule,
 }
+
+type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;
 
 type Votes = [Option<Vote<Vec<HoldStatus>>>];
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Renews everywhere. Each hold is decided for itself and has its own time: a hold with a short lease shortens the
-    /// time of no other, and an undecided one is [`HoldStatus::Unknown`].
-    pub(super) async fn survey_renewing(
-        &self,
-        renewals: &[Renewal],
-    ) -> Result<Vec<HoldStatus>, StoreError> {
+    /// Asks everywhere. Each hold is decided for itself and has its own time: a hold with a short lease shortens the time
+    /// of no other, and an undecided one is [`HoldStatus::Unknown`].
+    pub(super) async fn survey(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let now = Instant::now();
-        let sample = |renewal: &Renewal| self.sample(&renewal.hold, self.until(now, renewal.lease));
-        let samples: Vec<_> = renewals.iter().map(sample).collect();
+        let samples: Vec<_> = renewals
+            .iter()
+            .map(|renewal| self.sample(renewal, now))
+            .collect();
         let renewals: Arc<[Renewal]> = renewals.into();
-        let asked = renewals.clone();
-        let round = self.poll(&samples, Carriers::renewed, move |quorum, store| {
-            let renewals = asked.clone();
-            async move { quorum.shared.stores[store].renew(&renewals).await }
-        });
-        round.await.close(|votes| {
-            let decision = self.decide(&samples, votes, Carriers::renewed, true);
+        let round = self.poll(&samples, renewals.clone()).await;
+        round.close(|votes| {
+            let touched = renewals.iter().any(|renewal| renewal.lease.is_some());
+            let decision = self.decide(&samples, votes, touched);
             let statuses = decision.iter().flatten();
             for ((sample, status), renewal) in samples.iter().zip(statuses).zip(&*renewals) {
-                if let (Some(entry), HoldStatus::Held) = (&sample.entry, status) {
-                    entry.renewed(after(now, renewal.lease));
+                if let (Some(entry), HoldStatus::Held, Some(lease)) =
+                    (&sample.entry, status, renewal.lease)
+                {
+                    entry.renewed(after(now, lease));
                 }
             }
-            (Verdict::Carried, decision)
-        })
-    }
-
-    /// Asks everywhere. An undecided hold is [`HoldStatus::Unknown`].
-    pub(super) async fn survey(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let until = self.deadline();
-        let samples: Vec<_> = holds.iter().map(|hold| self.sample(hold, until)).collect();
-        let holds: Arc<[Hold]> = holds.into();
-        let round = self.poll(&samples, Carriers::unbroken, move |quorum, store| {
-            let holds = holds.clone();
-            async move { quorum.shared.stores[store].check(&holds).await }
-        });
-        round.await.close(|votes| {
-            let decision = self.decide(&samples, votes, Carriers::unbroken, false);
             (Verdict::Carried, decision)
         })
     }
@@ -73,10 +58,9 @@ impl<S: LockStore> QuorumStore<S> {
         &self,
         samples: &[Sample],
         votes: &Votes,
-        rule: Rule,
         touched: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
-        let counts = self.counts(samples, votes, rule);
+        let counts = self.counts(samples, votes);
         let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
         let undecided = !counts.is_empty() && counts.iter().all(Option::is_none);
         if undecided && answered < self.majority() {
@@ -88,31 +72,32 @@ impl<S: LockStore> QuorumStore<S> {
         Ok(statuses.collect())
     }
 
-    fn sample(&self, hold: &Hold, until: Instant) -> Sample {
+    fn sample(&self, renewal: &Renewal, now: Instant) -> Sample {
         let foreign = Carriers {
             counted: self.all(),
             late: Members::default(),
         };
-        let entry = self.shared.ledger.find(hold);
+        let entry = self.shared.ledger.find(&renewal.hold);
         let carriers = entry.as_ref().map_or(foreign, |entry| entry.carriers());
+        let (until, rule): (_, Rule) = match renewal.lease {
+            Some(lease) => (self.until(now, lease), Carriers::renewed),
+            None => (self.deadline(), Carriers::unbroken),
+        };
         Sample {
             entry,
             carriers,
             until,
+            rule,
         }
     }
 
     /// Asks every store, and waits until the answers decide about every hold, or until the time of those that are
     /// undecided is over.
-    async fn poll<F>(
+    async fn poll(
         &self,
         samples: &[Sample],
-        rule: Rule,
-        ask: impl Fn(Self, usize) -> F,
-    ) -> Arc<Round<Vec<HoldStatus>>>
-    where
-        F: Future<Output = Vote<Vec<HoldStatus>>> + Send + 'static,
-    {
+        renewals: Arc<[Renewal]>,
+    ) -> Arc<Round<Vec<HoldStatus>>> {
         let round = Arc::new(Round::new(self.count()));
         let mut ends: Vec<Instant> = samples.iter().map(|sample| sample.until).collect();
         ends.sort_unstable();
@@ -121,9 +106,9 @@ impl<S: LockStore> QuorumStore<S> {
             return round;
         };
         for store in self.all().iter() {
-            let (quorum, round) = (self.clone(), round.clone());
-            let answer = ask(self.clone(), store);
+            let (quorum, round, renewals) = (self.clone(), round.clone(), renewals.clone());
             tokio::spawn(async move {
+                let answer = quorum.shared.stores[store].renew(&renewals);
                 let answer = quorum.heard(store, last, answer).await;
                 round.cast(store, answer);
             });
@@ -131,7 +116,7 @@ impl<S: LockStore> QuorumStore<S> {
         for end in ends {
             // Holds whose time ended before are not waited for.
             let decided = |votes: &Votes| {
-                let counts = self.counts(samples, votes, rule);
+                let counts = self.counts(samples, votes);
                 let mut counts = counts.iter().zip(samples);
                 votes.iter().all(Option::is_some)
                     || counts.all(|(count, sample)| count.is_some() || sample.until < end)
@@ -144,7 +129,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// What the votes say about each hold. A hold that is proved unbroken gains the stores that had joined it.
-    fn counts(&self, samples: &[Sample], votes: &Votes, rule: Rule) -> Vec<Option<HoldStatus>> {
+    fn counts(&self, samples: &[Sample], votes: &Votes) -> Vec<Option<HoldStatus>> {
         let majority = self.majority();
         let count = |(index, sample): (usize, &Sample)| {
             let that_say = |standing| -> Members {
@@ -157,11 +142,8 @@ impl<S: LockStore> QuorumStore<S> {
             {
                 entry.proved(sample.carriers.late);
             }
-            rule(sample.carriers, majority, held, gone)
+            (sample.rule)(sample.carriers, majority, held, gone)
         };
         samples.iter().enumerate().map(count).collect()
     }
 }
-
-/// What makes a hold held, or gone.
-type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;

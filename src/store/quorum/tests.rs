@@ -1,3 +1,5 @@
+use crate::lock::Hold;
+use crate::store::LockStoreExt;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -91,10 +93,7 @@ async fn renew(
     quorum: &QuorumStore<Scripted>,
     attempt: &Attempt,
 ) -> Result<HoldStatus, StoreError> {
-    let renewal = Renewal {
-        hold: attempt.hold.clone(),
-        lease: attempt.lease,
-    };
+    let renewal = Renewal::new(attempt.hold.clone(), attempt.lease);
     Ok(quorum.renew(&[renewal]).await?[0])
 }
 
@@ -124,11 +123,12 @@ fn a_number_of_stores_that_is_no_quorum_is_refused_with_the_reason() {
 #[tokio::test(start_paused = true)]
 async fn fair_and_fenced_are_refused_before_anything_is_sent() {
     let (stores, quorum) = five();
-    assert_eq!(quorum.supports(LockMode::Reentrant, false), Ok(()));
-    let reason = quorum.supports(LockMode::Fair, false).unwrap_err();
-    assert!(reason.contains("no common queue"), "{reason}");
-    let reason = quorum.supports(LockMode::Write, true).unwrap_err();
-    assert!(reason.contains("no common counter"), "{reason}");
+    let can = quorum.capabilities();
+    assert_eq!(can.check(Feature::Mode(LockMode::Reentrant)), Ok(()));
+    let reason = can.check(Feature::Mode(LockMode::Fair)).unwrap_err();
+    assert!(reason.to_string().contains("no common queue"), "{reason}");
+    let reason = can.check(Feature::Fencing).unwrap_err();
+    assert!(reason.to_string().contains("no common counter"), "{reason}");
 
     let answer = quorum.acquire(&attempt(LockMode::Fair, 1)).await;
     assert_eq!(kind(answer), StoreErrorKind::Refused);

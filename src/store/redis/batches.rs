@@ -8,7 +8,7 @@ use super::router::Route;
 use super::script::Call;
 use super::{calls, reply};
 use crate::error::StoreError;
-use crate::lock::{Hold, LockKey};
+use crate::lock::LockKey;
 use crate::store::{BATCH, HoldStatus, Renewal};
 
 /// Begins leases anew.
@@ -28,16 +28,19 @@ pub(super) async fn renew(
 /// Asks which holds are there; if replicas are to `acknowledge` the answer, each batch leaves them something to.
 pub(super) async fn check(
     route: Route<'_>,
-    holds: &[Hold],
+    checks: &[Renewal],
     acknowledge: bool,
 ) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
         route,
-        holds,
-        |hold| &hold.key,
-        |batch| match acknowledge {
-            true => calls::check_marked(batch.iter().copied()),
-            false => calls::check(batch.iter().copied()),
+        checks,
+        |check| &check.hold.key,
+        |batch| {
+            let holds = batch.iter().map(|check| &check.hold);
+            match acknowledge {
+                true => calls::check_marked(holds),
+                false => calls::check(holds),
+            }
         },
     )
     .await

@@ -183,7 +183,7 @@ pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> 
     let holds = renewals.clone().map(|renewal| &renewal.hold);
     renewals.fold(about(&script::RENEW, 3, holds, None), |call, renewal| {
         call.arg(field(&renewal.hold))
-            .arg(ms(renewal.lease))
+            .arg(ms(renewal.lease.unwrap_or_default()))
             .arg(match renewal.hold.mode {
                 LockMode::Reentrant | LockMode::Fair => "exclusive",
                 LockMode::Read => "read",

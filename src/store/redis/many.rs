@@ -7,7 +7,7 @@ use super::channels::Channels;
 use super::reply::{outcome, unintelligible};
 use super::script::{Call, Script};
 use crate::error::StoreError;
-use crate::store::{AllOutcome, AnyOutcome, Attempt, Outcome};
+use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
 
 /// Asks several questions by a script that takes the keys and arguments of each, as the script of its mode does.
 pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Channels) -> Call {
@@ -43,35 +43,47 @@ pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Ch
 }
 
 /// Reads the answer of the script that grants all or nothing.
-pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let (index, answer) = indexed(answer)?;
     let Some(index) = index else {
         let Value::Array(grants) = answer else {
             return Err(unintelligible(answer));
         };
-        let tokens = grants.iter().zip(attempts).map(|(grant, attempt)| {
+        if grants.len() != attempts.len() {
+            return Err(unintelligible(answer));
+        }
+        let grants = grants.iter().zip(attempts).enumerate();
+        let grants = grants.map(|(index, (grant, attempt))| {
             match outcome(grant, attempt.hold.mode.family())? {
-                Outcome::Granted { token } => Ok(token),
+                Outcome::Granted { token } => Ok(Grant { index, token }),
                 Outcome::Refused { .. } => Err(unintelligible(answer)),
             }
         });
-        return Ok(AllOutcome::Granted(tokens.collect::<Result<_, _>>()?));
+        return Ok(SeveralOutcome::Granted(grants.collect::<Result<_, _>>()?));
     };
     let attempt = attempts.get(index).ok_or_else(|| unintelligible(answer))?;
     match outcome(answer, attempt.hold.mode.family())? {
-        Outcome::Refused { retry_after } => Ok(AllOutcome::Refused { index, retry_after }),
+        Outcome::Refused { retry_after } => Ok(SeveralOutcome::Refused {
+            index: Some(index),
+            retry_after,
+        }),
         Outcome::Granted { .. } => Err(unintelligible(answer)),
     }
 }
 
 /// Reads the answer of the script that grants the first that is free.
-pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
+pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let (index, answer) = indexed(answer)?;
     let attempt = attempts.get(index.unwrap_or(0));
     let attempt = attempt.ok_or_else(|| unintelligible(answer))?;
     match (index, outcome(answer, attempt.hold.mode.family())?) {
-        (Some(index), Outcome::Granted { token }) => Ok(AnyOutcome::Granted { index, token }),
-        (None, Outcome::Refused { retry_after }) => Ok(AnyOutcome::Refused { retry_after }),
+        (Some(index), Outcome::Granted { token }) => {
+            Ok(SeveralOutcome::Granted(vec![Grant { index, token }]))
+        }
+        (None, Outcome::Refused { retry_after }) => Ok(SeveralOutcome::Refused {
+            index: None,
+            retry_after,
+        }),
         _ => Err(unintelligible(answer)),
     }
 }

@@ -69,10 +69,10 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
             "the hold has ended, but the key holds something else beside it, which was left there: give the lock a name \
              that nothing else uses, such as `lock:order:42`",
         )),
-        Value::Int(heard @ 1..) => Ok(Released {
-            standing: HoldStatus::Held,
-            listeners: usize::try_from(heard - 1).unwrap_or(usize::MAX),
-        }),
+        Value::Int(heard @ 1..) => {
+            let notified = usize::try_from(heard - 1).unwrap_or(usize::MAX);
+            Ok(Released::new(HoldStatus::Held, notified))
+        }
         _ => Err(unintelligible(answer)),
     }
 }

@@ -15,6 +15,7 @@ use super::slot::Slot;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
+use crate::store::{Feature, Unsupported};
 
 /// Where the locks are.
 pub(super) enum Router {
@@ -85,18 +86,13 @@ impl Router {
     }
 
     /// Which part of the servers' keys, that can fail without the others, this one belongs to.
-    pub(super) fn part(&self, key: &LockKey) -> u16 {
+    pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
-            Self::One(_) => 0,
-            Self::Cluster(_) => Slot::of(key).number(),
-        }
-    }
-
-    /// Whether all that is about the key can be where it is; what to do if not.
-    pub(super) fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        match self {
-            Self::One(_) => Ok(()),
-            Self::Cluster(_) => Names::of(key).share_a_slot(),
+            Self::One(_) => Ok(0),
+            Self::Cluster(_) => Names::of(key)
+                .share_a_slot()
+                .map(|()| Slot::of(key).number())
+                .map_err(|reason| Unsupported::new(Feature::Key, reason)),
         }
     }
 

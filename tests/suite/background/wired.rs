@@ -9,9 +9,10 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use tower_distributed_lock::audit::{Audit, Deployment};
 use tower_distributed_lock::store::{
-    AllOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, LockKey, MemoryStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::{LockKey, MemoryStore, StoreError, StoreErrorKind};
 
 /// A clone is the same store. The part of a key is the number before its colon.
 #[derive(Clone, Default)]
@@ -169,25 +170,26 @@ impl LockStore for Wired {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let keys: Vec<_> = renewals.iter().map(|renewal| &renewal.hold.key).collect();
+        let is_check = renewals.iter().all(|renewal| renewal.lease.is_none());
         let answer = async {
             let panics = &self.shared.panics;
-            let next = |left: usize| left.checked_sub(1);
+            let next = |left: usize| left.checked_sub(1).filter(|_| !is_check);
             let panics = panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
             assert!(panics.is_err(), "the renewal that was to panic");
             Ok(self.spoil(self.shared.inner.renew(renewals).await?))
         };
-        self.call("renew", &keys, answer).await
+        let what = if is_check { "check" } else { "renew" };
+        self.call(what, &keys, answer).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let keys: Vec<_> = holds.iter().map(|hold| &hold.key).collect();
-        let answer = async { Ok(self.spoil(self.shared.inner.check(holds).await?)) };
-        self.call("check", &keys, answer).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let keys: Vec<_> = releases.iter().map(|release| &release.hold.key).collect();
+        let answer = self.shared.inner.release(releases);
+        self.call("release", &keys, answer).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        let answer = self.shared.inner.release(hold);
-        self.call("release", &[&hold.key], answer).await
+    fn capabilities(&self) -> Capabilities {
+        self.shared.inner.capabilities()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -200,25 +202,20 @@ impl LockStore for Wired {
         self.call("subscribe", &[&attempt.hold.key], answer).await
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
         let keys: Vec<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
         let answer = async {
-            let outcome = self.shared.inner.acquire_all(attempts).await?;
+            let outcome = self.shared.inner.acquire_several(attempts, want).await?;
             Ok(match outcome {
-                AllOutcome::Granted(tokens) => AllOutcome::Granted(self.spoil(tokens)),
+                SeveralOutcome::Granted(grants) => SeveralOutcome::Granted(self.spoil(grants)),
                 refused => refused,
             })
         };
         self.call("acquire", &keys, answer).await
-    }
-
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        let answer = self.shared.inner.release_recording(hold, record);
-        self.call("release", &[&hold.key], answer).await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
@@ -231,11 +228,7 @@ impl LockStore for Wired {
         self.call("audit", &[], answer).await
     }
 
-    fn keeps_records(&self) -> bool {
-        true
-    }
-
-    fn part(&self, key: &LockKey) -> u16 {
-        part(key)
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        Ok(part(key))
     }
 }

@@ -100,10 +100,7 @@ async fn a_key_that_is_on_its_way_is_asked_for_where_it_has_arrived() {
     assert_eq!(cluster.move_keys(slot, 0, 1).await, 1);
 
     let monitors = watch(cluster).await;
-    let renewal = Renewal {
-        hold: held.hold.clone(),
-        lease: LEASE,
-    };
+    let renewal = Renewal::new(held.hold.clone(), LEASE);
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(holds(&store, &held).await);
     let sent = sent(&monitors, &name).await;

@@ -1,6 +1,8 @@
 //! Every operation finds the server of its key.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::Feature;
 
 use tower_distributed_lock::store::{Fencing, HoldStatus, Record, Renewal};
 use tower_distributed_lock::testing::{Faults, FaultyStore};
@@ -43,10 +45,7 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
     };
     assert!(asks(store, &holder).await, "{name} {mode:?}");
     assert!(asks(store, &attempt(name, mode)).await != excluding);
-    let renewal = Renewal {
-        hold: holder.hold.clone(),
-        lease: LEASE,
-    };
+    let renewal = Renewal::new(holder.hold.clone(), LEASE);
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(holds(store, &holder).await);
     let seen = store.inspect(&key).await.unwrap();
@@ -54,12 +53,9 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
     assert!(seen.holders.iter().any(|holder| holder.id == ours));
     let value: &[u8] = b"done";
     if excluding {
-        let record = Record {
-            value: value.into(),
-            retention: Duration::from_secs(60),
-        };
+        let record = Record::new(value, Duration::from_secs(60));
         let released = store.release_recording(&holder.hold, &record).await;
-        assert_eq!(released.unwrap().standing, HoldStatus::Held);
+        assert_eq!(released.unwrap().status, HoldStatus::Held);
         assert_eq!(store.record(&key).await.unwrap().as_deref(), Some(value));
     } else {
         assert!(releases(store, &holder).await);
@@ -87,7 +83,7 @@ async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() 
             let LockError::Unsupported(why) = refused else {
                 panic!("{name}: {refused:?}");
             };
-            assert!(why.contains("without braces"), "{why}");
+            assert!(why.reason().contains("without braces"), "{why}");
             // Whoever asks the store itself is refused by it.
             let direct = attempt(name.as_str(), mode);
             assert_eq!(error_kind(&store, &direct).await, StoreErrorKind::Refused);
@@ -104,13 +100,15 @@ async fn a_store_with_faults_hides_what_it_stands_before() {
     let (_, store) = shared().await;
     let faulty = FaultyStore::new(store.clone(), Faults::none(), 0);
     let names = ["a", "b", "c"].map(LockKey::new);
-    let parts = names.each_ref().map(|name| faulty.part(name));
-    assert_eq!(parts, names.each_ref().map(|name| store.part(name)));
+    let parts = names.each_ref().map(|name| faulty.partition(name));
+    assert_eq!(parts, names.each_ref().map(|name| store.partition(name)));
+    assert!(parts.iter().all(Result::is_ok));
     assert!(parts[0] != parts[1] && parts[1] != parts[2]);
-    assert!(faulty.accepts(&"a".into()).is_ok());
-    assert_eq!(faulty.accepts(&"a}b".into()), store.accepts(&"a}b".into()));
-    assert!(faulty.accepts(&"a}b".into()).is_err());
-    assert!(faulty.renewal_runtime().is_some());
+    let scattered = LockKey::new("a}b");
+    assert_eq!(faulty.partition(&scattered), store.partition(&scattered));
+    let refused = faulty.partition(&scattered).unwrap_err();
+    assert_eq!(refused.feature(), Feature::Key);
+    assert!(faulty.capabilities().runtime().is_some());
     let (seen, there) = (faulty.audit().await.unwrap(), store.audit().await.unwrap());
     assert_eq!(seen.deployment, there.deployment);
 }
@@ -185,10 +183,7 @@ async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
     let monitors = watch(cluster).await;
     let renewals: Vec<_> = held
         .iter()
-        .map(|held| Renewal {
-            hold: held.hold.clone(),
-            lease: LEASE,
-        })
+        .map(|held| Renewal::new(held.hold.clone(), LEASE))
         .collect();
     let standings = store.renew(&renewals).await.unwrap();
     for (place, standing) in standings.into_iter().enumerate() {

@@ -1,10 +1,10 @@
 //! A store that is shared with strangers.
 
-use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, LockKey, LockMode, StoreError};
+use tower_distributed_lock::{Hold, LockKey, StoreError};
 
 /// Puts a prefix before every name, so that no name is anybody else's.
 pub(super) struct Apart<S> {
@@ -32,10 +32,9 @@ impl<S> Apart<S> {
     }
 
     fn attempt(&self, attempt: &Attempt) -> Attempt {
-        Attempt {
-            hold: self.hold(&attempt.hold),
-            ..attempt.clone()
-        }
+        let mut attempt = attempt.clone();
+        attempt.hold = self.hold(&attempt.hold);
+        attempt
     }
 
     fn attempts(&self, attempts: &[Attempt]) -> Vec<Attempt> {
@@ -50,20 +49,19 @@ impl<S: LockStore> LockStore for Apart<S> {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let renewals = renewals.iter().map(|renewal| Renewal {
-            hold: self.hold(&renewal.hold),
-            ..renewal.clone()
-        });
-        self.inner.renew(&renewals.collect::<Vec<_>>()).await
+        let mut renewals = renewals.to_vec();
+        for renewal in &mut renewals {
+            renewal.hold = self.hold(&renewal.hold);
+        }
+        self.inner.renew(&renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let holds: Vec<_> = holds.iter().map(|hold| self.hold(hold)).collect();
-        self.inner.check(&holds).await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.inner.release(&self.hold(hold)).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let mut releases = releases.to_vec();
+        for release in &mut releases {
+            release.hold = self.hold(&release.hold);
+        }
+        self.inner.release(&releases).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -75,27 +73,21 @@ impl<S: LockStore> LockStore for Apart<S> {
         self.inner.subscribe(&self.attempt(attempt)).await
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        self.inner.acquire_all(&self.attempts(attempts)).await
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        let attempts = self.attempts(attempts);
+        self.inner.acquire_several(&attempts, want).await
     }
 
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        self.inner.acquire_any(&self.attempts(attempts)).await
+    fn capabilities(&self) -> Capabilities {
+        let none = "the prefix is for locks";
+        self.inner.capabilities().without(Feature::Records, none)
     }
 
-    fn part(&self, key: &LockKey) -> u16 {
-        self.inner.part(&self.key(key))
-    }
-
-    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.inner.accepts(&self.key(key))
-    }
-
-    fn renewal_runtime(&self) -> Option<Handle> {
-        self.inner.renewal_runtime()
-    }
-
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.supports(mode, fenced)
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.inner.partition(&self.key(key))
     }
 }

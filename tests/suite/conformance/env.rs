@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tokio::time::Instant;
 use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
@@ -187,10 +188,10 @@ impl Env {
     pub(super) async fn steal(&self) {
         for hold in self.ledger.granted(&LockKey::new(KEY)) {
             match &self.backing {
-                Backing::Memory(store) => store.release(&hold).await.map(drop).unwrap(),
+                Backing::Memory(store) => store.release_one(&hold).await.map(drop).unwrap(),
                 Backing::Quorum(stores) => {
                     for store in stores {
-                        store.release(&hold).await.unwrap();
+                        store.release_one(&hold).await.unwrap();
                     }
                 }
                 // As it vanishes in an eviction or a flush: nobody is told.

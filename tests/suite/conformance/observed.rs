@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::runtime::Handle;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError};
+use tower_distributed_lock::{Hold, HoldId, LockKey, StoreError};
 
 /// Passes every question on to a store, and writes down what was asked and granted.
 pub(super) struct Observed<S> {
@@ -100,16 +100,15 @@ impl<S: LockStore> LockStore for Observed<S> {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        if renewals.iter().all(|renewal| renewal.lease.is_none()) {
+            return self.ask(self.inner.renew(renewals)).await;
+        }
         self.ledger.renewals.fetch_add(1, Ordering::SeqCst);
         self.inner.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.ask(self.inner.check(holds)).await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.ask(self.inner.release(hold)).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.ask(self.inner.release(releases)).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -120,43 +119,28 @@ impl<S: LockStore> LockStore for Observed<S> {
         self.ask(self.inner.subscribe(attempt)).await
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
         let answer = async {
-            let answer = self.inner.acquire_all(attempts).await;
-            if matches!(answer, Ok(AllOutcome::Granted(_))) {
-                attempts
-                    .iter()
-                    .for_each(|attempt| self.ledger.grant(&attempt.hold));
+            let answer = self.inner.acquire_several(attempts, want).await;
+            if let Ok(SeveralOutcome::Granted(grants)) = &answer {
+                let granted = grants.iter().map(|grant| &attempts[grant.index]);
+                granted.for_each(|attempt| self.ledger.grant(&attempt.hold));
             }
             answer
         };
         self.ask(answer).await
     }
 
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        let answer = async {
-            let answer = self.inner.acquire_any(attempts).await;
-            if let Ok(AnyOutcome::Granted { index, .. }) = answer {
-                self.ledger.grant(&attempts[index].hold);
-            }
-            answer
-        };
-        self.ask(answer).await
+    fn capabilities(&self) -> Capabilities {
+        let none = "only the questions about locks are counted";
+        self.inner.capabilities().without(Feature::Records, none)
     }
 
-    fn part(&self, key: &LockKey) -> u16 {
-        self.inner.part(key)
-    }
-
-    fn accepts(&self, key: &LockKey) -> Result<(), &'static str> {
-        self.inner.accepts(key)
-    }
-
-    fn renewal_runtime(&self) -> Option<Handle> {
-        self.inner.renewal_runtime()
-    }
-
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.supports(mode, fenced)
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.inner.partition(key)
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, HoldStatus, Outcome, Released};
+use tower_distributed_lock::store::{Grant, HoldStatus, Outcome, Released, SeveralOutcome, Want};
 use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
 use super::step::{KEYS, Step, Who, queues};
@@ -123,9 +123,9 @@ impl Seen {
             Reply::AllRefused { .. } => "all refused",
             Reply::AnyGranted { .. } => "any granted",
             Reply::AnyRefused { .. } => "any refused",
-            Reply::Released(Released { listeners: 1.., .. }) => "heard",
+            Reply::Released(Released { notified: 1.., .. }) => "heard",
             Reply::Released(released) | Reply::Recorded(released)
-                if released.standing == HoldStatus::Gone =>
+                if released.status == HoldStatus::Gone =>
             {
                 "gone"
             }
@@ -171,30 +171,33 @@ impl From<Outcome> for Reply {
     }
 }
 
-impl From<AllOutcome> for Reply {
-    fn from(outcome: AllOutcome) -> Self {
-        match outcome {
-            AllOutcome::Granted(tokens) => Self::AllGranted {
-                fenced: tokens.iter().map(Option::is_some).collect(),
-            },
-            AllOutcome::Refused { index, retry_after } => Self::AllRefused {
-                index,
+impl Reply {
+    /// What is answered to several attempts, of which all or one is wanted.
+    pub(super) fn several(outcome: Result<SeveralOutcome, StoreError>, want: Want) -> Self {
+        let fenced = |grant: &Grant| grant.token.is_some();
+        match (outcome, want) {
+            (Ok(SeveralOutcome::Granted(grants)), Want::All) => {
+                let places = grants.iter().map(|grant| grant.index);
+                assert!(places.eq(0..grants.len()), "in order: {grants:?}");
+                Self::AllGranted {
+                    fenced: grants.iter().map(fenced).collect(),
+                }
+            }
+            (Ok(SeveralOutcome::Granted(grants)), Want::Any) => {
+                assert_eq!(grants.len(), 1, "{grants:?}");
+                Self::AnyGranted {
+                    index: grants[0].index,
+                    fenced: fenced(&grants[0]),
+                }
+            }
+            (Ok(SeveralOutcome::Refused { index, retry_after }), Want::All) => Self::AllRefused {
+                index: index.expect("both stores say who stood back"),
                 retry_after: About(retry_after),
             },
-        }
-    }
-}
-
-impl From<AnyOutcome> for Reply {
-    fn from(outcome: AnyOutcome) -> Self {
-        match outcome {
-            AnyOutcome::Granted { index, token } => Self::AnyGranted {
-                index,
-                fenced: token.is_some(),
-            },
-            AnyOutcome::Refused { retry_after } => Self::AnyRefused {
+            (Ok(SeveralOutcome::Refused { retry_after, .. }), Want::Any) => Self::AnyRefused {
                 retry_after: About(retry_after),
             },
+            (Err(error), _) => Self::Failed(error.kind()),
         }
     }
 }

@@ -97,26 +97,18 @@ impl Who {
     }
 
     pub(super) fn attempt(self) -> Attempt {
-        Attempt {
-            hold: self.hold(),
-            lease: self.lease(),
-            patience: Some(PATIENCE),
-            fencing: None,
-        }
+        Attempt::new(self.hold(), self.lease()).patience(PATIENCE)
     }
 }
 
 impl Ask {
     pub(super) fn attempt(self) -> Attempt {
         let attempt = self.who.attempt();
-        Attempt {
-            patience: attempt.patience.filter(|_| self.patient),
-            fencing: self.fenced.map(|reserve| Fencing {
-                reserve,
-                retention: (reserve > 0).then_some(half_past(10)),
-            }),
-            ..attempt
-        }
+        let patience = attempt.patience.filter(|_| self.patient);
+        let fencing = self
+            .fenced
+            .map(|reserve| Fencing::new((reserve > 0).then_some(half_past(10)), reserve));
+        attempt.patience(patience).fencing(fencing)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use futures_util::FutureExt;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, Outcome, Record, Renewal};
-use tower_distributed_lock::{FencingToken, Inspect, LockKey, Wakeups};
+use tower_distributed_lock::store::{Outcome, Record, Renewal, SeveralOutcome, Want};
+use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
 
 use super::seen::{Lock, Reply, Seen};
 use super::step::{Ask, KEYS, Step, Who, half_past};
@@ -38,28 +37,10 @@ impl<S: Inspect> World<S> {
                 }
                 outcome.into()
             }
-            Step::AcquireAll(asks) => {
-                let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
-                let outcome = store.acquire_all(&attempts).await;
-                if let Ok(AllOutcome::Granted(tokens)) = &outcome {
-                    let granted = asks.iter().zip(tokens);
-                    granted.for_each(|(ask, token)| self.risen(*ask, *token));
-                }
-                outcome.into()
-            }
-            Step::AcquireAny(asks) => {
-                let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
-                let outcome = store.acquire_any(&attempts).await;
-                if let Ok(AnyOutcome::Granted { index, token }) = outcome {
-                    self.risen(asks[index], token);
-                }
-                outcome.into()
-            }
+            Step::AcquireAll(asks) => self.take_several(asks, Want::All).await,
+            Step::AcquireAny(asks) => self.take_several(asks, Want::Any).await,
             Step::Renew(several) => {
-                let renewal = |who: &Who| Renewal {
-                    hold: who.hold(),
-                    lease: who.lease(),
-                };
+                let renewal = |who: &Who| Renewal::new(who.hold(), who.lease());
                 let renewals: Vec<_> = several.iter().map(renewal).collect();
                 store.renew(&renewals).await.map(Reply::Standings).into()
             }
@@ -67,12 +48,12 @@ impl<S: Inspect> World<S> {
                 let holds: Vec<_> = several.iter().map(|who| who.hold()).collect();
                 store.check(&holds).await.map(Reply::Standings).into()
             }
-            Step::Release(who) => store.release(&who.hold()).await.map(Reply::Released).into(),
+            Step::Release(who) => {
+                let released = store.release_one(&who.hold()).await;
+                released.map(Reply::Released).into()
+            }
             Step::ReleaseRecording(who, ticks) => {
-                let record = Record {
-                    value: Bytes::from(format!("{who:?} {ticks}\0")),
-                    retention: half_past(*ticks),
-                };
+                let record = Record::new(format!("{who:?} {ticks}\0"), half_past(*ticks));
                 let released = store.release_recording(&who.hold(), &record).await;
                 released.map(Reply::Recorded).into()
             }
@@ -97,6 +78,17 @@ impl<S: Inspect> World<S> {
                 .into(),
             Step::Ticks(_) => Reply::Nothing,
         }
+    }
+
+    async fn take_several(&mut self, asks: &[Ask], want: Want) -> Reply {
+        let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
+        let outcome = self.store.acquire_several(&attempts, want).await;
+        if let Ok(SeveralOutcome::Granted(grants)) = &outcome {
+            for grant in grants {
+                self.risen(asks[grant.index], grant.token);
+            }
+        }
+        Reply::several(outcome, want)
     }
 
     fn risen(&mut self, ask: Ask, token: Option<FencingToken>) {

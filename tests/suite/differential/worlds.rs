@@ -161,14 +161,12 @@ fn is_redissons(key: &str) -> bool {
 }
 
 fn sentinel() -> Attempt {
-    Attempt {
-        hold: Hold {
+    Attempt::new(
+        Hold {
             key: LockKey::new(SENTINEL),
             mode: LockMode::Reentrant,
             id: HoldId::new(Uuid::nil(), 0),
         },
-        lease: Duration::from_secs(1),
-        patience: None,
-        fencing: None,
-    }
+        Duration::from_secs(1),
+    )
 }

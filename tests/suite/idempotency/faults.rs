@@ -2,11 +2,14 @@
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
-use tower_distributed_lock::store::{Attempt, HoldStatus, Outcome, Record, Released, Renewal};
+use tower_distributed_lock::store::{
+    Attempt, Capabilities, HoldStatus, Outcome, Record, Release, Released, Renewal,
+};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey,
     LockMode, LockStore, MemoryStore, StoreError, Wakeups,
@@ -154,15 +157,10 @@ async fn with_record(value: Bytes) -> LockClient {
         mode: LockMode::Reentrant,
         id: HoldId::new(locks.id(), u64::MAX),
     };
-    let attempt = Attempt {
-        hold: hold.clone(),
-        lease: Duration::from_secs(1),
-        patience: None,
-        fencing: None,
-    };
+    let attempt = Attempt::new(hold.clone(), Duration::from_secs(1));
     store.acquire(&attempt).await.unwrap();
     let retention = Duration::from_secs(60);
-    let record = Record { value, retention };
+    let record = Record::new(value, retention);
     store.release_recording(&hold, &record).await.unwrap();
     locks
 }
@@ -204,7 +202,7 @@ async fn a_record_of_version_1_is_replayed() {
     assert_eq!(runs.count(), 0);
 }
 
-/// Keeps no records, as the trait's defaults have it.
+/// Keeps no records, and says so.
 struct Forgetful(MemoryStore);
 
 impl LockStore for Forgetful {
@@ -216,12 +214,12 @@ impl LockStore for Forgetful {
         self.0.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.0.check(holds).await
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.0.release(releases).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.0.release(hold).await
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new([LockMode::Reentrant])
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -1,6 +1,7 @@
 //! A release wakes those who wait in the other language, long before they would look again by themselves.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
@@ -178,21 +179,21 @@ pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name:
     heard.unwrap_or_else(|_| panic!("{name} ({wanted} is wanted) was released unheard"));
     let granted = store.acquire(&attempt).await.expect("Redis answers");
     assert!(matches!(granted, Outcome::Granted { .. }));
-    let released = store.release(&attempt.hold).await;
-    assert_eq!(released.expect("Redis answers").standing, HoldStatus::Held);
+    let released = store.release_one(&attempt.hold).await;
+    assert_eq!(released.expect("Redis answers").status, HoldStatus::Held);
 }
 
 fn attempt(kind: Kind, name: &str) -> Attempt {
-    Attempt {
-        hold: Hold {
+    Attempt::new(
+        Hold {
             key: name.into(),
             mode: kind.mode(),
             id: HoldId::new(Uuid::new_v4(), 1),
         },
-        lease: LONG,
-        patience: Some(LONG),
-        fencing: (kind == Kind::Fenced).then(Fencing::default),
-    }
+        LONG,
+    )
+    .patience(LONG)
+    .fencing((kind == Kind::Fenced).then(Fencing::default))
 }
 
 /// The lease of a writer whose release some threads may miss: they look again when it is over.

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{Attempt, HoldStatus, Outcome, Record, Released, Renewal};
+use tower_distributed_lock::store::{
+    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
+};
 use tower_distributed_lock::{
-    Hold, LockKey, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
+    Hold, LockKey, LockStore, LockStoreExt, MemoryStore, StoreError, StoreErrorKind, Wakeups,
 };
 
 #[derive(Clone, Default)]
@@ -24,7 +26,7 @@ impl TestStore {
         let granted = std::mem::take(&mut *self.granted.lock().unwrap());
         assert!(!granted.is_empty(), "there is nothing to steal");
         for hold in granted {
-            self.memory.release(&hold).await.unwrap();
+            self.memory.release_one(&hold).await.unwrap();
         }
     }
 
@@ -75,14 +77,13 @@ impl LockStore for TestStore {
         self.memory.renew(renewals).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         self.gate().await?;
-        self.memory.check(holds).await
+        self.memory.release(releases).await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.gate().await?;
-        self.memory.release(hold).await
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -90,22 +91,9 @@ impl LockStore for TestStore {
         self.memory.withdraw(attempt, unanswered).await
     }
 
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        self.gate().await?;
-        self.memory.release_recording(hold, record).await
-    }
-
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.gate().await?;
         self.memory.record(key).await
-    }
-
-    fn keeps_records(&self) -> bool {
-        true
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {

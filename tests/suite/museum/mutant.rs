@@ -9,7 +9,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Release, Released,
+    Renewal, Wakeups,
 };
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, MemoryStore, StoreError};
 
@@ -130,6 +131,29 @@ impl Mutant {
         granted.retain(|hold| hold.key == *key && hold.mode == mode);
         granted
     }
+
+    async fn end(&self, hold: &Hold) -> Result<Released, StoreError> {
+        if self.has(Bug::ReleaseDeletesAnything) {
+            for other in self.granted(&hold.key, hold.mode) {
+                self.store.release_one(&other).await?;
+            }
+            return Ok(HoldStatus::Held.into());
+        }
+        self.store.release_one(hold).await
+    }
+
+    async fn end_recording(&self, hold: &Hold, record: &Record) -> Result<Released, StoreError> {
+        if self.has(Bug::RecordsAfterRelease) {
+            self.store.release_one(hold).await?;
+            sleep(Duration::from_millis(5)).await;
+            let again = Attempt::new(hold.clone(), Duration::from_secs(1));
+            if let Outcome::Refused { .. } = self.store.acquire(&again).await? {
+                // It does not even notice.
+                return Ok(HoldStatus::Held.into());
+            }
+        }
+        self.store.release_recording(hold, record).await
+    }
 }
 
 impl LockStore for Mutant {
@@ -156,37 +180,36 @@ impl LockStore for Mutant {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        if renewals.iter().all(|renewal| renewal.lease.is_none()) {
+            return self.store.renew(renewals).await;
+        }
         self.renewing.pass().await;
-        let mut standings = self.store.renew(renewals).await?;
-        for (renewal, standing) in renewals.iter().zip(&mut standings) {
-            let hold = &renewal.hold;
-            if self.has(Bug::RenewalCreates) && *standing == HoldStatus::Gone {
-                let attempt = attempt(hold.clone(), renewal.lease);
+        let mut statuses = self.store.renew(renewals).await?;
+        for (renewal, status) in renewals.iter().zip(&mut statuses) {
+            let (hold, lease) = (&renewal.hold, renewal.lease.expect("none is a check"));
+            if self.has(Bug::RenewalCreates) && *status == HoldStatus::Gone {
+                let attempt = Attempt::new(hold.clone(), lease);
                 self.store.acquire(&attempt).await?;
-                *standing = HoldStatus::Held;
+                *status = HoldStatus::Held;
             }
             if self.has(Bug::OneTimeToLive) && hold.mode == LockMode::Read {
-                let lease = renewal.lease;
                 let others = self.granted(&hold.key, LockMode::Read).into_iter();
-                let others: Vec<_> = others.map(|hold| Renewal { hold, lease }).collect();
+                let others: Vec<_> = others.map(|hold| Renewal::new(hold, lease)).collect();
                 self.store.renew(&others).await?;
             }
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.store.check(holds).await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        if self.has(Bug::ReleaseDeletesAnything) {
-            for other in self.granted(&hold.key, hold.mode) {
-                self.store.release(&other).await?;
-            }
-            return Ok(HoldStatus::Held.into());
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let mut released = Vec::with_capacity(releases.len());
+        for release in releases {
+            released.push(match &release.record {
+                None => self.end(&release.hold).await?,
+                Some(record) => self.end_recording(&release.hold, record).await?,
+            });
         }
-        self.store.release(hold).await
+        Ok(released)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -205,38 +228,16 @@ impl LockStore for Mutant {
         self.store.subscribe(attempt).await
     }
 
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        if self.has(Bug::RecordsAfterRelease) {
-            self.store.release(hold).await?;
-            sleep(Duration::from_millis(5)).await;
-            let again = attempt(hold.clone(), Duration::from_secs(1));
-            if let Outcome::Refused { .. } = self.store.acquire(&again).await? {
-                // It does not even notice.
-                return Ok(HoldStatus::Held.into());
-            }
-        }
-        self.store.release_recording(hold, record).await
-    }
-
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.store.record(key).await
     }
 
-    fn keeps_records(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
     }
 }
 
 /// An attempt that does not wait.
 pub(super) fn attempt(hold: Hold, lease: Duration) -> Attempt {
-    Attempt {
-        hold,
-        lease,
-        patience: None,
-        fencing: None,
-    }
+    Attempt::new(hold, lease)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::store::{Attempt, LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
 use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode};
 use uuid::Uuid;
 
@@ -57,9 +57,6 @@ async fn queue_and_die(store: &Mutant) {
         mode: LockMode::Fair,
         id: HoldId::new(Uuid::from_u128(1), 1),
     };
-    let attempt = Attempt {
-        patience: Some(Duration::from_secs(300)),
-        ..attempt(hold, Duration::from_secs(30))
-    };
+    let attempt = attempt(hold, Duration::from_secs(30)).patience(Duration::from_secs(300));
     store.acquire(&attempt).await.unwrap();
 }

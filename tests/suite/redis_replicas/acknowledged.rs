@@ -1,9 +1,10 @@
 //! What a store says is done, the replicas have.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome, HoldStatus, Record, Renewal};
+use tower_distributed_lock::store::{HoldStatus, Record, Renewal, SeveralOutcome, Want};
 use tower_distributed_lock::{LockMode, LockStore, Replicas};
 
 use super::store;
@@ -61,8 +62,8 @@ async fn several_keys_renewals_and_records_too() {
         link.delay(Duration::from_millis(50));
     }
     let both = ["a", "b"].map(|key| attempt(key, LockMode::Write));
-    let granted = store.acquire_all(&both).await.unwrap();
-    assert!(matches!(granted, AllOutcome::Granted(_)), "{granted:?}");
+    let granted = store.acquire_several(&both, Want::All).await.unwrap();
+    assert!(matches!(granted, SeveralOutcome::Granted(_)), "{granted:?}");
     assert_eq!(
         (
             everywhere(&replicated, "a").await,
@@ -72,28 +73,24 @@ async fn several_keys_renewals_and_records_too() {
     );
 
     let any = ["a", "c"].map(|key| attempt(key, LockMode::Write));
-    let granted = store.acquire_any(&any).await.unwrap();
+    let granted = store.acquire_several(&any, Want::Any).await.unwrap();
     assert!(
-        matches!(granted, AnyOutcome::Granted { index: 1, .. }),
+        matches!(&granted, SeveralOutcome::Granted(grants) if grants[0].index == 1),
         "{granted:?}"
     );
     assert_eq!(everywhere(&replicated, "c").await, 2);
 
     let lease = Duration::from_secs(600);
-    let renewals = both.clone().map(|attempt| Renewal {
-        hold: attempt.hold,
-        lease,
-    });
+    let renewals = both
+        .clone()
+        .map(|attempt| Renewal::new(attempt.hold, lease));
     assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
     for dump in dumps(&replicated).await {
         assert!(dump["b"].ttl.unwrap() > Duration::from_secs(300));
     }
-    let record = Record {
-        value: "done".into(),
-        retention: lease,
-    };
+    let record = Record::new("done", lease);
     let ended = store.release_recording(&both[0].hold, &record).await;
-    assert_eq!(ended.unwrap().standing, HoldStatus::Held);
+    assert_eq!(ended.unwrap().status, HoldStatus::Held);
     assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);
     assert_eq!(everywhere(&replicated, "a").await, 0);
 }

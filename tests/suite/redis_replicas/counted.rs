@@ -1,6 +1,7 @@
 //! `All` is as many as the master has.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::{LockMode, LockStore, RedisStore, Replicas};
 
@@ -12,7 +13,7 @@ async fn works(store: &RedisStore) {
     eventually("it works", LIMIT, async || {
         let hold = attempt("k", LockMode::Reentrant);
         store.acquire(&hold).await?;
-        store.release(&hold.hold).await
+        store.release_one(&hold.hold).await
     })
     .await;
 }
@@ -87,5 +88,5 @@ async fn a_master_that_loses_its_replicas_confirms_nothing_any_more() {
     replicated.links[0].refuse().await;
     assert!(replicated.links[0].cut(Ending::Close).await > 0);
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
-    is_unacknowledged(store.release(&hold.hold).await);
+    is_unacknowledged(store.release_one(&hold.hold).await);
 }

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::Want;
 
 use tower_distributed_lock::store::{Record, Renewal};
 use tower_distributed_lock::{
@@ -37,15 +39,15 @@ async fn a_grant_that_too_few_acknowledge_is_taken_back_and_told_so() {
             assert!(asks(&modest, &hold).await && releases(&modest, &hold).await);
         }
         let both = ["a", "b"].map(|key| attempt(key, LockMode::Reentrant));
-        is_unacknowledged(strict.acquire_all(&both).await);
-        is_unacknowledged(strict.acquire_any(&both).await);
+        is_unacknowledged(strict.acquire_several(&both, Want::All).await);
+        is_unacknowledged(strict.acquire_several(&both, Want::Any).await);
         assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
         replicated.servers[1].resume();
         if replicas != Replicas::AtLeast(3) {
             eventually("it works again", LIMIT, async || {
                 let hold = attempt("k", LockMode::Reentrant);
                 strict.acquire(&hold).await?;
-                strict.release(&hold.hold).await
+                strict.release_one(&hold.hold).await
             })
             .await;
         }
@@ -74,13 +76,10 @@ async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_noth
     }
     replicated.servers[2].pause();
     for hold in &holds[..3] {
-        is_unacknowledged(store.release(&hold.hold).await);
+        is_unacknowledged(store.release_one(&hold.hold).await);
         assert!(!releases(&store, hold).await, "it is gone");
     }
-    let record = Record {
-        value: "done".into(),
-        retention: Duration::from_secs(60),
-    };
+    let record = Record::new("done", Duration::from_secs(60));
     is_unacknowledged(store.release_recording(&holds[3].hold, &record).await);
     assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
     replicated.servers[2].resume();
@@ -183,10 +182,7 @@ async fn a_renewal_that_too_few_acknowledge_holds_up_the_callers_connections() {
     let strict = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
     let hold = attempt("k", LockMode::Reentrant);
     assert!(asks(&plain, &hold).await);
-    let renewal = Renewal {
-        hold: hold.hold.clone(),
-        lease: Duration::from_secs(30),
-    };
+    let renewal = Renewal::new(hold.hold.clone(), Duration::from_secs(30));
     let monitor = replicated.master().monitor().await;
     is_unacknowledged(strict.renew(&[renewal]).await);
     let lines = monitor.lines().await;

@@ -1,6 +1,7 @@
 //! The master changes, and everybody goes on.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{
@@ -69,10 +70,7 @@ async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every
     }
     sentinels.replicated.servers[0].kill9();
     let lease = Duration::from_secs(600);
-    let renewals = all.clone().map(|attempt| Renewal {
-        hold: attempt.hold,
-        lease,
-    });
+    let renewals = all.clone().map(|attempt| Renewal::new(attempt.hold, lease));
     let renewed = eventually("there is a master", LIMIT, async || {
         store.renew(&renewals).await
     });
@@ -84,9 +82,9 @@ async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every
         assert!(ttl > Duration::from_secs(300), "{ttl:?}");
         // Renewals have a connection of their own, which may have been the first to find the new master.
         let released = eventually("the new master is found", LIMIT, async || {
-            store.release(&attempt.hold).await
+            store.release_one(&attempt.hold).await
         });
-        assert_eq!(released.await.standing, HoldStatus::Held);
+        assert_eq!(released.await.status, HoldStatus::Held);
     }
 }
 
@@ -144,9 +142,9 @@ async fn replicas_that_acknowledge_are_those_of_the_new_master() {
     sentinels.replicated.servers[0].kill9();
     // What every replica had acknowledged is in whichever was promoted.
     let ended = eventually("it is released", LIMIT, async || {
-        store.release(&hold.hold).await
+        store.release_one(&hold.hold).await
     });
-    assert_eq!(ended.await.standing, HoldStatus::Held);
+    assert_eq!(ended.await.status, HoldStatus::Held);
     works(&store, "other").await;
     let master = sentinels.until_another_than(0).await;
     assert_eq!(sentinels.replicated.servers[master].dump().await.len(), 0);

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::store::HoldStatus;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore, StoreErrorKind};

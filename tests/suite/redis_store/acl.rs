@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::Want;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -78,13 +80,10 @@ async fn exclusive(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     acquire(store, &holder).await?;
     refused(store, &waiter).await?;
     let mut wakeups = store.subscribe(&waiter).await?;
-    store.release(&holder.hold).await?;
+    store.release_one(&holder.hold).await?;
     woken(&mut wakeups).await;
     acquire(store, &waiter).await?;
-    let renewal = Renewal {
-        hold: waiter.hold.clone(),
-        lease: LEASE,
-    };
+    let renewal = Renewal::new(waiter.hold.clone(), LEASE);
     assert_eq!(store.renew(&[renewal]).await?, [HoldStatus::Held]);
     let holds = [waiter.hold.clone()];
     assert_eq!(store.check(&holds).await?, [HoldStatus::Held]);
@@ -99,12 +98,12 @@ async fn fair(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     }
     let mut wakeups = store.subscribe(&first).await?;
     store.withdraw(&second, true).await?;
-    store.release(&holder.hold).await?;
+    store.release_one(&holder.hold).await?;
     woken(&mut wakeups).await;
     acquire(store, &first).await?;
-    store.release(&first.hold).await?;
+    store.release_one(&first.hold).await?;
     acquire(store, &third).await?;
-    store.release(&third.hold).await.map(drop)
+    store.release_one(&third.hold).await.map(drop)
 }
 
 async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
@@ -117,34 +116,31 @@ async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     refused(store, &other).await?;
     refused(store, &late).await?;
     let mut wakeups = store.subscribe(&writer).await?;
-    store.release(&one.hold).await?;
-    store.release(&two.hold).await?;
+    store.release_one(&one.hold).await?;
+    store.release_one(&two.hold).await?;
     woken(&mut wakeups).await;
     acquire(store, &writer).await?;
     refused(store, &late).await?;
     refused(store, &later).await?;
-    store.release(&writer.hold).await?;
+    store.release_one(&writer.hold).await?;
     acquire(store, &late).await?;
     store.withdraw(&other, true).await?;
     store.withdraw(&later, true).await?;
-    store.release(&late.hold).await.map(drop)
+    store.release_one(&late.hold).await.map(drop)
 }
 
 async fn several(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
     let attempts = MODES.map(|mode| attempt(name(prefix, mode.as_str()), mode));
-    store.acquire_all(&attempts).await?;
+    store.acquire_several(&attempts, Want::All).await?;
     for attempt in &attempts {
-        store.release(&attempt.hold).await?;
+        store.release_one(&attempt.hold).await?;
     }
-    store.acquire_any(&attempts).await?;
-    store.release(&attempts[0].hold).await.map(drop)
+    store.acquire_several(&attempts, Want::Any).await?;
+    store.release_one(&attempts[0].hold).await.map(drop)
 }
 
 async fn records(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
-    let record = Record {
-        value: "done".into(),
-        retention: LEASE,
-    };
+    let record = Record::new("done", LEASE);
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let work = attempt(name(prefix, mode.as_str()), mode);
         acquire(store, &work).await?;

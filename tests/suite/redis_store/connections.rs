@@ -1,6 +1,7 @@
 //! The connections: shared, bounded, replaced when they break, and gone with the store.
 
 use std::time::{Duration, Instant};
+use tower_distributed_lock::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::{LockMode, LockStore};
@@ -21,7 +22,7 @@ async fn recovers(store: &RedisStore) {
     eventually("the store recovers", LIMIT, async || {
         let hold = reentrant("probe");
         store.acquire(&hold).await?;
-        store.release(&hold.hold).await
+        store.release_one(&hold.hold).await
     })
     .await;
 }
@@ -159,7 +160,7 @@ async fn while_redis_is_down_calls_fail_at_once_and_when_it_is_back_they_do_not(
             let began = Instant::now();
             assert_eq!(error_kind(&store, &hold).await, StoreErrorKind::Unreachable);
             assert_eq!(
-                store.release(&hold.hold).await.unwrap_err().kind(),
+                store.release_one(&hold.hold).await.unwrap_err().kind(),
                 StoreErrorKind::Unreachable
             );
             assert!(store.withdraw(&hold, true).await.is_err());
@@ -398,7 +399,7 @@ async fn recovers_on(store: &RedisStore, key: &str) {
     eventually("the store recovers", LIMIT, async || {
         let hold = reentrant(key);
         store.acquire(&hold).await?;
-        store.release(&hold.hold).await
+        store.release_one(&hold.hold).await
     })
     .await;
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{Record, Renewal};
+use tower_distributed_lock::store::{Record, Renewal, Want};
 use tower_distributed_lock::{Inspect, LockKey};
 
 use super::*;
@@ -91,10 +91,7 @@ async fn scripts_about_a_key_with_many_readers_cost_the_same_as_with_few() {
     assert!(asks(&store, &reader).await && asks(&store, &other).await);
     assert!(!asks(&store, &writer).await && !asks(&store, &attempt("k", LockMode::Write)).await);
     assert!(!asks(&store, &read()).await, "a writer waits");
-    let renewals = [&reader, &other].map(|attempt| Renewal {
-        hold: attempt.hold.clone(),
-        lease: LEASE,
-    });
+    let renewals = [&reader, &other].map(|attempt| Renewal::new(attempt.hold.clone(), LEASE));
     assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
     assert!(holds(&store, &reader).await);
     assert!(releases(&store, &reader).await);
@@ -104,8 +101,11 @@ async fn scripts_about_a_key_with_many_readers_cost_the_same_as_with_few() {
         attempt("k", LockMode::Write),
         attempt("{k}", LockMode::Write),
     ];
-    store.acquire_all(&several).await.unwrap();
-    store.acquire_any(&several[..1]).await.unwrap();
+    store.acquire_several(&several, Want::All).await.unwrap();
+    store
+        .acquire_several(&several[..1], Want::Any)
+        .await
+        .unwrap();
     is_bounded(&monitor).await;
 
     let monitor = server.monitor().await;
@@ -136,10 +136,7 @@ async fn scripts_about_a_key_with_many_waiters_cost_the_same_as_with_few() {
         let seen = store.inspect(&LockKey::new("k")).await.unwrap();
         assert!(seen.waiters.len() <= 100);
         assert!(!asks(&store, &reader).await && !asks(&store, &write()).await);
-        let record = Record {
-            value: "done".into(),
-            retention: LEASE,
-        };
+        let record = Record::new("done", LEASE);
         store
             .release_recording(&writer.hold, &record)
             .await

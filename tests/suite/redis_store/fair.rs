@@ -203,10 +203,7 @@ async fn a_score_is_near_however_long_the_patience_and_the_queue() {
     assert!(asks(&store, &holder).await);
     let mut waiters = Vec::new();
     for _ in 0..20 {
-        let waiter = Attempt {
-            patience: Some(Duration::MAX),
-            ..fair()
-        };
+        let waiter = fair().patience(Duration::MAX);
         assert!(!asks(&store, &waiter).await);
         waiters.push(waiter);
     }

@@ -56,10 +56,7 @@ async fn reserved_tokens_are_given_to_nobody_else_and_a_larger_counter_is_contin
     redis.set(COUNTER, ahead).await.unwrap();
     let reserving = fenced(
         attempt("k", LockMode::Reentrant),
-        Fencing {
-            retention: Some(Duration::from_secs(100)),
-            reserve: 16,
-        },
+        Fencing::new(Some(Duration::from_secs(100)), 16),
     );
     assert_eq!(token(&store, &reserving).await, ahead + 1);
     let ttl = server.dump().await[COUNTER].ttl.unwrap();
@@ -124,10 +121,7 @@ async fn a_short_retention_forgets_no_token_that_is_ahead_of_the_clock() {
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let reserving = fenced(
             attempt("k", mode),
-            Fencing {
-                retention: Some(Duration::from_millis(10)),
-                reserve,
-            },
+            Fencing::new(Some(Duration::from_millis(10)), reserve),
         );
         let first = token(&store, &reserving).await;
         assert!(releases(&store, &reserving).await);

@@ -1,6 +1,7 @@
 //! What a hold is, in every mode: granted, renewed, checked, released, withdrawn.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::store::{HoldStatus, Renewal};
@@ -118,21 +119,12 @@ async fn renewal_begins_leases_anew_and_creates_nothing() {
     }
     let mut renewals: Vec<_> = held
         .iter()
-        .map(|attempt| Renewal {
-            hold: attempt.hold.clone(),
-            lease: LEASE,
-        })
+        .map(|attempt| Renewal::new(attempt.hold.clone(), LEASE))
         .collect();
     for mode in MODES {
-        renewals.push(Renewal {
-            hold: attempt("nobody's", mode).hold,
-            lease: LEASE,
-        });
+        renewals.push(Renewal::new(attempt("nobody's", mode).hold, LEASE));
         // Somebody else's.
-        renewals.push(Renewal {
-            hold: attempt("k1", mode).hold,
-            lease: LEASE,
-        });
+        renewals.push(Renewal::new(attempt("k1", mode).hold, LEASE));
     }
     let standings = store.renew(&renewals).await.unwrap();
     assert_eq!(standings.len(), 258);
@@ -168,10 +160,7 @@ async fn a_renewed_reader_never_shortens_the_life_of_another() {
     let (mut one, other) = (attempt("k", LockMode::Read), attempt("k", LockMode::Read));
     one.lease = Duration::from_secs(2);
     assert!(asks(&store, &one).await && asks(&store, &other).await);
-    let renewal = Renewal {
-        hold: one.hold.clone(),
-        lease: Duration::from_secs(2),
-    };
+    let renewal = Renewal::new(one.hold.clone(), Duration::from_secs(2));
     assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
     assert!(server.dump().await["k"].ttl.unwrap() > Duration::from_secs(20));
     eventually("it lapses", Duration::from_secs(10), async || {
@@ -193,10 +182,7 @@ async fn a_late_renewal_for_less_shortens_no_life() {
         let hold = attempt(mode.as_str(), mode);
         assert!(asks(&store, &hold).await);
         let before = server.dump().await;
-        let late = Renewal {
-            hold: hold.hold.clone(),
-            lease: Duration::from_millis(60),
-        };
+        let late = Renewal::new(hold.hold.clone(), Duration::from_millis(60));
         assert_eq!(store.renew(&[late]).await.unwrap(), [HoldStatus::Held]);
         for (key, entry) in server.dump().await {
             let (ttl, was) = (entry.ttl.unwrap(), before[&key].ttl.unwrap());

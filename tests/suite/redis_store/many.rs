@@ -1,7 +1,7 @@
 //! Several keys in one question.
 
 use tower_distributed_lock::FencingToken;
-use tower_distributed_lock::store::{AllOutcome, AnyOutcome};
+use tower_distributed_lock::store::{Grant, SeveralOutcome, Want};
 
 use super::*;
 use crate::support::Dump;
@@ -15,11 +15,18 @@ fn one_of_each() -> Vec<Attempt> {
         .collect()
 }
 
-fn tokens(outcome: AllOutcome) -> Vec<Option<FencingToken>> {
-    match outcome {
-        AllOutcome::Granted(tokens) => tokens,
-        AllOutcome::Refused { .. } => panic!("{outcome:?}"),
-    }
+/// The tokens of attempts that were all granted.
+fn tokens(outcome: SeveralOutcome) -> Vec<Option<FencingToken>> {
+    let SeveralOutcome::Granted(grants) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let places = grants.iter().map(|grant| grant.index);
+    assert!(places.eq(0..grants.len()), "in order: {grants:?}");
+    grants.into_iter().map(|grant| grant.token).collect()
+}
+
+fn only(index: usize) -> SeveralOutcome {
+    SeveralOutcome::Granted(vec![Grant { index, token: None }])
 }
 
 #[tokio::test]
@@ -27,13 +34,13 @@ async fn all_are_granted_in_one_script_each_in_its_mode_and_with_its_token() {
     let (server, store) = server_and_store().await;
     let attempts = one_of_each();
     // The text of the script is known from here on.
-    store.acquire_all(&attempts).await.unwrap();
+    store.acquire_several(&attempts, Want::All).await.unwrap();
     for attempt in &attempts {
         store.withdraw(attempt, false).await.unwrap();
     }
 
     let monitor = server.monitor().await;
-    let tokens = tokens(store.acquire_all(&attempts).await.unwrap());
+    let tokens = tokens(store.acquire_several(&attempts, Want::All).await.unwrap());
     let calls = monitor.lines().await;
     let calls = calls.iter().filter(|line| !line.contains(" lua] "));
     assert_eq!(calls.count(), 1);
@@ -64,12 +71,12 @@ async fn all_or_nothing_and_the_first_that_stood_back_is_named() {
             },
         );
         assert!(asks(&store, &holder).await);
-        let AllOutcome::Refused { index, retry_after } =
-            store.acquire_all(&attempts).await.unwrap()
+        let SeveralOutcome::Refused { index, retry_after } =
+            store.acquire_several(&attempts, Want::All).await.unwrap()
         else {
             panic!("granted beside {holder:?}");
         };
-        assert_eq!(index, taken);
+        assert_eq!(index, Some(taken));
         assert!(retry_after <= LEASE && retry_after > LEASE / 2);
         for attempt in &attempts {
             assert!(!holds(&store, attempt).await, "{attempt:?}");
@@ -86,12 +93,18 @@ async fn an_error_about_one_key_grants_none() {
     for (key, mode) in [("d", LockMode::Reentrant), ("a", LockMode::Write)] {
         let foreign = attempt(key, mode);
         assert!(asks(&store, &foreign).await);
-        let all = store.acquire_all(&attempts).await.unwrap_err();
+        let all = store
+            .acquire_several(&attempts, Want::All)
+            .await
+            .unwrap_err();
         assert_eq!(all.kind(), StoreErrorKind::Conflict);
         assert!(releases(&store, &foreign).await);
     }
     store.withdraw(&attempts[2], true).await.unwrap();
-    let all = store.acquire_all(&attempts).await.unwrap_err();
+    let all = store
+        .acquire_several(&attempts, Want::All)
+        .await
+        .unwrap_err();
     assert_eq!(all.kind(), StoreErrorKind::Refused, "one was withdrawn");
     assert_eq!(server.dump().await.len(), 1, "its tombstone");
 }
@@ -104,20 +117,16 @@ async fn any_is_the_first_that_is_free_in_the_order_of_asking() {
         assert!(asks(&store, holder).await);
     }
     let attempts = ["a", "b{tag}", "c", "d"].map(|key| attempt(key, LockMode::Fair));
-    let any = store.acquire_any(&attempts).await.unwrap();
-    assert_eq!(
-        any,
-        AnyOutcome::Granted {
-            index: 3,
-            token: None
-        }
-    );
+    let any = store.acquire_several(&attempts, Want::Any).await.unwrap();
+    assert_eq!(any, only(3));
     assert!(holds(&store, &attempts[3]).await);
 
     let short = lasting(attempt("b{tag}", LockMode::Reentrant), LEASE / 10);
     assert!(releases(&store, &holders[1]).await && asks(&store, &short).await);
     let others = ["a", "b{tag}", "c", "d"].map(|key| attempt(key, LockMode::Fair));
-    let AnyOutcome::Refused { retry_after } = store.acquire_any(&others).await.unwrap() else {
+    let SeveralOutcome::Refused { retry_after, .. } =
+        store.acquire_several(&others, Want::Any).await.unwrap()
+    else {
         panic!("granted");
     };
     assert!(retry_after <= LEASE / 10, "the soonest");
@@ -125,15 +134,10 @@ async fn any_is_the_first_that_is_free_in_the_order_of_asking() {
     assert!(releases(&store, &holders[2]).await && releases(&store, &attempts[3]).await);
     let wanted =
         ["d", "c"].map(|key| fenced(attempt(key, LockMode::Reentrant), Fencing::default()));
-    let any = store.acquire_any(&wanted).await.unwrap();
+    let any = store.acquire_several(&wanted, Want::Any).await.unwrap();
     assert!(
-        matches!(
-            any,
-            AnyOutcome::Granted {
-                index: 0,
-                token: Some(_)
-            }
-        ),
+        matches!(&any, SeveralOutcome::Granted(grants)
+            if matches!(grants[..], [Grant { index: 0, token: Some(_) }])),
         "{any:?}"
     );
     assert!(!holds(&store, &wanted[1]).await);
@@ -156,9 +160,9 @@ async fn a_question_about_several_keys_leaves_nobody_waiting() {
         );
         assert!(asks(&store, &holder).await);
         let attempts = [patient("k", mode), patient("l", mode)];
-        let all = store.acquire_all(&attempts).await.unwrap();
+        let all = store.acquire_several(&attempts, Want::All).await.unwrap();
         assert!(
-            matches!(all, AllOutcome::Refused { index: 0, .. }),
+            matches!(all, SeveralOutcome::Refused { index: Some(0), .. }),
             "{all:?}"
         );
         assert!(releases(&store, &holder).await);
@@ -172,24 +176,18 @@ async fn more_keys_than_one_script_should_touch_are_all_or_nothing_as_well() {
     let many = || (0..250).map(|n| attempt(format!("k{n}"), LockMode::Reentrant));
     let attempts: Vec<_> = many().collect();
     assert_eq!(
-        tokens(store.acquire_all(&attempts).await.unwrap()),
+        tokens(store.acquire_several(&attempts, Want::All).await.unwrap()),
         vec![None; 250]
     );
     assert!(releases(&store, &attempts[7]).await);
     let others: Vec<_> = many().collect();
-    let all = store.acquire_all(&others).await.unwrap();
+    let all = store.acquire_several(&others, Want::All).await.unwrap();
     assert!(
-        matches!(all, AllOutcome::Refused { index: 0, .. }),
+        matches!(all, SeveralOutcome::Refused { index: Some(0), .. }),
         "{all:?}"
     );
-    let any = store.acquire_any(&others).await.unwrap();
-    assert_eq!(
-        any,
-        AnyOutcome::Granted {
-            index: 7,
-            token: None
-        }
-    );
+    let any = store.acquire_several(&others, Want::Any).await.unwrap();
+    assert_eq!(any, only(7));
     assert_eq!(server.dump().await.len(), 250);
 }
 
@@ -197,9 +195,9 @@ async fn more_keys_than_one_script_should_touch_are_all_or_nothing_as_well() {
 async fn asking_for_one_key_twice_grants_it_once() {
     let (server, store) = server_and_store().await;
     let attempts = [attempt("k", LockMode::Write), attempt("k", LockMode::Write)];
-    let all = store.acquire_all(&attempts).await.unwrap();
+    let all = store.acquire_several(&attempts, Want::All).await.unwrap();
     assert!(
-        matches!(all, AllOutcome::Refused { index: 1, .. }),
+        matches!(all, SeveralOutcome::Refused { index: Some(1), .. }),
         "{all:?}"
     );
     assert_eq!(server.dump().await, Dump::new());

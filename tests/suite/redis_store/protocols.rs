@@ -1,5 +1,7 @@
 //! Both versions of Redis's protocol: the store does not tell them apart.
 
+use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::Want;
 use tower_distributed_lock::store::{Fencing, Record};
 use tower_distributed_lock::{LockAdmin, LockStore};
 
@@ -59,17 +61,14 @@ async fn every_mode_excludes_wakes_and_records_in_both_protocols() {
 
             let report = LockAdmin::new(store.clone()).inspect(key).await.unwrap();
             assert_eq!(report.holders.len(), 1);
-            let record = Record {
-                value: "done".into(),
-                retention: LEASE,
-            };
+            let record = Record::new("done", LEASE);
             let ended = store.release_recording(&waiter.hold, &record).await;
-            assert_eq!(ended.unwrap().standing, HoldStatus::Held);
+            assert_eq!(ended.unwrap().status, HoldStatus::Held);
             let kept = store.record(&waiter.hold.key).await.unwrap();
             assert_eq!(kept.as_deref(), Some(&b"done"[..]));
         }
         let several: Vec<_> = MODES.map(|mode| attempt(mode.as_str(), mode)).into();
-        store.acquire_all(&several).await.unwrap();
+        store.acquire_several(&several, Want::All).await.unwrap();
         for one in &several {
             assert!(releases(&store, one).await);
         }
@@ -98,7 +97,7 @@ async fn a_cut_connection_subscribes_again_in_both_protocols() {
             let holder = attempt("k", LockMode::Reentrant);
             eventually("the store recovers", LIMIT, async || {
                 store.acquire(&holder).await?;
-                store.release(&holder.hold).await
+                store.release_one(&holder.hold).await
             })
             .await;
             woken(&mut wakeups).await;

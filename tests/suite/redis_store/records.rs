@@ -1,6 +1,7 @@
 //! Records: what finished work leaves, in the same step in which its hold ends.
 
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::store::{HoldStatus, Record};
@@ -12,10 +13,7 @@ use crate::support::eventually;
 const EXCLUDING: [LockMode; 3] = [LockMode::Reentrant, LockMode::Fair, LockMode::Write];
 
 fn record(value: &'static [u8]) -> Record {
-    Record {
-        value: value.into(),
-        retention: Duration::from_secs(60),
-    }
+    Record::new(value, Duration::from_secs(60))
 }
 
 /// Ends a hold with a record.
@@ -27,7 +25,7 @@ async fn records(
     let released = store
         .release_recording(&attempt.hold, &record(value))
         .await?;
-    Ok(released.standing)
+    Ok(released.status)
 }
 
 async fn remembered(store: &RedisStore, key: &str) -> Option<Vec<u8>> {
@@ -91,13 +89,10 @@ async fn a_later_record_replaces_an_earlier_one_and_its_retention() {
     let first = records(&store, &holder, b"first");
     assert_eq!(first.await.unwrap(), HoldStatus::Held);
 
-    let second = Record {
-        value: "second".into(),
-        retention: Duration::from_millis(80),
-    };
+    let second = Record::new("second", Duration::from_millis(80));
     assert!(asks(&store, &holder).await, "a record is no lock");
     let answer = store.release_recording(&holder.hold, &second).await;
-    assert_eq!(answer.unwrap().standing, HoldStatus::Held);
+    assert_eq!(answer.unwrap().status, HoldStatus::Held);
     eventually("the retention ends", Duration::from_secs(10), async || {
         remembered(&store, "k").await.is_none()
     })

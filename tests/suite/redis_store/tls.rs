@@ -5,6 +5,7 @@ mod sentinel;
 
 use std::error::Error;
 use std::time::Duration;
+use tower_distributed_lock::LockStoreExt;
 
 use tokio::io::AsyncWriteExt;
 use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
@@ -64,7 +65,7 @@ async fn until_locks_work(store: &RedisStore, key: &str) {
         for probe in &probes {
             store.subscribe(probe).await?;
             store.acquire(probe).await?;
-            store.release(&probe.hold).await?;
+            store.release_one(&probe.hold).await?;
         }
         Ok::<_, StoreError>(())
     })

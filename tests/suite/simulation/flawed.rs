@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
-    Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Release, Released,
+    Renewal, SeveralOutcome, Wakeups, Want,
 };
 use tower_distributed_lock::{
     FencingToken, Hold, Inspect, Inspection, LockKey, LockMode, StoreError,
@@ -61,11 +61,37 @@ impl<S> Flawed<S> {
         self.line.lock().unwrap().retain(|waiter| waiter != hold);
     }
 
-    fn standing(&self, standing: HoldStatus) -> HoldStatus {
+    fn status(&self, status: HoldStatus) -> HoldStatus {
         match self.flaw {
             Flaw::Confirms => HoldStatus::Held,
-            _ => standing,
+            _ => status,
         }
+    }
+}
+
+impl<S: Inspect> Flawed<S> {
+    async fn end(&self, hold: &Hold) -> Result<Released, StoreError> {
+        if self.flaw == Flaw::ReleasesOthers && self.inner.force_unlock(&hold.key).await? {
+            return Ok(HoldStatus::Held.into());
+        }
+        let mut released = self.inner.release_one(hold).await?;
+        released.status = self.status(released.status);
+        Ok(released)
+    }
+
+    async fn end_recording(&self, hold: &Hold, record: &Record) -> Result<Released, StoreError> {
+        let mut released = match self.flaw {
+            Flaw::ForgetsRecords => self.inner.release_one(hold).await?,
+            _ => self.inner.release_recording(hold, record).await?,
+        };
+        if self.flaw == Flaw::RecordsAlways && released.status == HoldStatus::Gone {
+            let attempt = Attempt::new(hold.clone(), record.retention);
+            if let Ok(Outcome::Granted { .. }) = self.inner.acquire(&attempt).await {
+                self.inner.release_recording(hold, record).await?;
+            }
+        }
+        released.status = self.status(released.status);
+        Ok(released)
     }
 }
 
@@ -100,76 +126,46 @@ impl<S: Inspect> LockStore for Flawed<S> {
         }
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        let answer = self.inner.acquire_all(attempts).await;
-        if let (Flaw::KeepsAPart, Ok(AllOutcome::Refused { .. })) = (self.flaw, &answer) {
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        let answer = self.inner.acquire_several(attempts, want).await;
+        if let (Flaw::KeepsAPart, Want::All, Ok(SeveralOutcome::Refused { .. })) =
+            (self.flaw, want, &answer)
+        {
             self.inner.acquire(&attempts[0]).await?;
         }
         answer
     }
 
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        self.inner.acquire_any(attempts).await
-    }
-
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let mut standings = self.inner.renew(renewals).await?;
-        if self.flaw == Flaw::Resurrects {
-            for (Renewal { hold, lease }, standing) in renewals.iter().zip(&mut standings) {
-                let attempt = Attempt {
-                    hold: hold.clone(),
-                    lease: *lease,
-                    patience: None,
-                    fencing: None,
-                };
+        let mut statuses = self.inner.renew(renewals).await?;
+        for (Renewal { hold, lease, .. }, status) in renewals.iter().zip(&mut statuses) {
+            let Some(lease) = *lease else {
+                *status = self.status(*status);
+                continue;
+            };
+            if self.flaw == Flaw::Resurrects {
+                let attempt = Attempt::new(hold.clone(), lease);
                 if let Ok(Outcome::Granted { .. }) = self.inner.acquire(&attempt).await {
-                    *standing = HoldStatus::Held;
+                    *status = HoldStatus::Held;
                 }
             }
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let standings = self.inner.check(holds).await?;
-        Ok(standings.into_iter().map(|s| self.standing(s)).collect())
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        if self.flaw == Flaw::ReleasesOthers && self.inner.force_unlock(&hold.key).await? {
-            return Ok(HoldStatus::Held.into());
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let mut all = Vec::with_capacity(releases.len());
+        for release in releases {
+            all.push(match &release.record {
+                None => self.end(&release.hold).await?,
+                Some(record) => self.end_recording(&release.hold, record).await?,
+            });
         }
-        let released = self.inner.release(hold).await?;
-        Ok(Released {
-            standing: self.standing(released.standing),
-            ..released
-        })
-    }
-
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        let released = match self.flaw {
-            Flaw::ForgetsRecords => self.inner.release(hold).await?,
-            _ => self.inner.release_recording(hold, record).await?,
-        };
-        if self.flaw == Flaw::RecordsAlways && released.standing == HoldStatus::Gone {
-            let attempt = Attempt {
-                hold: hold.clone(),
-                lease: record.retention,
-                patience: None,
-                fencing: None,
-            };
-            if let Ok(Outcome::Granted { .. }) = self.inner.acquire(&attempt).await {
-                self.inner.release_recording(hold, record).await?;
-            }
-        }
-        Ok(Released {
-            standing: self.standing(released.standing),
-            ..released
-        })
+        Ok(all)
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
@@ -182,10 +178,6 @@ impl<S: Inspect> LockStore for Flawed<S> {
             }
             record => record,
         })
-    }
-
-    fn keeps_records(&self) -> bool {
-        self.inner.keeps_records()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -204,8 +196,8 @@ impl<S: Inspect> LockStore for Flawed<S> {
         self.inner.subscribe(attempt).await
     }
 
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.supports(mode, fenced)
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 }
 

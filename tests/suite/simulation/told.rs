@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, Wakeups,
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, HoldId, LockMode, StoreError, StoreErrorKind};
+use tower_distributed_lock::{Hold, HoldId, StoreError, StoreErrorKind};
 
 use super::flaw::Flaw;
 use super::log::{Log, short};
@@ -120,18 +121,16 @@ impl<S: LockStore> LockStore for Told<S> {
         }
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        let answer = self.unless_dead(self.inner.acquire_all(attempts)).await;
-        if let (Some(judge), Ok(AllOutcome::Granted(_))) = (&self.judge, &answer) {
-            attempts.iter().for_each(|one| judge.granted(&one.hold));
-        }
-        answer
-    }
-
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        let answer = self.unless_dead(self.inner.acquire_any(attempts)).await;
-        if let (Some(judge), Ok(AnyOutcome::Granted { index, .. })) = (&self.judge, &answer) {
-            judge.granted(&attempts[*index].hold);
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        let asked = self.inner.acquire_several(attempts, want);
+        let answer = self.unless_dead(asked).await;
+        if let (Some(judge), Ok(SeveralOutcome::Granted(grants))) = (&self.judge, &answer) {
+            let granted = grants.iter().map(|grant| &attempts[grant.index]);
+            granted.for_each(|one| judge.granted(&one.hold));
         }
         answer
     }
@@ -140,14 +139,12 @@ impl<S: LockStore> LockStore for Told<S> {
         self.unless_dead(self.inner.renew(renewals)).await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.unless_dead(self.inner.check(holds)).await
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        let mut released = self.unless_dead(self.inner.release(hold)).await?;
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let mut released = self.unless_dead(self.inner.release(releases)).await?;
         if self.flaw == Flaw::Vouches {
-            released.standing = HoldStatus::Held;
+            for released in &mut released {
+                released.status = HoldStatus::Held;
+            }
         }
         Ok(released)
     }
@@ -161,7 +158,8 @@ impl<S: LockStore> LockStore for Told<S> {
         self.unless_dead(self.inner.subscribe(attempt)).await
     }
 
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.supports(mode, fenced)
+    fn capabilities(&self) -> Capabilities {
+        let none = "what is told of locks is compared, not what is recorded";
+        self.inner.capabilities().without(Feature::Records, none)
     }
 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
-    AllOutcome, AnyOutcome, Attempt, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
-    Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
+    Renewal, SeveralOutcome, Wakeups, Want,
 };
-use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, LockMode, StoreError};
+use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, StoreError};
 
 use super::book::Book;
 use super::log::{Log, short};
@@ -140,13 +140,17 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         answer
     }
 
-    async fn acquire_all(&self, attempts: &[Attempt]) -> Result<AllOutcome, StoreError> {
-        let answer = self.inner.acquire_all(attempts).await;
-        if let Ok(AllOutcome::Granted(tokens)) = &answer {
-            for (attempt, token) in attempts.iter().zip(tokens) {
-                self.granted(attempt, *token);
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        let answer = self.inner.acquire_several(attempts, want).await;
+        if let Ok(SeveralOutcome::Granted(grants)) = &answer {
+            for grant in grants {
+                self.granted(&attempts[grant.index], grant.token);
             }
-        } else {
+        } else if want == Want::All {
             for Attempt { hold, .. } in attempts {
                 let left = self.inner.check(std::slice::from_ref(hold)).await.unwrap();
                 if left == [HoldStatus::Held] && !self.book().carries(hold) {
@@ -159,63 +163,44 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
         answer
     }
 
-    async fn acquire_any(&self, attempts: &[Attempt]) -> Result<AnyOutcome, StoreError> {
-        let answer = self.inner.acquire_any(attempts).await;
-        if let Ok(AnyOutcome::Granted { index, token }) = answer {
-            self.granted(&attempts[index], token);
-        }
-        self.compare_all(attempts).await;
-        answer
-    }
-
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let standings = self.inner.renew(renewals).await?;
-        for (Renewal { hold, lease }, standing) in renewals.iter().zip(&standings) {
-            self.stands("renewed", hold, *standing, false);
-            self.book().renew(hold, *lease);
+        let statuses = self.inner.renew(renewals).await?;
+        for (Renewal { hold, lease, .. }, status) in renewals.iter().zip(&statuses) {
+            match lease {
+                Some(lease) => {
+                    self.stands("renewed", hold, *status, false);
+                    self.book().renew(hold, *lease);
+                }
+                None => self.stands("checked", hold, *status, false),
+            }
         }
         for renewal in renewals {
             self.compare(&renewal.hold.key).await;
         }
-        Ok(standings)
+        Ok(statuses)
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        let standings = self.inner.check(holds).await?;
-        for (hold, standing) in holds.iter().zip(&standings) {
-            self.stands("checked", hold, *standing, false);
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        let all = self.inner.release(releases).await?;
+        for (Release { hold, record, .. }, released) in releases.iter().zip(&all) {
+            let what = record.as_ref().map_or("released", |_| "recorded");
+            self.stands(what, hold, released.status, true);
+            if let Some(record) = record {
+                let kept = self.inner.record(&hold.key).await?;
+                let recorded = (released.status == HoldStatus::Held).then_some(&record.value);
+                self.recorded(&hold.key, recorded, kept.as_ref());
+            }
             self.compare(&hold.key).await;
         }
-        Ok(standings)
+        Ok(all)
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        let released = self.inner.release(hold).await?;
-        self.stands("released", hold, released.standing, true);
-        self.compare(&hold.key).await;
-        Ok(released)
-    }
-
-    async fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> Result<Released, StoreError> {
-        let released = self.inner.release_recording(hold, record).await?;
-        let kept = self.inner.record(&hold.key).await?;
-        self.stands("recorded", hold, released.standing, true);
-        let recorded = (released.standing == HoldStatus::Held).then_some(&record.value);
-        self.recorded(&hold.key, recorded, kept.as_ref());
-        self.compare(&hold.key).await;
-        Ok(released)
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.record(key).await
-    }
-
-    fn keeps_records(&self) -> bool {
-        self.inner.keeps_records()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -238,9 +223,5 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         self.inner.subscribe(attempt).await
-    }
-
-    fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), &'static str> {
-        self.inner.supports(mode, fenced)
     }
 }

@@ -23,7 +23,7 @@ async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
         granted(&store, &first);
         let done = record("done", 60 * SECOND);
         assert_eq!(
-            at_once(store.release_recording(&first.hold, &done)).standing,
+            at_once(store.release_recording(&first.hold, &done)).status,
             HoldStatus::Held
         );
         granted(&store, &second);
@@ -45,7 +45,7 @@ async fn who_holds_no_more_records_nothing() {
         advance(LEASE).await;
         let stale = record("stale", SECOND);
         assert_eq!(
-            at_once(store.release_recording(&lapsed.hold, &stale)).standing,
+            at_once(store.release_recording(&lapsed.hold, &stale)).status,
             HoldStatus::Gone
         );
         assert_eq!(recorded(&store), None);
@@ -92,7 +92,7 @@ async fn force_ends_every_hold_and_wakes_the_waiters() {
         assert!(at_once(store.force_unlock(&key)));
         assert!(woken(&mut wakeups), "{held:?}");
         assert_eq!(
-            at_once(store.release(&holder.hold)).standing,
+            at_once(store.release_one(&holder.hold)).status,
             HoldStatus::Gone
         );
         granted(&store, &waiter);

@@ -1,7 +1,7 @@
 //! Several keys in one step.
 
 use super::*;
-use crate::store::{AllOutcome, AnyOutcome, Fencing};
+use crate::store::{Fencing, Grant};
 
 /// An attempt of the `n`-th asker to get one of many keys.
 fn on(key: usize, mode: LockMode, n: u64) -> Attempt {
@@ -15,16 +15,19 @@ fn all_are_granted_or_none() {
     let store = MemoryStore::new();
     let wanted = |n| -> Vec<_> { (0..100).map(|key| on(key, MODES[key % 4], n)).collect() };
     let (first, second) = (wanted(1), wanted(2));
-    let all = at_once(store.acquire_all(&first));
-    assert_eq!(all, AllOutcome::Granted(vec![None; 100]));
+    let all = at_once(store.acquire_several(&first, Want::All));
+    let grants = (0..100).map(|index| Grant { index, token: None });
+    assert_eq!(all, SeveralOutcome::Granted(grants.collect()));
     released(&store, &first[0]);
     released(&store, &first[1]);
-    let AllOutcome::Refused { index, retry_after } = at_once(store.acquire_all(&second)) else {
+    let SeveralOutcome::Refused { index, retry_after } =
+        at_once(store.acquire_several(&second, Want::All))
+    else {
         panic!("granted");
     };
     assert_eq!(
         (index, retry_after > LEASE / 2),
-        (3, true),
+        (Some(3), true),
         "the second reads beside the first"
     );
     assert!(
@@ -48,10 +51,10 @@ fn each_of_all_gets_the_token_that_it_asked_for() {
     ];
     wanted[0].fencing = Some(Fencing::default());
     wanted[2].fencing = Some(Fencing::default());
-    let AllOutcome::Granted(tokens) = at_once(store.acquire_all(&wanted)) else {
+    let SeveralOutcome::Granted(grants) = at_once(store.acquire_several(&wanted, Want::All)) else {
         panic!("refused");
     };
-    let granted: Vec<_> = tokens.iter().map(Option::is_some).collect();
+    let granted: Vec<_> = grants.iter().map(|grant| grant.token.is_some()).collect();
     assert_eq!(granted, [true, false, false], "a reader has none");
 }
 
@@ -61,25 +64,28 @@ fn any_is_the_first_that_is_free() {
     let wanted = |n| [0, 1, 2].map(|key| on(key, LockMode::Reentrant, n));
     granted(&store, &wanted(1)[0]);
     for (n, expected) in [(2, 1), (3, 2)] {
-        let any = at_once(store.acquire_any(&wanted(n)));
+        let any = at_once(store.acquire_several(&wanted(n), Want::Any));
         assert_eq!(
             any,
-            AnyOutcome::Granted {
+            SeveralOutcome::Granted(vec![Grant {
                 index: expected,
                 token: None
-            }
+            }])
         );
     }
-    let any = at_once(store.acquire_any(&wanted(4)));
-    assert!(matches!(any, AnyOutcome::Refused { .. }));
+    let any = at_once(store.acquire_several(&wanted(4), Want::Any));
+    assert!(matches!(any, SeveralOutcome::Refused { .. }));
 }
 
 #[test]
 fn asking_for_one_key_twice_grants_it_once() {
     let store = MemoryStore::new();
     let wanted = [on(0, LockMode::Write, 1), on(0, LockMode::Write, 2)];
-    let all = at_once(store.acquire_all(&wanted));
-    assert!(matches!(all, AllOutcome::Refused { index: 1, .. }));
+    let all = at_once(store.acquire_several(&wanted, Want::All));
+    assert!(matches!(
+        all,
+        SeveralOutcome::Refused { index: Some(1), .. }
+    ));
     assert!(store.is_empty());
 }
 
@@ -94,7 +100,9 @@ fn questions_about_the_same_keys_in_any_order_wait_for_nothing_but_each_other() 
                     let mut wanted: Vec<_> =
                         (0..32).map(|key| on(key, LockMode::Write, n)).collect();
                     wanted.rotate_left(usize::try_from(n).unwrap() * 8 + round % 8);
-                    if let AllOutcome::Granted(_) = at_once(store.acquire_all(&wanted)) {
+                    if let SeveralOutcome::Granted(_) =
+                        at_once(store.acquire_several(&wanted, Want::All))
+                    {
                         wanted.iter().for_each(|attempt| released(store, attempt));
                     }
                 }

@@ -30,7 +30,10 @@ impl Ledger {
     }
 
     fn carries(&self, attempt: &Attempt) -> HoldStatus {
-        standing(self.until(attempt).is_some())
+        match self.until(attempt) {
+            Some(_) => HoldStatus::Held,
+            None => HoldStatus::Gone,
+        }
     }
 
     fn until(&self, attempt: &Attempt) -> Option<Instant> {
@@ -84,7 +87,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 3 => {
                     let known = ledger.carries(&attempt);
                     match random.bool() {
-                        true => assert_eq!(at_once(store.release(&attempt.hold)).standing, known),
+                        true => assert_eq!(at_once(store.release_one(&attempt.hold)).status, known),
                         false => withdraw(&store, &attempt, random.u8(..8) == 0),
                     }
                     ledger.strike_out(&attempt);

@@ -79,7 +79,7 @@ async fn nothing_but_acquire_creates() {
         assert_eq!(renew(&store, &lapsed, LEASE), HoldStatus::Gone);
         assert_eq!(check(&store, &lapsed), HoldStatus::Gone);
         assert_eq!(
-            at_once(store.release(&lapsed.hold)).standing,
+            at_once(store.release_one(&lapsed.hold)).status,
             HoldStatus::Gone
         );
         withdraw(&store, &lapsed, false);
@@ -95,7 +95,7 @@ async fn a_stranger_cannot_renew_release_or_withdraw() {
         granted(&store, &holder);
         assert_eq!(renew(&store, &stranger, LEASE), HoldStatus::Gone);
         assert_eq!(
-            at_once(store.release(&stranger.hold)).standing,
+            at_once(store.release_one(&stranger.hold)).status,
             HoldStatus::Gone
         );
         withdraw(&store, &stranger, true);
@@ -115,7 +115,7 @@ async fn a_repeated_attempt_is_the_same_hold() {
         advance(LEASE - SECOND).await;
         released(&store, &holder);
         assert_eq!(
-            at_once(store.release(&holder.hold)).standing,
+            at_once(store.release_one(&holder.hold)).status,
             HoldStatus::Gone
         );
         assert!(store.is_empty());

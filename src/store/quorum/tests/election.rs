@@ -10,7 +10,7 @@ async fn a_majority_grants_while_two_of_five_are_down() {
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     refused(&quorum, &reentrant(2)).await;
     assert_eq!(
-        quorum.release(&reentrant(1).hold).await.unwrap().standing,
+        quorum.release_one(&reentrant(1).hold).await.unwrap().status,
         HoldStatus::Held
     );
     granted(&quorum, &reentrant(2)).await;
@@ -65,7 +65,7 @@ async fn a_conflict_counts_when_a_majority_has_it() {
         }
     }
     granted(&quorum, &reentrant(1)).await;
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     granted(&stores[2], &attempt(LockMode::Write, 9)).await;
     let answer = quorum.acquire(&reentrant(2)).await;
     assert_eq!(kind(answer), StoreErrorKind::Conflict);
@@ -185,7 +185,7 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
         check(&quorum, &reentrant(1)).await.unwrap(),
         HoldStatus::Held
     );
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Held);
     assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
@@ -205,13 +205,13 @@ async fn a_store_that_keeps_up_again_is_waited_for_again() {
     };
     late(100 * MS);
     granted(&quorum, &reentrant(1)).await;
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     sleep(SECOND).await;
     for (n, waited_for) in [(2, false), (3, true)] {
         let before = late(3 * MS);
         granted(&quorum, &reentrant(n)).await;
         assert_eq!(stores[0].log().len() > before, waited_for);
-        quorum.release(&reentrant(n).hold).await.unwrap();
+        quorum.release_one(&reentrant(n).hold).await.unwrap();
         sleep(SECOND).await;
     }
 }
@@ -222,7 +222,7 @@ async fn a_grant_that_leaves_too_little_of_its_lease_is_given_back() {
     let quorum = quorum.min_validity(LEASE - SECOND);
     set(&stores, Mood::Late(400 * MS));
     granted(&quorum, &reentrant(1)).await;
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     sleep(SECOND).await;
 
     // Drift takes 302 ms of the second.
@@ -243,7 +243,7 @@ async fn a_release_never_overtakes_the_acquire_that_still_runs() {
     stores[0].set(Mood::Slow(SECOND));
     granted(&quorum, &reentrant(1)).await;
     stores[0].set(Mood::Well);
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     sleep(2 * SECOND).await;
     assert_eq!(stores[0].log(), ["acquire", "release", "release"]);
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -258,7 +258,7 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
     // The waiting writer holds back new readers, in every store.
     refused(&quorum, &attempt(LockMode::Read, 3)).await;
     quorum
-        .release(&attempt(LockMode::Read, 1).hold)
+        .release_one(&attempt(LockMode::Read, 1).hold)
         .await
         .unwrap();
     settle().await;
@@ -278,11 +278,11 @@ async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
     refused(&quorum, &writer).await;
     sleep(SECOND).await;
     stores[0]
-        .release(&attempt(LockMode::Read, 9).hold)
+        .release_one(&attempt(LockMode::Read, 9).hold)
         .await
         .unwrap();
     stores[1]
-        .release(&attempt(LockMode::Read, 9).hold)
+        .release_one(&attempt(LockMode::Read, 9).hold)
         .await
         .unwrap();
     granted(&quorum, &writer).await;
@@ -302,13 +302,13 @@ async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     granted(&quorum, &reentrant(1)).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     for store in &stores[..2] {
-        store.release(&reentrant(9).hold).await.unwrap();
+        store.release_one(&reentrant(9).hold).await.unwrap();
     }
     sleep(300 * MS).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
     stores[3].forget();
     stores[4].forget();
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Held);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -320,8 +320,8 @@ async fn a_hold_that_has_ended_is_not_completed() {
     let (stores, quorum) = five();
     granted(&stores[0], &reentrant(9)).await;
     granted(&quorum, &reentrant(1)).await;
-    quorum.release(&reentrant(1).hold).await.unwrap();
-    stores[0].release(&reentrant(9).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    stores[0].release_one(&reentrant(9).hold).await.unwrap();
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
     assert!(quorum.shared.ledger.is_empty());

@@ -8,12 +8,12 @@ async fn a_release_is_confirmed_by_a_majority() {
     granted(&quorum, &reentrant(1)).await;
     stores[0].forget();
     stores[1].set(Mood::Hanging);
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Held);
     stores[1].set(Mood::Well);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Gone);
 }
 
@@ -24,7 +24,7 @@ async fn a_hold_that_a_majority_forgot_is_gone() {
     for store in &stores[..3] {
         store.forget();
     }
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Gone);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -35,10 +35,10 @@ async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[2..], Mood::Failing(StoreErrorKind::Unreachable));
-    let answer = quorum.release(&reentrant(1).hold).await;
+    let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered, "two released");
     stores[2].set(Mood::Well);
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Held);
     assert_eq!(stores[0].log(), ["acquire", "release"]);
 
@@ -54,10 +54,10 @@ async fn a_store_that_may_have_released_unheard_is_no_witness() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..3], Mood::Unanswered);
-    let answer = quorum.release(&reentrant(1).hold).await;
+    let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered);
     set(&stores, Mood::Well);
-    let answer = quorum.release(&reentrant(1).hold).await;
+    let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(
         kind(answer),
         StoreErrorKind::Unanswered,
@@ -77,12 +77,12 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     // A second client takes the lock and gives it back, confirmed.
     let other = QuorumStore::new(stores.clone()).unwrap();
     granted(&other, &reentrant(2)).await;
-    let released = other.release(&reentrant(2).hold).await.unwrap().standing;
+    let released = other.release_one(&reentrant(2).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Held);
     // Then the late grants arrive: a majority carries the first client's hold, but not all the time.
     sleep(2 * SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
-    let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Gone);
 }
 
@@ -91,11 +91,11 @@ async fn nobody_confirms_a_release_that_reached_nobody() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores, Mood::Failing(StoreErrorKind::Unreachable));
-    let answer = quorum.release(&reentrant(1).hold).await;
+    let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(kind(answer), StoreErrorKind::Unreachable);
     set(&stores, Mood::Hanging);
     let started = Instant::now();
-    let answer = quorum.release(&reentrant(1).hold).await;
+    let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered);
     assert_eq!(started.elapsed(), STORE_TIMEOUT);
 }
@@ -132,7 +132,7 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..2], Mood::Failing(StoreErrorKind::Unreachable));
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     settle().await;
     assert!(!quorum.shared.ledger.is_empty());
     sleep(60 * SECOND).await;
@@ -147,7 +147,7 @@ async fn a_name_that_is_used_again_is_released_again() {
     for _ in 0..4 {
         set(&stores[..2], Mood::Slow(3 * MS));
         granted(&quorum, &read).await;
-        let released = quorum.release(&read.hold).await.unwrap().standing;
+        let released = quorum.release_one(&read.hold).await.unwrap().status;
         assert_eq!(released, HoldStatus::Held);
     }
     sleep(SECOND).await;

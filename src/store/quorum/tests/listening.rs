@@ -16,7 +16,7 @@ async fn a_release_wakes_once_and_at_once() {
     settle().await;
     assert!(wakeups.wait().now_or_never().is_none());
     let released = Instant::now();
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     wakeups.wait().await;
     assert_eq!(released.elapsed(), Duration::ZERO);
 }
@@ -34,7 +34,7 @@ async fn a_minority_that_cannot_be_listened_to_costs_a_moment() {
     stores[2].forget();
     stores[3].forget();
     set(&stores, Mood::Well);
-    quorum.release(&reentrant(1).hold).await.unwrap();
+    quorum.release_one(&reentrant(1).hold).await.unwrap();
     assert!(wakes_within(&mut wakeups, 10 * MS).await);
 }
 
@@ -71,7 +71,7 @@ async fn a_waiter_does_not_wake_itself_by_giving_back() {
     refused(&quorum, &reentrant(1)).await;
     assert!(!wakes_within(&mut wakeups, 10 * SECOND).await);
 
-    stores[0].release(&reentrant(9).hold).await.unwrap();
+    stores[0].release_one(&reentrant(9).hold).await.unwrap();
     assert!(wakes_within(&mut wakeups, MS).await, "now there are three");
 }
 

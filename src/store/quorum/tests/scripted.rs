@@ -104,18 +104,19 @@ impl LockStore for Scripted {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.moody("renew", async { self.memory().renew(renewals).await })
+        let checks = renewals.iter().all(|renewal| renewal.lease.is_none());
+        let name = if checks { "check" } else { "renew" };
+        self.moody(name, async { self.memory().renew(renewals).await })
             .await
     }
 
-    async fn check(&self, holds: &[Hold]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.moody("check", async { self.memory().check(holds).await })
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.moody("release", async { self.memory().release(releases).await })
             .await
     }
 
-    async fn release(&self, hold: &Hold) -> Result<Released, StoreError> {
-        self.moody("release", async { self.memory().release(hold).await })
-            .await
+    fn capabilities(&self) -> Capabilities {
+        self.memory().capabilities()
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

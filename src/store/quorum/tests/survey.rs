@@ -94,7 +94,7 @@ async fn late_grants_count_once_the_others_have_proved_that_there_was_no_gap() {
             check(&quorum, &reentrant(1)).await.unwrap(),
             HoldStatus::Held
         );
-        let released = quorum.release(&reentrant(1).hold).await.unwrap().standing;
+        let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
         assert_eq!(released, HoldStatus::Held);
     }
 }
@@ -112,10 +112,7 @@ fn other() -> Attempt {
 }
 
 fn renewal(attempt: &Attempt, lease: Duration) -> Renewal {
-    Renewal {
-        hold: attempt.hold.clone(),
-        lease,
-    }
+    Renewal::new(attempt.hold.clone(), lease)
 }
 
 /// Two holds, the first in three stores of which one does not answer any more, the second in all.

@@ -1,0 +1,187 @@
+//! What a store can do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::lock::LockMode;
+
+/// What a store can do. The value does not change while the store lives: a client asks for it once.
+///
+/// ```
+/// use tower_distributed_lock::LockMode;
+/// use tower_distributed_lock::store::{Capabilities, Feature};
+///
+/// let can = Capabilities::new([LockMode::Reentrant])
+///     .fencing()
+///     .without(Feature::Records, "locks live in a table without a column for records");
+/// assert!(can.check(Feature::Mode(LockMode::Reentrant)).is_ok());
+/// let missing = can.check(Feature::Mode(LockMode::Fair)).unwrap_err();
+/// assert_eq!(missing.to_string(), "the lock store does not offer `LockMode::Fair`");
+/// ```
+#[derive(Clone)]
+pub struct Capabilities {
+    modes: Vec<LockMode>,
+    fencing: bool,
+    records: bool,
+    renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
+    /// Why some features are missing, where the store has more to say than that.
+    reasons: Vec<Unsupported>,
+}
+
+/// Something that a store may be unable to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Grants holds in this mode.
+    Mode(LockMode),
+    /// Issues fencing tokens.
+    Fencing,
+    /// Keeps [records](super::Record).
+    Records,
+    /// Holds a key of this name.
+    Key,
+}
+
+/// A refusal before anything is sent: the store cannot do what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unsupported {
+    feature: Feature,
+    reason: &'static str,
+}
+
+impl Unsupported {
+    /// `reason` is for a developer: what is missing, and what to do instead.
+    pub fn new(feature: Feature, reason: &'static str) -> Self {
+        Self { feature, reason }
+    }
+
+    /// What the store cannot do.
+    pub fn feature(&self) -> Feature {
+        self.feature
+    }
+
+    /// What is missing, and what to do instead.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
+impl From<Feature> for Unsupported {
+    fn from(feature: Feature) -> Self {
+        let reason = match feature {
+            Feature::Mode(LockMode::Reentrant) => {
+                "the lock store does not offer `LockMode::Reentrant`"
+            }
+            Feature::Mode(LockMode::Fair) => "the lock store does not offer `LockMode::Fair`",
+            Feature::Mode(LockMode::Read) => "the lock store does not offer `LockMode::Read`",
+            Feature::Mode(LockMode::Write) => "the lock store does not offer `LockMode::Write`",
+            Feature::Fencing => "the lock store issues no fencing tokens",
+            Feature::Records => {
+                "this store keeps no records: use MemoryStore or RedisStore for idempotency"
+            }
+            Feature::Key => "the lock store cannot hold a key of this name",
+        };
+        Self::new(feature, reason)
+    }
+}
+
+impl Capabilities {
+    /// A store of locks in these modes, without fencing tokens and records.
+    pub fn new(modes: impl IntoIterator<Item = LockMode>) -> Self {
+        Self {
+            modes: modes.into_iter().collect(),
+            fencing: false,
+            records: false,
+            renewal_runtime: None,
+            reasons: Vec::new(),
+        }
+    }
+
+    /// A store that can do everything.
+    pub fn all() -> Self {
+        use LockMode::{Fair, Read, Reentrant, Write};
+        Self::new([Reentrant, Fair, Read, Write])
+            .fencing()
+            .records()
+    }
+
+    /// It issues fencing tokens.
+    #[must_use]
+    pub fn fencing(mut self) -> Self {
+        self.fencing = true;
+        self
+    }
+
+    /// It keeps records.
+    #[must_use]
+    pub fn records(mut self) -> Self {
+        self.records = true;
+        self
+    }
+
+    /// It has a runtime of its own for renewals. Without one, holds are renewed on the runtime of their callers.
+    ///
+    /// A client calls `runtime` when it first has something to renew. [`renew`](super::LockStore::renew) is then called on
+    /// that runtime, even while all workers of the callers' runtime are busy, and must not need those to answer. The
+    /// runtime must live, and be driven, for as long as the store does.
+    #[must_use]
+    pub fn renewal_runtime(
+        mut self,
+        runtime: impl Fn() -> Option<Handle> + Send + Sync + 'static,
+    ) -> Self {
+        self.renewal_runtime = Some(Arc::new(runtime));
+        self
+    }
+
+    /// It lacks `feature`; `reason` says to a developer why, and what to do instead.
+    #[must_use]
+    pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
+        match feature {
+            Feature::Mode(mode) => self.modes.retain(|other| *other != mode),
+            Feature::Fencing => self.fencing = false,
+            Feature::Records => self.records = false,
+            // `LockStore::partition` says it of each key.
+            Feature::Key => {}
+        }
+        self.reasons.push(Unsupported::new(feature, reason));
+        self
+    }
+
+    /// Whether the store has `feature`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`] says why not.
+    pub fn check(&self, feature: Feature) -> Result<(), Unsupported> {
+        let has = match feature {
+            Feature::Mode(mode) => self.modes.contains(&mode),
+            Feature::Fencing => self.fencing,
+            Feature::Records => self.records,
+            Feature::Key => true,
+        };
+        if has {
+            return Ok(());
+        }
+        let mut reasons = self.reasons.iter();
+        let reason = reasons.find(|reason| reason.feature == feature);
+        Err(reason.copied().unwrap_or_else(|| feature.into()))
+    }
+
+    /// The runtime that renews holds, if the store has one of its own.
+    pub fn runtime(&self) -> Option<Handle> {
+        self.renewal_runtime.as_ref().and_then(|runtime| runtime())
+    }
+}
+
+impl fmt::Debug for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capabilities")
+            .field("modes", &self.modes)
+            .field("fencing", &self.fencing)
+            .field("records", &self.records)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! A store without its type.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want, shared_work,
+};
+use crate::audit::Audit;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LockKey;
+
+/// A store's answer to come.
+pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
+///
+/// What the contract leaves to the store's author is checked here, once: an answer of the wrong size is
+/// [`Unanswered`](StoreErrorKind::Unanswered), and records are refused that the store cannot keep.
+pub(crate) trait DynStore: Send + Sync {
+    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+    fn acquire_several(
+        self: Arc<Self>,
+        attempts: Arc<[Attempt]>,
+        want: Want,
+    ) -> Answer<SeveralOutcome>;
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>>;
+    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>>;
+    fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
+    fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
+    fn audit(self: Arc<Self>) -> Answer<Audit>;
+    fn capabilities(&self) -> &Capabilities;
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
+}
+
+/// A store and what it can do, which is asked once.
+struct Erased<S> {
+    store: S,
+    capabilities: Capabilities,
+}
+
+/// Takes the type from a store.
+pub(crate) fn erase(store: impl LockStore) -> Arc<dyn DynStore> {
+    Arc::new(Erased {
+        capabilities: store.capabilities(),
+        store,
+    })
+}
+
+impl<S: LockStore> DynStore for Erased<S> {
+    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
+        Box::pin(async move { self.store.acquire(&attempt).await })
+    }
+
+    fn acquire_several(
+        self: Arc<Self>,
+        attempts: Arc<[Attempt]>,
+        want: Want,
+    ) -> Answer<SeveralOutcome> {
+        Box::pin(async move {
+            let outcome = self.store.acquire_several(&attempts, want).await?;
+            if let SeveralOutcome::Granted(grants) = &outcome {
+                let expected = match want {
+                    Want::All => attempts.len(),
+                    Want::Any => 1,
+                };
+                sized(expected, grants.len())?;
+                let in_order = |(place, index): (usize, usize)| match want {
+                    Want::All => place == index,
+                    Want::Any => index < attempts.len(),
+                };
+                let indices = grants.iter().map(|grant| grant.index);
+                if !indices.enumerate().all(in_order) {
+                    return Err(misfit("the store grants an attempt that was not made"));
+                }
+            }
+            Ok(outcome)
+        })
+    }
+
+    fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>> {
+        Box::pin(async move {
+            let statuses = self.store.renew(&renewals).await?;
+            sized(renewals.len(), statuses.len())?;
+            Ok(statuses)
+        })
+    }
+
+    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>> {
+        Box::pin(async move {
+            if releases.iter().any(|release| release.record.is_some()) {
+                let kept = self.capabilities.check(Feature::Records);
+                kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
+            }
+            let leaves_record =
+                |release: &Release| release.record.is_some() && !release.hold.mode.is_exclusive();
+            if releases.iter().any(leaves_record) {
+                return Err(shared_work());
+            }
+            let released = self.store.release(&releases).await?;
+            sized(releases.len(), released.len())?;
+            Ok(released)
+        })
+    }
+
+    fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
+        Box::pin(async move { self.store.withdraw(&attempt, unanswered).await })
+    }
+
+    fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
+        Box::pin(async move { self.store.subscribe(&attempt).await })
+    }
+
+    fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
+        Box::pin(async move { self.store.record(&key).await })
+    }
+
+    fn audit(self: Arc<Self>) -> Answer<Audit> {
+        Box::pin(async move { self.store.audit().await })
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.store.partition(key)
+    }
+}
+
+/// An answer that is not one to the question. The question may have had its effect.
+fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unanswered, why)
+}
+
+/// The refusal of an answer about another number of holds than were asked about.
+pub(super) fn wrong_size(expected: usize, found: usize) -> StoreError {
+    misfit(WrongSize { expected, found })
+}
+
+fn sized(expected: usize, found: usize) -> Result<(), StoreError> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(wrong_size(expected, found)),
+    }
+}
+
+#[derive(Debug)]
+struct WrongSize {
+    expected: usize,
+    found: usize,
+}
+
+impl fmt::Display for WrongSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { expected, found } = self;
+        write!(
+            f,
+            "the store answered about {found} holds and was asked about {expected}"
+        )
+    }
+}
+
+impl std::error::Error for WrongSize {}

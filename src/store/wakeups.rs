@@ -1,0 +1,43 @@
+//! How a waiter hears that it may succeed now.
+
+use std::fmt;
+
+use tokio::sync::watch;
+
+/// Notices that a refused attempt may succeed now. Dropping it ends the subscription.
+///
+/// A wake-up that comes between two calls of [`Wakeups::wait`] is kept; several are one.
+#[derive(Debug)]
+pub struct Wakeups {
+    signal: watch::Receiver<()>,
+    _subscription: Option<Subscription>,
+}
+
+struct Subscription(#[allow(dead_code)] Box<dyn Send + Sync>);
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscription")
+    }
+}
+
+impl Wakeups {
+    /// Wakes whenever `signal` is sent. `subscription` is dropped with the wake-ups: its `Drop` must not block.
+    pub fn new(signal: watch::Receiver<()>, subscription: impl Send + Sync + 'static) -> Self {
+        Self {
+            signal,
+            _subscription: Some(Subscription(Box::new(subscription))),
+        }
+    }
+
+    /// Waits for the next wake-up; for ever if none can come any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a wake-up is consumed only by returning.
+    pub async fn wait(&mut self) {
+        if self.signal.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
