@@ -89,6 +89,9 @@ pub use lock::{
 };
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
+/// The crates whose types are in the signatures of [`RedisStore`].
+#[cfg(feature = "redis")]
+pub use {deadpool_redis, redis};
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, LockStoreExt, Wakeups};

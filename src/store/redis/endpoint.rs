@@ -10,6 +10,7 @@ use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisError,
     RedisResult,
 };
+use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -98,7 +99,9 @@ impl Endpoint {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(self.timeouts.response))
             .set_push_sender(pushes);
-        self.open_with(&self.by_resp3(), config).await
+        let settings = self.address.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        self.open_with(&settings, config).await
     }
 
     /// Opens a connection for subscriptions.
@@ -132,23 +135,23 @@ impl Endpoint {
             .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))
     }
 
-    fn by_resp3(&self) -> redis::RedisConnectionInfo {
-        let settings = self.address.redis_settings().clone();
-        settings.set_protocol(ProtocolVersion::RESP3)
-    }
-
     /// Why a connection has ended before anything was answered on it: it may be that the server does not trust the client.
     ///
-    /// By TLS 1.3 it says so only after the client's part of the handshake, maybe before the client reads. Another
-    /// connection is made, to which the greeting of RESP3 belongs, so that the client reads what is said.
+    /// By TLS 1.3 it says so only after the client's part of the handshake. What the client sends meanwhile ends the
+    /// connection with a reset, which may overtake what the server says. So another connection is made, on which the
+    /// client says nothing.
     pub(super) async fn objection(&self, error: StoreError) -> StoreError {
         if error.kind() != StoreErrorKind::Unreachable || !tls::is_encrypted(&self.address) {
             return error;
         }
-        let config = AsyncConnectionConfig::new();
-        match self.open_with(&self.by_resp3(), config).await {
-            Err(objection) => tls::distrust(&objection).unwrap_or(error),
-            Ok(_) => error,
+        let listening = async {
+            let mut stream = stream::open(&self.address, &self.tls).await?;
+            stream.read_u8().await
+        };
+        // A server that trusts the client says nothing either.
+        match timeout(self.timeouts.response, listening).await {
+            Ok(Err(objection)) => tls::distrust(&objection.into()).unwrap_or(error),
+            _ => error,
         }
     }
 
