@@ -105,7 +105,7 @@ pub enum Kept {
     Unless(&'static str),
     /// Not offered.
     No,
-    /// Nobody knows.
+    /// It is unknown.
     Unknown,
 }
 

@@ -75,7 +75,7 @@ pub enum Warning {
         /// How many must agree that the master is down.
         quorum: usize,
     },
-    /// No replica follows the master: there is nobody to take its place.
+    /// No replica follows the master: no server can take its place.
     NoReplica,
     /// A master that is cut off from its replicas goes on granting locks, while another takes its place
     /// (`min-replicas-to-write` is 0, and the store waits for no replicas).

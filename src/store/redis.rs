@@ -77,7 +77,7 @@ use thread::Background;
 /// background task finds out when it is back.
 ///
 /// Clients renew what they hold on a thread of the store's own, so that locks stay held while all workers of the runtime
-/// are busy; the thread starts with the first hold.
+/// are busy; the thread starts with the first hold, or, where sentinels are asked, with the first connection.
 ///
 /// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
@@ -148,8 +148,8 @@ impl RedisStore {
     ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
     /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do.
     ///   Others are taken one after the other, all or nothing in the end.
-    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or nobody serves it,
-    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): whoever waits or releases goes on trying. A
+    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or no server serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): who waits or releases goes on trying. A
     ///   server that fails concerns only the locks in its slots.
     /// * **Wake-ups** travel as Redisson's do; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
     /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
@@ -202,7 +202,7 @@ impl RedisStore {
     /// All sentinels that there are should be listed: those that answer are believed in the order of the failovers that
     /// they have seen. Every connection asks them anew, and has its server confirm that it is a master. Commands and
     /// wake-ups follow a failover without a restart: until there is a master, calls fail with
-    /// [`Transient`](crate::StoreErrorKind::Transient), so that whoever waits goes on waiting; holds that the new master
+    /// [`Transient`](crate::StoreErrorKind::Transient), so that those who wait go on waiting; holds that the new master
     /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
     ///
     /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.

@@ -158,6 +158,9 @@ impl RedisStoreBuilder {
     }
 
     /// How long a command may go unanswered. The default is 3 seconds.
+    ///
+    /// After a sixth of that, all connections to the server are probed. One that does not answer within a third, half a
+    /// second at least, while a new one does, is replaced, and the commands on it are unanswered.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self

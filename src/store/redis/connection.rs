@@ -5,8 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
-use tokio::runtime::Handle;
+use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -14,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::connector::Connector;
 use super::failure;
 use super::live::{Live, Sent};
-use super::master::{Master, MasterChanged};
+use super::master::Master;
 use super::pooled::{Place, Purpose, Taken};
 use super::replicas::Acknowledgement;
 use super::role::Role;
@@ -23,15 +22,18 @@ use super::suspicion::Suspicion;
 use super::thread::Background;
 use super::timeouts::Timeouts;
 use super::waits::WaitCoalescer;
-use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
 mod greeting;
+mod probing;
+mod question;
+mod reconnecting;
 
-/// The pauses between tries to connect.
-const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
+use question::Question;
+
+/// The longest pause between tries to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection that is kept, and replaced when it breaks.
@@ -281,6 +283,12 @@ impl SharedConnection {
         if state.closed {
             return Some(Err(unreachable("the store is gone")));
         }
+        if self.runtime().is_none()
+            && !matches!(&state.link, Link::Up(live) if !live.raw.has_ended())
+        {
+            // The next caller of another runtime has it replaced.
+            return Some(Err(unreachable("the connection broke")));
+        }
         let known = match &state.link {
             Link::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
             Link::Up(_) => {
@@ -318,184 +326,6 @@ impl SharedConnection {
         state.place = None;
     }
 
-    /// A command went unanswered, on this connection or another one to the same server: finds out whether this one is dead.
-    fn probe(self: &Arc<Self>) {
-        let mut state = self.state();
-        let Link::Up(live) = &state.link else {
-            return;
-        };
-        if state.closed || is_running(&state.probing) {
-            return;
-        }
-        if let Some(runtime) = self.runtime() {
-            let probing = self.clone().find_out(live.clone());
-            state.probing = Some(runtime.spawn(probing));
-        }
-    }
-
-    async fn find_out(self: Arc<Self>, live: Arc<Live>) {
-        let ping = redis::cmd("PING");
-        let mut handle = live.raw.handle.clone();
-        let mut answer = pin!(handle.send_packed_command(&ping));
-        let patience = self.timeouts.probe() + self.waits.delay();
-        let another = async {
-            tokio::time::sleep(patience).await;
-            // A pool may have no room for both.
-            self.state().place = None;
-            self.open().await
-        };
-        let reason = "its server does not answer on it";
-        tokio::select! {
-            biased;
-            answered = &mut answer => {
-                if answered.is_err() {
-                    self.replace(live.generation, "it broke");
-                }
-            }
-            another = another => match another {
-                Ok(opened) => self.exchange(&live, opened, reason),
-                Err(error) => self.give_up(&live, error),
-            },
-        }
-    }
-
-    /// Another connection answers, and the present one does not.
-    fn exchange(self: &Arc<Self>, live: &Live, opened: Opened, reason: &'static str) {
-        {
-            let state = self.state();
-            if state.generation != live.generation || !matches!(state.link, Link::Up(_)) {
-                return;
-            }
-            tracing::warn!(reason, "a connection to Redis is replaced");
-        }
-        self.install(opened);
-        live.give_up();
-    }
-
-    /// The server answers on no connection.
-    fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
-        let mut state = self.state();
-        if state.generation == live.generation && matches!(state.link, Link::Up(_)) {
-            tracing::warn!(%error, "a connection to Redis is replaced");
-            state.link = Link::Down(error);
-            self.ensure_reconnecting(&mut state);
-        }
-        drop(state);
-        live.give_up();
-    }
-
-    fn ensure_reconnecting(self: &Arc<Self>, state: &mut State) {
-        if state.closed || is_running(&state.reconnecting) {
-            return;
-        }
-        // The next caller of another runtime starts it.
-        if let Some(runtime) = self.runtime() {
-            state.reconnecting = Some(runtime.spawn(self.clone().reconnect()));
-        }
-    }
-
-    /// The runtime that drives the connection and its tasks: never that of the other purpose.
-    fn runtime(&self) -> Option<Handle> {
-        match self.purpose {
-            Purpose::Commands => self.background.callers_runtime(),
-            Purpose::Renewals => self
-                .background
-                .runtime()
-                .or_else(|| Handle::try_current().ok()),
-        }
-    }
-
-    async fn reconnect(self: Arc<Self>) {
-        let mut backoff = RECONNECT;
-        loop {
-            match self.open().await {
-                Ok(opened) => {
-                    self.install(opened);
-                    return;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "no connection to Redis");
-                    telemetry::store::failed(self.purpose.as_str());
-                    self.state().link = Link::Down(error);
-                    self.settled.notify_waiters();
-                }
-            }
-            backoff.pause().await;
-        }
-    }
-
-    fn install(self: &Arc<Self>, Opened { taken, answer, .. }: Opened) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let Taken {
-            raw,
-            place,
-            master_changed,
-        } = taken;
-        state.generation += 1;
-        state.since = Instant::now();
-        state.place = place;
-        if let Some(former) = state.following.take() {
-            former.abort();
-        }
-        if let Some(master) = master_changed.master() {
-            let known = state.master.as_ref();
-            if known.is_none_or(|known| !known.is_at(master)) {
-                state.server += 1;
-            }
-            state.master = Some(master.clone());
-            state.following = Some(self.follow(state.generation, master_changed));
-        }
-        let up = telemetry::store::connected(self.purpose.as_str());
-        let live = Live::new(raw, state.generation, state.server, up);
-        state.link = Link::Up(Arc::new(live));
-        state.reconnecting = None;
-        // Whatever the answer was, each call finds out for itself.
-        let _ = self.waits.saw(state.server, &answer);
-        self.settled.notify_waiters();
-    }
-
-    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> JoinHandle<()> {
-        let connection = Arc::downgrade(self);
-        tokio::spawn(async move {
-            changed.wait().await;
-            if let Some(connection) = connection.upgrade() {
-                connection.replace(generation, "another server is the master");
-            }
-        })
-    }
-
-    /// Opens a connection and asks whether it can be used. One that cannot carries no command: a lock that is taken by a
-    /// user who may write and not expire would stay for ever.
-    async fn open(&self) -> Result<Opened, StoreError> {
-        let opening = async {
-            let mut taken = self.connector.take(self.purpose).await?;
-            let greeting = self.waits.greeting();
-            let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
-            let (answer, role) = match answer {
-                Err(error) => return Err(self.connector.objection(error).await),
-                Ok(answer) => answer,
-            };
-            // A replica may be promoted, and refuses what is sent until then.
-            if let Some(role) = role
-                && role != Role::Replica
-            {
-                self.connector.expect(role)?;
-            }
-            greeting::check_rights(&mut taken.raw.handle).await?;
-            Ok(Opened {
-                taken,
-                answer,
-                role,
-            })
-        };
-        timeout(self.timeouts.connect, opening)
-            .await
-            .unwrap_or_else(|_| Err(self.connector.too_slow()))
-    }
-
     /// Whether commands can be sent at once, as far as is known.
     pub(super) fn is_up(&self) -> bool {
         matches!(&self.state().link, Link::Up(live) if !live.raw.has_ended())
@@ -523,34 +353,6 @@ impl SharedConnection {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-}
-
-/// What is sent in one piece.
-enum Question<'a> {
-    Plain(&'a Cmd),
-    /// Two commands, of which the second one's answer counts.
-    Asking(Box<Pipeline>),
-}
-
-impl<'a> Question<'a> {
-    fn new(command: &'a Cmd, asking: bool) -> Self {
-        if !asking {
-            return Self::Plain(command);
-        }
-        let mut both = Pipeline::with_capacity(2);
-        both.cmd("ASKING").add_command(command.clone());
-        Self::Asking(Box::new(both))
-    }
-
-    async fn put(&self, handle: &mut redis::aio::MultiplexedConnection) -> RedisResult<Value> {
-        match self {
-            Self::Plain(command) => handle.send_packed_command(command).await,
-            Self::Asking(both) => {
-                let answers = handle.send_packed_commands(both, 1, 1).await?;
-                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
-            }
-        }
     }
 }
 

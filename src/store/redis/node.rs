@@ -23,7 +23,7 @@ pub(super) struct Node {
     commands: Box<[Arc<SharedConnection>]>,
     /// Carries renewals and nothing else. The store's thread drives it.
     renewals: Arc<SharedConnection>,
-    /// Made when somebody first listens, by the kind of channels that is known then.
+    /// Made with the first subscription, by the kind of channels that is known then.
     pubsub: OnceLock<Subscriptions>,
     suspicion: Arc<Suspicion>,
 }

@@ -326,7 +326,7 @@ impl Shared {
     }
 
     /// The server has ended a subscription by itself: it does not have the channel's slot any more. False if it came while
-    /// the server was being told to begin: then nobody knows which of the two was first.
+    /// the server was being told to begin: then it is unknown which of the two was first.
     pub(super) fn gone(&self, name: &str) -> bool {
         let mut registry = self.registry();
         let Some(channel) = registry.channels.get_mut(name) else {

@@ -1,7 +1,7 @@
 //! Waiting for replicas, many callers at a time.
 //!
 //! `WAIT` is about everything that its connection has written before it, and it holds up everything that comes after. So
-//! one of them is on its way at a time, and whoever has written meanwhile takes part in the next.
+//! one of them is on its way at a time, and callers that have written meanwhile take part in the next.
 
 use std::sync::Arc;
 use std::time::Duration;

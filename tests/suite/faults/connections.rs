@@ -142,7 +142,9 @@ async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
             "" => RedisServer::start().await,
             some => RedisServer::builder().password(some).start().await,
         };
-        let store = RedisStore::connect(server.url()).await.expect("it is there");
+        let store = RedisStore::connect(server.url())
+            .await
+            .expect("it is there");
         let (locks, admin) = (LockClient::new(store.clone()), LockAdmin::new(store));
         let mut redis = server.connection().await;
         let guards = hold_everything(&locks).await;

@@ -24,7 +24,7 @@ pub(super) async fn add(
     sentinels: &Sentinels,
     acknowledging: bool,
 ) {
-    // Also while there is no replica, or nobody may ask the server.
+    // Also while there is no replica, or the user may not ask the server.
     audit.deployment = Deployment::Failover;
     let Survey { seen, silent } = sentinels.survey().await;
     let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);

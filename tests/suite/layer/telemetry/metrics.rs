@@ -1,12 +1,16 @@
 //! The table in the docs is what is really measured.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use metrics::Unit;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
+use tower_distributed_lock::{LockClient, LockError, RedisStore};
+
 use super::everything;
+use crate::support::{RedisServer, eventually};
 
 /// Name, type, unit and labels of a metric.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,8 +21,8 @@ struct Row {
     labels: BTreeSet<String>,
 }
 
-/// The rows of the table in the docs.
-fn documented() -> BTreeSet<Row> {
+/// The rows of the table in the docs; those about the store's connections are Redis's alone.
+fn documented(of_redis: bool) -> BTreeSet<Row> {
     let docs = include_str!("../../../../src/telemetry.rs");
     let rows = docs
         .lines()
@@ -35,8 +39,11 @@ fn documented() -> BTreeSet<Row> {
             labels: cells[3].split(", ").map(String::from).collect(),
         }
     })
+    .filter(|row| row.name.starts_with(OF_REDIS) == of_redis)
     .collect()
 }
+
+const OF_REDIS: &str = "distributed_lock_store_";
 
 /// Everything that was measured, by name and labels.
 type Measured = BTreeMap<(String, Vec<String>), (Row, DebugValue)>;
@@ -75,7 +82,52 @@ async fn measured(work: impl Future) -> Measured {
 async fn what_is_measured_is_what_the_docs_say() {
     let measured = measured(everything()).await;
     let emitted: BTreeSet<_> = measured.into_values().map(|(row, _)| row).collect();
-    assert_eq!(emitted, documented());
+    assert_eq!(emitted, documented(false));
+}
+
+/// Work, a server that says nothing for a while, and one that is gone.
+async fn a_life_with_redis() {
+    let mut server = RedisServer::start().await;
+    let store = RedisStore::builder(server.url()).response_timeout(Duration::from_millis(500));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    locks.lock("k").await.unwrap().release().await.unwrap();
+    server.pause();
+    let silent = locks.lock("k").wait(Duration::from_secs(1)).await;
+    assert!(
+        matches!(silent, Err(LockError::Unavailable(_))),
+        "{silent:?}"
+    );
+    server.kill9();
+    eventually(
+        "it is known to be gone",
+        Duration::from_secs(20),
+        async || {
+            let gone = locks.lock("k").wait(Duration::ZERO).await;
+            let told = gone.err().map(|error| format!("{error:?}"))?;
+            told.contains("Unreachable").then_some(())
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_measured_of_redis_is_what_the_docs_say() {
+    let measured = measured(a_life_with_redis()).await;
+    let of_redis = measured.into_iter();
+    let of_redis = of_redis.filter(|((name, _), _)| name.starts_with(OF_REDIS));
+    let mut emitted = BTreeSet::new();
+    for ((name, carries), (row, value)) in of_redis {
+        assert!(["commands", "renewals", "wake-ups"].contains(&carries[0].as_str()));
+        let counted = match value {
+            DebugValue::Counter(count) => count > 0,
+            // Of those that were up, none is.
+            DebugValue::Gauge(now) => now.into_inner() == 0.0,
+            DebugValue::Histogram(values) => !values.is_empty(),
+        };
+        assert!(counted, "{name}");
+        emitted.insert(row);
+    }
+    assert_eq!(emitted, documented(true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,76 @@
+//! Finding out whether a connection is dead.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::super::live::Live;
+use super::{Link, Opened, SharedConnection, is_running};
+use crate::error::StoreError;
+
+impl SharedConnection {
+    /// A command went unanswered, on this connection or another one to the same server: finds out whether this one is dead.
+    pub(super) fn probe(self: &Arc<Self>) {
+        let mut state = self.state();
+        let Link::Up(live) = &state.link else {
+            return;
+        };
+        if state.closed || is_running(&state.probing) {
+            return;
+        }
+        if let Some(runtime) = self.runtime() {
+            let probing = self.clone().find_out(live.clone());
+            state.probing = Some(runtime.spawn(probing));
+        }
+    }
+
+    async fn find_out(self: Arc<Self>, live: Arc<Live>) {
+        let ping = redis::cmd("PING");
+        let mut handle = live.raw.handle.clone();
+        let mut answer = pin!(handle.send_packed_command(&ping));
+        let patience = self.timeouts.probe() + self.waits.delay();
+        let another = async {
+            tokio::time::sleep(patience).await;
+            // A pool may have no room for both.
+            self.state().place = None;
+            self.open().await
+        };
+        let reason = "its server does not answer on it";
+        tokio::select! {
+            biased;
+            answered = &mut answer => {
+                if answered.is_err() {
+                    self.replace(live.generation, "it broke");
+                }
+            }
+            another = another => match another {
+                Ok(opened) => self.exchange(&live, opened, reason),
+                Err(error) => self.give_up(&live, error),
+            },
+        }
+    }
+
+    /// Another connection answers, and the present one does not.
+    fn exchange(self: &Arc<Self>, live: &Live, opened: Opened, reason: &'static str) {
+        {
+            let state = self.state();
+            if state.generation != live.generation || !matches!(state.link, Link::Up(_)) {
+                return;
+            }
+            tracing::warn!(reason, "a connection to Redis is replaced");
+        }
+        self.install(opened);
+        live.give_up();
+    }
+
+    /// The server answers on no connection.
+    fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
+        let mut state = self.state();
+        if state.generation == live.generation && matches!(state.link, Link::Up(_)) {
+            tracing::warn!(%error, "a connection to Redis is replaced");
+            state.link = Link::Down(error);
+            self.ensure_reconnecting(&mut state);
+        }
+        drop(state);
+        live.give_up();
+    }
+}

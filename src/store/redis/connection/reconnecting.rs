@@ -1,0 +1,134 @@
+//! Opening a connection, and opening another one when it breaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::super::live::Live;
+use super::super::master::MasterChanged;
+use super::super::pooled::{Purpose, Taken};
+use super::super::role::Role;
+use super::{LONGEST_PAUSE, Link, Opened, SharedConnection, State, greeting, is_running};
+use crate::backoff::Backoff;
+use crate::error::StoreError;
+use crate::telemetry;
+
+/// The pauses between tries to connect.
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
+
+impl SharedConnection {
+    pub(super) fn ensure_reconnecting(self: &Arc<Self>, state: &mut State) {
+        if state.closed || is_running(&state.reconnecting) {
+            return;
+        }
+        // The next caller of another runtime starts it.
+        if let Some(runtime) = self.runtime() {
+            state.reconnecting = Some(runtime.spawn(self.clone().reconnect()));
+        }
+    }
+
+    /// The runtime that drives the connection and its tasks: never that of the other purpose.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        match self.purpose {
+            Purpose::Commands => self.background.callers_runtime(),
+            Purpose::Renewals => self
+                .background
+                .runtime()
+                .or_else(|| Handle::try_current().ok()),
+        }
+    }
+
+    async fn reconnect(self: Arc<Self>) {
+        let mut backoff = RECONNECT;
+        loop {
+            match self.open().await {
+                Ok(opened) => {
+                    self.install(opened);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no connection to Redis");
+                    telemetry::store::failed(self.purpose.as_str());
+                    self.state().link = Link::Down(error);
+                    self.settled.notify_waiters();
+                }
+            }
+            backoff.pause().await;
+        }
+    }
+
+    pub(super) fn install(self: &Arc<Self>, Opened { taken, answer, .. }: Opened) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        let Taken {
+            raw,
+            place,
+            master_changed,
+        } = taken;
+        state.generation += 1;
+        state.since = Instant::now();
+        state.place = place;
+        if let Some(former) = state.following.take() {
+            former.abort();
+        }
+        if let Some(master) = master_changed.master() {
+            let known = state.master.as_ref();
+            if known.is_none_or(|known| !known.is_at(master)) {
+                state.server += 1;
+            }
+            state.master = Some(master.clone());
+            state.following = Some(self.follow(state.generation, master_changed));
+        }
+        let up = telemetry::store::connected(self.purpose.as_str());
+        let live = Live::new(raw, state.generation, state.server, up);
+        state.link = Link::Up(Arc::new(live));
+        state.reconnecting = None;
+        // Whatever the answer was, each call finds out for itself.
+        let _ = self.waits.saw(state.server, &answer);
+        self.settled.notify_waiters();
+    }
+
+    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> JoinHandle<()> {
+        let connection = Arc::downgrade(self);
+        tokio::spawn(async move {
+            changed.wait().await;
+            if let Some(connection) = connection.upgrade() {
+                connection.replace(generation, "another server is the master");
+            }
+        })
+    }
+
+    /// Opens a connection and asks whether it can be used. One that cannot carries no command: a lock that is taken by a
+    /// user who may write and not expire would stay for ever.
+    pub(super) async fn open(&self) -> Result<Opened, StoreError> {
+        let opening = async {
+            let mut taken = self.connector.take(self.purpose).await?;
+            let greeting = self.waits.greeting();
+            let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
+            let (answer, role) = match answer {
+                Err(error) => return Err(self.connector.objection(error).await),
+                Ok(answer) => answer,
+            };
+            // A replica may be promoted, and refuses what is sent until then.
+            if let Some(role) = role
+                && role != Role::Replica
+            {
+                self.connector.expect(role)?;
+            }
+            greeting::check_rights(&mut taken.raw.handle).await?;
+            Ok(Opened {
+                taken,
+                answer,
+                role,
+            })
+        };
+        timeout(self.timeouts.connect, opening)
+            .await
+            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+    }
+}
