@@ -89,13 +89,13 @@ pub use lock::{
 };
 pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
-/// The crates whose types are in the signatures of [`RedisStore`].
-#[cfg(feature = "redis")]
-pub use {deadpool_redis, redis};
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 pub use store::{LockStore, LockStoreExt, Wakeups};
 pub use work::Candidate;
+/// The crates whose types are in the signatures of [`RedisStore`].
+#[cfg(feature = "redis")]
+pub use {deadpool_redis, redis};
 
 /// The examples in the README compile.
 #[cfg(all(doctest, feature = "axum"))]

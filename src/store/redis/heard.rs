@@ -1,15 +1,18 @@
 //! Whether messages arrive where a store listens for them.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use super::connection::SharedConnection;
 use super::endpoint::Endpoint;
 use super::failure;
+use super::names::Names;
 use super::rights::SCRATCH;
 use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
-use std::sync::Arc;
+use crate::lock::LockKey;
 
 /// Publishes a message by `connection`, and makes sure that it is heard at `endpoint`.
 pub(super) async fn check(
@@ -20,9 +23,12 @@ pub(super) async fn check(
     let failed = failure::no_connection;
     let checking = async {
         let (mut sink, mut messages) = endpoint.open_pubsub().await.map_err(failed)?.split();
-        sink.subscribe(SCRATCH).await.map_err(failed)?;
+        let scratch = LockKey::new(SCRATCH);
+        // The documented rights allow it, and no lock has that name.
+        let channel = Names::of(&scratch).channel().to_string();
+        sink.subscribe(&channel).await.map_err(failed)?;
         let text = format!("{:032x}", fastrand::u128(..));
-        let publish = redis::cmd("PUBLISH").arg(SCRATCH).arg(&text).to_owned();
+        let publish = redis::cmd("PUBLISH").arg(&channel).arg(&text).to_owned();
         if let redis::Value::ServerError(error) = connection.query(&publish).await? {
             return Err(failure::refusal(error));
         }
