@@ -102,7 +102,7 @@ const MAX_INPUT: usize = 4096;
             returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those"
 )]
 pub trait KeyExtractor: Send + Sync {
-    /// The keys of this request; none at all is the business of [`OnMissing`](crate::OnMissing).
+    /// The keys of this request. If there is none, [`OnMissing`](crate::OnMissing) says what becomes of it.
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 

@@ -11,34 +11,50 @@
 //! let locks = LockClient::new(MemoryStore::new());
 //! let app: Router = Router::new()
 //!     .route("/documents/{id}", get(show).put(replace))
-//!     .layer(DistributedLockLayer::new(locks));
+//!     .route_layer(DistributedLockLayer::new(locks)) // these routes
+//!     .route("/healthz", get(async || "fine")); // and not this one
 //! # }
 //! ```
 //!
 //! # What a request goes through
 //!
 //! 1. [`mode`](DistributedLockLayer::mode) decides how it is locked, [`key`](DistributedLockLayer::key) what is locked.
-//! 2. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future
+//! 2. Its body is read, where it is `axum::body::Body` or [`buffer_body`](DistributedLockLayer::buffer_body) is set. So a slow
+//!    sender holds no lock.
+//! 3. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future
 //!    is first polled, and dropping that future at any point releases.
-//! 3. The service inside is made ready only then, so that a waiting request occupies none of its capacity, and called.
-//! 4. The lock is released, and the release confirmed, before the head of the response goes out ([`ReleaseOn`],
+//! 4. The service inside is made ready only then, so that a waiting request occupies none of its capacity, and called.
+//! 5. The lock is released, and the release confirmed, before the head of the response goes out ([`ReleaseOn`],
 //!    [`Confirm`]). A request that lost its lock never answers with the handler's response.
 //!
-//! Whatever goes wrong is a response, `application/problem+json` with a [`Rejection`] in its extensions, never an error of
-//! the service:
+//! A request that fails is answered with `application/problem+json`, and with a [`Rejection`] in the response's extensions. It
+//! is never an error of the service:
 //!
 //! | cause | status |
 //! |---|---|
 //! | the wait is over | 423 `lock-contended`, with `Retry-After` |
-//! | too many wait | 503 `lock-overloaded`, with `Retry-After` |
-//! | the store cannot be asked | 503 `lock-unavailable`, with `Retry-After` |
-//! | the lock was lost | 500 `lock-lost`, `"outcome": "unknown"` |
-//! | no key, or not a proper one | 400 `key-missing`, `key-invalid` |
+//! | too many requests wait | 503 `lock-overloaded`, with `Retry-After` |
+//! | the store does not answer, or refuses | 503 `lock-unavailable`, with `Retry-After` |
+//! | the lock was lost, or its release is not confirmed | 500 `lock-lost`, `"outcome": "unknown"` |
+//! | the request has no key, or a malformed one | 400 `key-missing`, `key-invalid` |
+//! | the request's body is too long, too slow, broken, or one too many | 413 `body-too-large`, 408 `body-timeout`, 400 `body-unreadable`, 503 `body-budget` |
+//! | the program is to be changed; the reason is logged at error | 500 `lock-misconfigured` |
+//!
+//! `Retry-After` follows from the time that the requests of the layer hold their locks, and from the lease of the present
+//! holder. It is spread by chance, so that clients that are refused together do not come back together.
+//!
+//! # What confirms a response
+//!
+//! The response carries a [`Confirmation`] in its extensions. [`Confirmation::Store`]: the store carried the hold without a gap.
+//! Two such responses never belong to requests that overlapped. [`Confirmation::Lease`]: the store was not asked or did not
+//! answer, and this process's clock says that the lease still runs. By default only requests that read are answered so;
+//! [`confirm`](DistributedLockLayer::confirm) and [`confirm_reads`](DistributedLockLayer::confirm_reads) choose.
 //!
 //! # Inside one request
 //!
 //! The request has one [`Owner`](crate::Owner), in its extensions. A second layer, an extractor, or a
-//! [`LockRequest`](crate::LockRequest) with this owner joins what the request holds already instead of waiting for itself.
+//! [`LockRequest`](crate::LockRequest) with this owner joins what the request holds already instead of waiting for itself. A
+//! `LockRequest` of a handler without this owner, for a key that its layer holds, fails at once.
 //! The lock itself is seen through [`LockHandle`](crate::LockHandle), in the extensions too.
 //!
 //! # Where to put it
@@ -47,9 +63,9 @@
 //! limits, **lock**, handler. Locking before authentication lets strangers hold locks. Keep `wait` below the timeout, or
 //! the timeout answers first.
 //!
-//! On an axum `Router`, `layer` also locks requests that no route matches (404), `route_layer` does not, and both lock
-//! those whose method no route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests
-//! that a handler takes.
+//! On an axum `Router`, use `route_layer`, after the routes that are locked. `layer` also locks requests that no route matches
+//! (404), and `/healthz` beside the routes that need a lock; both then depend on the store. Both lock requests whose method no
+//! route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that a handler takes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -100,9 +116,12 @@ use policy::Policy;
 
 /// Puts a distributed lock around each request.
 ///
-/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD and QUERY
-/// read, OPTIONS, TRACE and CONNECT are not locked, other methods write; a request waits 10 s at most, its lease is
+/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD, QUERY, OPTIONS and
+/// TRACE read, other methods write; a body of axum is read first, up to 2 MiB; a request waits 10 s at most, its lease is
 /// renewed at 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
+///
+/// On axum, add it by `Router::route_layer`, after the routes that it locks. `Router::layer` makes every path of the router
+/// depend on the store, `/healthz` and 404 too.
 ///
 /// # Panics
 ///
@@ -119,6 +138,9 @@ pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
 
 impl DistributedLockLayer {
     /// Locks with `client`, with default settings.
+    ///
+    /// **A route without parameters is one key**: by default every `POST /orders` waits for the one before, in all processes.
+    /// Leave such routes out of the layer, or choose a [`key`](Self::key).
     pub fn new(client: LockClient) -> Self {
         Self {
             client,
@@ -187,13 +209,13 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// What becomes of a request without a key.
+    /// What becomes of a request without a key (default: 400).
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.policy.on_missing = on_missing;
         self
     }
 
-    /// What becomes of a request when the store cannot be asked.
+    /// What becomes of a request when the store is unavailable (default: 503).
     pub fn on_unavailable(mut self, on_unavailable: OnUnavailable) -> Self {
         self.policy.on_unavailable = on_unavailable;
         self
@@ -205,13 +227,13 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// What becomes of a handler whose lock is lost.
+    /// What becomes of a handler whose lock is lost (default: it is dropped at once).
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.policy.on_lost = on_lost;
         self
     }
 
-    /// What becomes of a handler whose client has gone.
+    /// What becomes of a handler whose client has gone (default: it is dropped).
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.policy.on_cancel = on_cancel;
         self
@@ -237,7 +259,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// The status of a request that waited in vain (default 423). Many HTTP clients retry 409 or 503 by themselves, and not
+    /// The status of a request whose wait is over (default 423). Many HTTP clients retry 409 or 503 by themselves, and not
     /// 423.
     pub fn contended_status(mut self, status: impl TryInto<StatusCode>) -> Self {
         // What is no status at all is refused as no status of an error, when the layer is built.
@@ -245,8 +267,8 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// Answers requests that are not served with a response of your own. The [`Rejection`] goes into its extensions
-    /// whatever you answer; responses to HEAD lose their body.
+    /// Answers requests that are not served with a response of your own. The layer puts the [`Rejection`] into its extensions,
+    /// and removes the body of a response to HEAD.
     ///
     /// ```
     /// # use http::request::Parts;

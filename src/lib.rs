@@ -11,7 +11,7 @@
 //! let locks = LockClient::new(MemoryStore::new()); // or RedisStore::connect("redis://127.0.0.1").await?
 //! let app: Router = Router::new()
 //!     .route("/documents/{id}", get(show).put(replace))
-//!     .layer(DistributedLockLayer::new(locks)); // key: route and parameters; GET reads, PUT writes
+//!     .route_layer(DistributedLockLayer::new(locks)); // key: route and parameters; GET reads, PUT writes
 //! # }
 //! ```
 //!
@@ -28,14 +28,37 @@
 //!
 //! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, under a name
 //! that is never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed for as
-//! long as a guard lives. Whoever dies leaves nothing but a lease that runs out.
+//! long as a guard lives. A process that dies leaves a lease, which runs out.
+//!
+//! A thing that is locked has **one name and one family of modes**, wherever it is locked: a [`Resource`] says both, for the
+//! layer, the client and the admin.
 //!
 //! # What is promised
 //!
-//! Two pieces of work whose release was *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer let the response
-//! go) never overlapped, whatever clocks, pauses, crashes and networks did. What a lost lock means for the rest is up to
-//! you: [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`]
+//! Two pieces of work whose release the store has *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer sent a response
+//! with [`Confirmation::Store`]) never overlapped, whatever clocks, pauses, crashes and networks did. A lock may be lost all the
+//! same. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`]
 //! lets the resource itself refuse a stale holder.
+//!
+//! # Problems
+//!
+//! The layers answer requests that they do not serve with `application/problem+json` (RFC 9457). Its `type` leads here:
+//!
+//! | type | status | what the client may do |
+//! |---|---|---|
+//! | <a id="lock-contended"></a>`lock-contended` | 423 | repeat after `Retry-After`: another request holds the lock |
+//! | <a id="lock-overloaded"></a>`lock-overloaded` | 503 | repeat after `Retry-After`: too many requests wait for the lock |
+//! | <a id="lock-unavailable"></a>`lock-unavailable` | 503 | repeat after `Retry-After`: the lock store does not answer. Nothing was done |
+//! | <a id="lock-lost"></a>`lock-lost` | 500 | find out what was done: the request has run, in whole or in part, and may have overlapped another |
+//! | <a id="lock-misconfigured"></a>`lock-misconfigured` | 500 | nothing: the server's program is to be changed |
+//! | <a id="key-missing"></a>`key-missing`, <a id="key-invalid"></a>`key-invalid` | 400 | send what names the resource; `detail` says what is wrong |
+//! | <a id="body-too-large"></a>`body-too-large` | 413 | send a shorter body |
+//! | <a id="body-timeout"></a>`body-timeout` | 408 | send the body faster |
+//! | <a id="body-unreadable"></a>`body-unreadable` | 400 | send the body to its end |
+//! | <a id="body-budget"></a>`body-budget` | 503 | repeat after `Retry-After`: the server reads too many bodies |
+//! | <a id="request-in-progress"></a>`request-in-progress` | 409 | repeat after `Retry-After`: the first request with this idempotency key still runs |
+//! | <a id="key-reused"></a>`key-reused` | 422 | choose a new idempotency key: this one was used for another request |
+//! | <a id="record-unreadable"></a>`record-unreadable` | 500 | nothing: the recorded answer cannot be read |
 //!
 //! # Features
 //!
@@ -72,26 +95,40 @@ pub mod telemetry;
 pub mod testing;
 pub mod work;
 
+#[doc(inline)]
 pub use admin::{Holder, Inspect, Inspection, LockAdmin};
+#[doc(inline)]
 pub use audit::Audit;
+#[doc(inline)]
 pub use client::{LockClient, LockClientBuilder, LockRequest};
+#[doc(inline)]
 pub use error::{InvalidRequest, LockError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
+#[doc(inline)]
 pub use extract::Locked;
+#[doc(inline)]
 pub use guard::{Ended, LockGuard, LockHandle};
+#[doc(inline)]
 pub use idempotency::IdempotencyLayer;
+#[doc(inline)]
 pub use layer::{
     Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
     Rejection, RejectionKind, ReleaseOn, by_method,
 };
+#[doc(inline)]
 pub use lock::{
     FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner, Resource, ResourceKey,
 };
+#[doc(inline)]
 pub use store::memory::MemoryStore;
+#[doc(inline)]
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
+#[doc(inline)]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
+#[doc(inline)]
 pub use store::{LockStore, LockStoreExt, Wakeups};
+#[doc(inline)]
 pub use work::Candidate;
 /// The crates whose types are in the signatures of [`RedisStore`].
 #[cfg(feature = "redis")]

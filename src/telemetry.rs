@@ -39,7 +39,7 @@
 //! | `distributed_lock_hold_duration_seconds` | histogram | seconds | `route`, `mode` | how long guards lived, their confirmed release included |
 //! | `distributed_lock_waiters` | gauge | | `route`, `mode` | requests that wait just now |
 //! | `distributed_lock_holders` | gauge | | `route`, `mode` | guards that hold just now, until they are released or dropped |
-//! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended because somebody else held the lock |
+//! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended while another owner held the lock |
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
 //! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`Confirmation`](crate::Confirmation)) |
@@ -134,7 +134,7 @@ pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) 
 }
 
 /// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even
-/// where nobody listens, if its feature `log` is on.
+/// for events that are off, if its feature `log` is on.
 struct Digests<F>(F);
 
 /// The digests of the keys that `keys` yields.

@@ -12,7 +12,7 @@ use crate::lock::LockKey;
 /// the handler takes cannot be known here.
 ///
 /// **Wrong where the client may choose the header freely and the handler does not look at it**: then the client chooses
-/// whom it excludes, or that it excludes nobody.
+/// which requests it excludes, or none.
 ///
 /// # Panics
 ///

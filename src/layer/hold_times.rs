@@ -8,7 +8,7 @@ use crate::error::LockError;
 /// How slowly the estimate follows: a new time counts for one eighth.
 const WEIGHT: u64 = 8;
 
-/// The longest time that is told before it is spread: a lease is released long before its end more often than not.
+/// The longest time before it is spread: most leases are released long before their end.
 const CAP: Duration = Duration::from_secs(10);
 
 /// Clients that are refused together are spread over at least this long.

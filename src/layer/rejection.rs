@@ -265,7 +265,7 @@ impl Error for Rejection {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Rejection(Rejection),
-    /// Somebody else has answered already.
+    /// A key extractor has answered already.
     Response(Box<Response<LocalBody>>),
 }
 

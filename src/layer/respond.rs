@@ -37,7 +37,7 @@ impl Responder {
         }
     }
 
-    /// Remembers what a later rejection needs of the request.
+    /// Keeps what a later rejection needs of the request.
     pub(crate) fn witness(&self, parts: &Parts) -> Witness {
         Witness {
             method: parts.method.clone(),
@@ -45,7 +45,7 @@ impl Responder {
         }
     }
 
-    /// Answers for good; `witness` is what is left of the request.
+    /// Makes the final response; `witness` is what is left of the request.
     pub(crate) fn refuse<R>(
         &self,
         refusal: Refusal,
@@ -74,11 +74,11 @@ impl Responder {
     }
 }
 
-/// What is remembered of a request that the handler has consumed.
+/// The head of a request that the handler has consumed.
 #[derive(Clone)]
 pub(crate) struct Witness {
     pub(crate) method: Method,
-    /// Kept only for those who asked to see it.
+    /// Kept only if the user's closure is to see it.
     parts: Option<Box<Parts>>,
 }
 

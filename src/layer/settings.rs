@@ -1,6 +1,6 @@
-//! What a layer does when something is not as it should be: the choices that users make.
+//! The choices of a program about failures.
 
-/// What becomes of a handler whose lock is lost while it runs. Either way its response is not sent.
+/// How to treat a handler whose lock is lost while it runs. Either way its response is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnLost {
@@ -11,7 +11,7 @@ pub enum OnLost {
     Continue,
 }
 
-/// What becomes of a handler whose client has gone.
+/// How to treat a handler whose client has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCancel {
@@ -23,7 +23,7 @@ pub enum OnCancel {
     RunToCompletion,
 }
 
-/// What becomes of a request when the store cannot be asked.
+/// How to treat a request when the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnUnavailable {
@@ -34,14 +34,14 @@ pub enum OnUnavailable {
     Proceed,
 }
 
-/// What becomes of a request that carries no key.
+/// How to treat a request that carries no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnMissing {
     /// It is answered 400.
     #[default]
     Reject,
-    /// It goes on **without a lock**: whoever leaves the key out is excluded by nobody.
+    /// It goes on **without a lock**: a client that leaves the key out evades the lock.
     Skip,
     /// All such requests share this name.
     Use(&'static str),

@@ -25,7 +25,7 @@ pub(crate) struct Holding {
 struct Lives(Arc<dyn Observed>, Vec<Arc<dyn Observed>>);
 
 impl Holding {
-    /// `None` if nobody observes.
+    /// `None` if neither metrics nor spans are on.
     pub(super) fn begin<'a, T: Observed + 'static>(
         route: Route,
         mode: &'static str,
@@ -77,7 +77,7 @@ impl Holding {
         let Some(mut holding) = holding else {
             return release.await;
         };
-        // Whoever does not wait for the end does not know it.
+        // A caller that drops the release does not see its end.
         holding.outcome = Some("unconfirmed");
         let released = release.await;
         holding.outcome = Some(match released {

@@ -40,7 +40,10 @@ pub(crate) fn describe() {
     describe_gauge!(WAITERS, "Requests that wait for their locks just now.");
     describe_gauge!(HOLDERS, "Guards that hold locks just now.");
     describe_histogram!(RENEWAL_TIME, seconds, "How long batches of renewals took.");
-    describe_counter!(CONTENDED, "Waits that ended while somebody else held.");
+    describe_counter!(
+        CONTENDED,
+        "Waits that ended while another owner held the lock."
+    );
     describe_counter!(OVERLOADED, "Requests refused because too many waited.");
     describe_counter!(UNAVAILABLE, "Requests refused for want of the lock store.");
     describe_counter!(CONFIRMED, "Responses that were sent under a lock.");

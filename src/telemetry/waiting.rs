@@ -20,7 +20,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// `keys` is asked only if somebody listens.
+    /// `keys` is called only if the span or the event is on.
     pub(crate) fn begin<'a>(
         route: &Route,
         mode: &'static str,
@@ -50,7 +50,7 @@ impl Waiting {
         self.span.clone()
     }
 
-    /// Begins to observe the hold; `None` if nobody does. `lives` are the holds behind the guard.
+    /// Begins to observe the hold; `None` if neither metrics nor spans are on. `lives` are the holds behind the guard.
     pub(crate) fn granted<'a, T: Observed + 'static>(
         mut self,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,

@@ -17,6 +17,7 @@ mod body;
 mod cancel;
 mod confirmed;
 mod contract;
+pub(crate) mod costs;
 mod grpc;
 mod hyper;
 mod keys;

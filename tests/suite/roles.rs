@@ -6,6 +6,7 @@ use crate::client::turns::contender;
 use crate::faults::processes::citizen;
 use crate::idempotency::costs::namer;
 use crate::interop::hoarder;
+use crate::layer::costs::refuser;
 use crate::support::{Console, Role};
 
 /// The test that a peer runs instead of all others; in a usual run it checks the table.
@@ -19,6 +20,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("citizen", |console| Box::pin(citizen(console))),
     ("contender", |console| Box::pin(contender(console))),
     ("namer", |console| Box::pin(namer(console))),
+    ("refuser", |console| Box::pin(refuser(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

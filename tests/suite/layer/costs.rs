@@ -1,0 +1,60 @@
+//! What a refusal costs, in allocations: a process that refuses most of its requests must have time for the others.
+
+use axum::Router;
+use axum::routing::any;
+use stats_alloc::INSTRUMENTED_SYSTEM;
+use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, Resource, key};
+
+use super::put;
+use crate::support::{Console, Peer};
+
+const ORDERS: Resource = Resource::new("lock:order");
+const REQUESTS: usize = 500;
+
+/// The role: says how often a request allocates that is served, and one that is refused because too many wait.
+///
+/// It is a process of its own, because the allocations of a process are counted together.
+pub(crate) async fn refuser(mut console: Console) {
+    let store = MemoryStore::new();
+    let layer = DistributedLockLayer::new(LockClient::new(store.clone()))
+        .key(key::param(ORDERS, "id"))
+        .max_waiters(0);
+    let app = Router::new()
+        .route("/orders/{id}", any(async || ()))
+        .layer(layer);
+    console.say(allocations(&app, "/orders/1", 200).await);
+
+    let _held = LockClient::new(store).lock(ORDERS.id(2)).await.unwrap();
+    let asking = {
+        let app = app.clone();
+        tokio::spawn(async move { put(&app, "/orders/2").await })
+    };
+    while put(&app, "/orders/2").await.status() != 503 {}
+    console.say(allocations(&app, "/orders/2", 503).await);
+    asking.abort();
+    console.hear().await;
+}
+
+async fn allocations(app: &Router, path: &str, status: u16) -> usize {
+    for _ in 0..100 {
+        put(app, path).await;
+    }
+    let count = || {
+        let stats = INSTRUMENTED_SYSTEM.stats();
+        stats.allocations + stats.reallocations
+    };
+    let before = count();
+    for _ in 0..REQUESTS {
+        assert_eq!(put(app, path).await.status(), status);
+    }
+    (count() - before) / REQUESTS
+}
+
+#[tokio::test]
+async fn a_refusal_costs_less_than_a_request_that_is_served() {
+    let mut peer = Peer::start("refuser");
+    let served: usize = peer.hear().await.parse().unwrap();
+    let refused: usize = peer.hear().await.parse().unwrap();
+    println!("allocations: {served} for a request that is served, {refused} for a refusal");
+    assert!(refused < served, "{refused} {served}");
+}
