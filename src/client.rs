@@ -1,8 +1,11 @@
 //! The lock client: requests, and the one loop that waits for the store.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -296,12 +299,24 @@ impl Door {
         &mut self,
         work: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        tokio::select! {
+        let mut work = pin!(work);
+        let flag = self.0.clone();
+        let mut closing = pin!(self.0.wait_for(|closed| *closed));
+        poll_fn(|cx| {
             // A waiter that is woken by a shutdown must not be granted what the shutdown has just given up.
-            biased;
-            _ = self.0.wait_for(|closed| *closed) => Err(LockError::Shutdown),
-            done = work => done,
-        }
+            if *flag.borrow() {
+                return Poll::Ready(Err(LockError::Shutdown));
+            }
+            // A request that need not wait does not wait for a shutdown either.
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            match closing.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(Err(LockError::Shutdown)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 

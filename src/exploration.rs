@@ -2,8 +2,8 @@
 //!
 //! [`explore`] runs a scenario many times. Its tasks take turns in an order that [`shuttle`] chooses anew each time: at
 //! every lock and unlock of a [`sync::Mutex`](crate::sync::Mutex), at every step of a store, and wherever a task waits.
-//! Time stands still, unless the scenario moves it, so that no timer ever helps: whoever is not woken waits for ever, and
-//! shuttle reports that nobody can go on. A failure prints the schedule that led to it.
+//! Time stands still, unless the scenario moves it, so that no timer ever helps: a task that is not woken waits for ever,
+//! and shuttle reports a deadlock. A failure prints the schedule that led to it.
 //!
 //! [`finds`] shows that a scenario can fail: it runs it with a [`Mutant`] in the code.
 
@@ -29,18 +29,18 @@ pub(crate) enum Mutant {
     GiftKept,
     /// A request for any of several keys sleeps on when it is given one of them in the process.
     GiftUnseen,
-    /// Whoever gives its turn up does not pass it on.
+    /// A request that gives its turn up does not pass it on.
     TurnKept,
     /// A hold is passed on though it is lost, or nearly.
     LostPassedOn,
-    /// A newcomer stands in front of the line.
+    /// A newcomer stands in front of the queue.
     LastInFirstOut,
     /// A hold that is passed on keeps its fencing token.
     TokenKept,
     /// A release that succeeds makes good a hold that was lost.
     LossUndone,
-    /// What an owner asked for twice is answered once.
-    TwinForgotten,
+    /// Of two requests of an owner, only the first is answered.
+    SiblingForgotten,
     /// A renewal is believed however late it is answered.
     LateRenewal,
 }
@@ -104,7 +104,7 @@ fn is_on() -> bool {
     try_get_current_task().is_some()
 }
 
-/// Moves the time, and wakes whoever has slept until then.
+/// Moves the time, and wakes the tasks that have slept until then.
 fn pass(time: Duration) {
     CLOCK.with_borrow(|clock| clock.as_ref().unwrap().block_on(tokio::time::advance(time)));
 }

@@ -238,7 +238,7 @@ impl<'a> Request<'a> {
         while let Some(pause) = self
             .attempts
             .only_turn()
-            .and_then(|turn| turn.courtesy().pause())
+            .and_then(|turn| turn.fairness().pause())
         {
             self.listen().await;
             let until = self.wait.until.min(Instant::now() + pause);
@@ -253,7 +253,7 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            turn.courtesy().paid();
+            turn.fairness().heard_release();
         }
         true
     }
@@ -281,7 +281,7 @@ impl<'a> Request<'a> {
         let until = self.wait.next_poll(retry_after);
         if let Some(turn) = self.attempts.only_turn() {
             sleep_until(turn.wakeups().as_mut(), until).await;
-            return turn.courtesy().paid();
+            return turn.fairness().heard_release();
         }
         let wakeups = self
             .attempts

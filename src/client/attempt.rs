@@ -109,7 +109,7 @@ impl AttemptGuard {
 
     /// Whether there is something to ask for, and no reason to do anything before.
     pub(super) fn asks_at_once(&self) -> bool {
-        let owes = |one: &Try| self.is_one() && one.turn.courtesy_is_owed();
+        let owes = |one: &Try| self.is_one() && one.turn.owes_others();
         !self.is_empty() && !self.tries.iter().any(owes) && !self.expects_refusal()
     }
 

@@ -32,11 +32,11 @@ struct Plan {
     modes: &'static [LockMode],
     /// Some give up while they wait.
     cancels: bool,
-    /// Owners come with twins, and again while they hold.
+    /// Owners ask for two things at once, and again while they hold.
     owners: bool,
     /// Some holds vanish from the store.
     thefts: bool,
-    /// Some holders take a good part of their lease, or more than that, and nobody renews.
+    /// Some holders take a good part of their lease, or more than that, and no hold is renewed.
     naps: bool,
 }
 
@@ -251,9 +251,11 @@ impl Crowd {
     /// An owner that asks for two things at once, and for a third while it holds them.
     async fn visit_twice(&self, client: usize, request: LockRequest, again: LockRequest) {
         let asked = self.site.lock().unwrap().tick();
-        let (one, twin) = join(self.ask(request.clone()), self.ask(request)).await;
-        let (guard, queued, twin) = match (one, twin) {
-            (Some((guard, queued)), twin) | (twin, Some((guard, queued))) => (guard, queued, twin),
+        let (one, sibling) = join(self.ask(request.clone()), self.ask(request)).await;
+        let (guard, queued, sibling) = match (one, sibling) {
+            (Some((guard, queued)), other) | (other, Some((guard, queued))) => {
+                (guard, queued, other)
+            }
             (None, None) => return,
         };
         let below = match guard.mode() {
@@ -262,7 +264,7 @@ impl Crowd {
         };
         // Dropped in any order.
         let third = self.ask(again.mode(below)).await;
-        drop(twin);
+        drop(sibling);
         self.stay(client, (asked, queued), guard).await;
         drop(third);
     }
@@ -274,7 +276,7 @@ pub(super) async fn yields(times: usize) {
     }
 }
 
-/// Waits for a fact that nobody signals.
+/// Waits for a fact that is not signalled.
 pub(super) async fn until(what: &str, fact: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if fact() {
@@ -415,7 +417,7 @@ mod mutants {
     }
 
     #[test]
-    fn whoever_gives_its_turn_up_keeps_it() {
+    fn a_request_that_gives_its_turn_up_keeps_it() {
         let plan = Plan {
             clients: 2,
             callers: 2,
@@ -445,12 +447,12 @@ mod mutants {
     }
 
     #[test]
-    fn a_twin_is_forgotten() {
+    fn a_request_that_waits_for_its_owner_is_forgotten() {
         let plan = Plan {
             callers: 3,
             owners: true,
             ..QUIET
         };
-        finds(Mutant::TwinForgotten, ORDERS, scenario(plan));
+        finds(Mutant::SiblingForgotten, ORDERS, scenario(plan));
     }
 }

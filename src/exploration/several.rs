@@ -110,7 +110,6 @@ impl Crowd {
                 let key = guard.key().clone();
                 let again = client.lock_any([key]).mode(mode).owner(&owner);
                 drop(again.await.expect("held already"));
-                // What the owner has not got is somebody else's, or free.
                 if !self.plan.both
                     && let Some(more) = self
                         .ask(client.lock_any(KEYS).mode(mode).owner(&owner))

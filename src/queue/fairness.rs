@@ -15,7 +15,7 @@ const SHORTEST_TURN: Duration = Duration::from_micros(500);
 /// They hear of the release later than the process itself. If it asked again at once, they would hardly ever get the lock;
 /// if it let only one of them go first, those two would take turns and the others would not.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Courtesy {
+pub(crate) struct FairnessYield {
     /// How many more releases to hear of.
     releases: usize,
     pause: Duration,
@@ -34,7 +34,7 @@ struct Release {
     echoes: bool,
 }
 
-impl Courtesy {
+impl FairnessYield {
     /// After a release that woke `listeners`, whose answer `took` so long. If this process `listens`, it is one of them,
     /// and hears of its own release first of all.
     pub(super) fn after(listeners: usize, listens: bool, took: Duration, now: Instant) -> Self {
@@ -62,7 +62,7 @@ impl Courtesy {
     }
 
     /// The end of a turn was heard of.
-    pub(crate) fn paid(&mut self) {
+    pub(crate) fn heard_release(&mut self) {
         self.releases = self.releases.saturating_sub(1);
         if let Some(release) = &mut self.release {
             match release.echoes {

@@ -318,7 +318,7 @@ impl KeyState {
     fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
         for waiter in self.owners.end(owner) {
             #[cfg(test)]
-            if exploration::has(Mutant::TwinForgotten) {
+            if exploration::has(Mutant::SiblingForgotten) {
                 mem::forget(waiter);
                 continue;
             }

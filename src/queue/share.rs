@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::hold::Holder;
 use super::key_state::Left;
 use super::wait_queue::Handoff;
-use super::{Courtesy, Decision, Grant, Intent, Queues, Terms};
+use super::{Decision, FairnessYield, Grant, Intent, Queues, Terms};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -146,19 +146,19 @@ impl Turn {
         &mut self.handoff.wakeups
     }
 
-    pub(crate) fn courtesy_is_owed(&self) -> bool {
-        self.handoff.courtesy.pause().is_some()
+    pub(crate) fn owes_others(&self) -> bool {
+        self.handoff.fairness.pause().is_some()
     }
 
     /// Whether other processes go first.
-    pub(crate) fn courtesy(&mut self) -> &mut Courtesy {
-        &mut self.handoff.courtesy
+    pub(crate) fn fairness(&mut self) -> &mut FairnessYield {
+        &mut self.handoff.fairness
     }
 
     /// The hold before was released, that woke `listeners`, and the answer took so long.
     fn released(&mut self, listeners: usize, took: Duration) {
         let listens = self.handoff.wakeups.is_some();
-        self.handoff.courtesy = Courtesy::after(listeners, listens, took, Instant::now());
+        self.handoff.fairness = FairnessYield::after(listeners, listens, took, Instant::now());
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
@@ -185,7 +185,7 @@ impl Turn {
         let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
         let at = self.queues.at(now);
-        let turn = self.handoff.courtesy.next_turn(at.now);
+        let turn = self.handoff.fairness.next_turn(at.now);
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
                 let turn = turn.map(|turn| turn.min(at.pace.handover_time));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::fairness::Courtesy;
+use super::fairness::FairnessYield;
 use super::{Decision, Effect, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub(super) struct Handoff {
     /// A hot key is not subscribed to anew at every turn.
     pub(super) wakeups: Option<Wakeups>,
     /// Whether other processes go first.
-    pub(super) courtesy: Courtesy,
+    pub(super) fairness: FairnessYield,
 }
 
 impl From<Option<Wakeups>> for Handoff {

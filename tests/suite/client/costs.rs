@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::Instant;
-use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore};
+use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore};
 
 use crate::support::{Console, Peer, RedisServer, eventually};
 
@@ -64,6 +64,7 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert_eq!(commands.len(), 2 * PAIRS);
     assert_eq!(peer.hear().await, "warm");
     let in_memory = counted(&mut peer).await;
+    println!("allocations of a pair: {on_redis} on Redis, {in_memory} in memory");
     assert!(on_redis <= 20.0 + INSTRUMENTS, "{on_redis}");
     assert!(in_memory <= 10.0 + INSTRUMENTS, "{in_memory}");
 }
@@ -105,6 +106,20 @@ async fn a_fair_section_in_a_crowd_takes_three_scripts() {
         scripts <= 2 + 3 * CROWD + polls,
         "{scripts} with {polls} polls"
     );
+}
+
+/// A request is moved into the caller's future, and so is what a layer or an extractor makes of it.
+#[test]
+fn a_request_is_a_large_future() {
+    let locks = LockClient::new(MemoryStore::new());
+    let one = locks.lock("n");
+    let request = size_of_val(&one);
+    let acquiring = size_of_val(&one.acquire());
+    let guard = size_of::<LockGuard>();
+    println!("bytes: {request} a request, {acquiring} while it is acquired, {guard} a guard");
+    assert!(request <= 256, "{request}");
+    assert!(acquiring <= 2048, "{acquiring}");
+    assert!(guard <= 160, "{guard}");
 }
 
 async fn counted(peer: &mut Peer) -> f64 {
