@@ -2,7 +2,7 @@
 //!
 //! Every key has three queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each
 //! queue talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
-//! on often enough, it is released, and the processes that listen for it go first ([`FairnessYield`]). `Read` requests queue
+//! on often enough, it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue
 //! behind one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so
 //! they have none here. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the
 //! store's business.
@@ -32,7 +32,6 @@ mod share;
 mod small_map;
 mod wait_queue;
 
-pub(crate) use fairness::FairnessYield;
 use hold::Holder;
 use key_state::{Entered, KeyState};
 use shards::Shards;

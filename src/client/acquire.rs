@@ -235,11 +235,7 @@ impl<'a> Request<'a> {
 
     /// Gives the others to whom this process owes a turn the time for it; false if the wait is over by then.
     async fn let_others_go_first(&mut self) -> bool {
-        while let Some(pause) = self
-            .attempts
-            .only_turn()
-            .and_then(|turn| turn.fairness().pause())
-        {
+        while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
             self.listen().await;
             let until = self.wait.until.min(Instant::now() + pause);
             let Some(turn) = self.attempts.only_turn() else {
@@ -253,7 +249,7 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            turn.fairness().heard_release();
+            turn.heard_release();
         }
         true
     }
@@ -281,7 +277,7 @@ impl<'a> Request<'a> {
         let until = self.wait.next_poll(retry_after);
         if let Some(turn) = self.attempts.only_turn() {
             sleep_until(turn.wakeups().as_mut(), until).await;
-            return turn.fairness().heard_release();
+            return turn.heard_release();
         }
         let wakeups = self
             .attempts

@@ -5,8 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -18,9 +16,9 @@ use crate::queue::{Decision, Queued};
 /// Dropped, all of them are given up, and what one of them was given is passed on.
 #[derive(Default)]
 pub(super) struct Places<'a> {
-    waiting: SmallVec<[(&'a LockKey, Queued); 1]>,
+    waiting: Vec<(&'a LockKey, Queued)>,
     /// It was given, and not looked at.
-    given: Option<Given<'a>>,
+    given: Option<Box<Given<'a>>>,
 }
 
 /// What a queue has given.
@@ -51,7 +49,7 @@ impl<'a> Places<'a> {
     /// What was given stays until it is taken.
     pub(super) async fn given(&mut self) -> Given<'a> {
         self.is_given().await;
-        self.given.take().expect("it was given")
+        *self.given.take().expect("it was given")
     }
 
     /// The same without taking it.
@@ -67,7 +65,7 @@ impl<'a> Places<'a> {
             })
             .await;
         }
-        self.given.take()
+        self.given.take().map(|given| *given)
     }
 
     /// Why all of it was in vain: others hold the keys, or the store has said nothing all the time.
@@ -99,11 +97,11 @@ impl<'a> Places<'a> {
             if let Poll::Ready(decision) = Pin::new(place).poll(cx) {
                 let key = *key;
                 let (_, place) = self.waiting.swap_remove(index);
-                self.given = Some(Given {
+                self.given = Some(Box::new(Given {
                     key,
                     decision,
                     known: place.known(),
-                });
+                }));
                 return Poll::Ready(());
             }
         }

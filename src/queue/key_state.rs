@@ -39,7 +39,7 @@ use entering::Standing;
 /// [`Queues::apply`]: super::Queues::apply
 #[derive(Default)]
 pub(super) struct KeyState {
-    holds: SmallVec<[Box<LocalHold>; 1]>,
+    holds: SmallVec<[LocalHold; 1]>,
     exclusive: WaitQueue,
     write: WaitQueue,
     read: WaitQueue,
@@ -141,7 +141,7 @@ impl KeyState {
         wakeups: Option<Wakeups>,
         at: At,
     ) -> (Grant, Vec<Effect>) {
-        let mut hold = Box::new(LocalHold::new(live, intent.nested.is_some(), at.now));
+        let mut hold = LocalHold::new(live, intent.nested.is_some(), at.now);
         let grant = hold.join(terms, at.now);
         let mut decided = Vec::new();
         let mut effects = Vec::new();

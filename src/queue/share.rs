@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::fairness::FairnessYield;
 use super::hold::Holder;
 use super::key_state::Left;
 use super::wait_queue::Handoff;
-use super::{Decision, FairnessYield, Grant, Intent, Queues, Terms};
+use super::{Decision, Grant, Intent, Queues, Terms};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -147,18 +148,27 @@ impl Turn {
     }
 
     pub(crate) fn owes_others(&self) -> bool {
-        self.handoff.fairness.pause().is_some()
+        self.pause().is_some()
     }
 
-    /// Whether other processes go first.
-    pub(crate) fn fairness(&mut self) -> &mut FairnessYield {
-        &mut self.handoff.fairness
+    /// How long other processes may take to go first; `None` if this process owes them nothing.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.handoff.fairness.as_ref()?.pause()
+    }
+
+    /// The end of another process's turn was heard of.
+    pub(crate) fn heard_release(&mut self) {
+        if let Some(fairness) = &mut self.handoff.fairness {
+            fairness.heard_release();
+        }
     }
 
     /// The hold before was released, that woke `listeners`, and the answer took so long.
     fn released(&mut self, listeners: usize, took: Duration) {
         let listens = self.handoff.wakeups.is_some();
-        self.handoff.fairness = FairnessYield::after(listeners, listens, took, Instant::now());
+        let fairness = FairnessYield::after(listeners, listens, took, Instant::now());
+        self.handoff.is_alone = fairness.is_none();
+        self.handoff.fairness = fairness.map(Box::new);
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
@@ -185,10 +195,13 @@ impl Turn {
         let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
         let at = self.queues.at(now);
-        let turn = self.handoff.fairness.next_turn(at.now);
+        let fairness = self.handoff.fairness.as_ref();
+        let turn = match fairness.and_then(|fairness| fairness.next_turn(now)) {
+            Some(turn) => Some(Some(turn.min(at.pace.handover_time))),
+            None => self.handoff.is_alone.then_some(None),
+        };
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
-                let turn = turn.map(|turn| turn.min(at.pace.handover_time));
                 state.queue(mode).set_turn(turn);
             }
             state.granted(live.clone(), terms, &self.intent, wakeups, at)

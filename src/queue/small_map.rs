@@ -8,55 +8,69 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct SmallMap<K, V> {
     first: Option<(K, V)>,
-    rest: BTreeMap<K, V>,
+    /// Not empty if it is there. Boxed, because it seldom is.
+    rest: Option<Box<BTreeMap<K, V>>>,
 }
 
 impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
         Self {
             first: None,
-            rest: BTreeMap::new(),
+            rest: None,
         }
     }
 }
 
 impl<K: Copy + Ord, V> SmallMap<K, V> {
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.rest.is_empty()
+        self.first.is_none() && self.rest.is_none()
     }
 
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
         match &mut self.first {
             Some((first, value)) if *first == key => Some(value),
-            _ => self.rest.get_mut(&key),
+            _ => self.rest.as_mut()?.get_mut(&key),
         }
     }
 
     pub(super) fn contains(&self, key: K) -> bool {
-        matches!(self.first, Some((first, _)) if first == key) || self.rest.contains_key(&key)
+        matches!(self.first, Some((first, _)) if first == key) || self.is_in_rest(key)
     }
 
     /// The value of `key`, which is made by `value` if there is none.
     pub(super) fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
-        if self.first.is_none() && !self.rest.contains_key(&key) {
+        if self.first.is_none() && !self.is_in_rest(key) {
             return &mut self.first.insert((key, value())).1;
         }
         match &mut self.first {
             Some((first, value)) if *first == key => value,
-            _ => self.rest.entry(key).or_insert_with(value),
+            _ => {
+                let rest = self.rest.get_or_insert_default();
+                rest.entry(key).or_insert_with(value)
+            }
         }
     }
 
     pub(super) fn remove(&mut self, key: K) -> Option<V> {
         match self.first {
             Some((first, _)) if first == key => self.first.take().map(|(_, value)| value),
-            _ => self.rest.remove(&key),
+            _ => {
+                let removed = self.rest.as_mut()?.remove(&key);
+                self.rest.take_if(|rest| rest.is_empty());
+                removed
+            }
         }
     }
 
     pub(super) fn greatest_key(&self) -> Option<K> {
         let first = self.first.as_ref().map(|(first, _)| *first);
-        first.max(self.rest.last_key_value().map(|(last, _)| *last))
+        let rest = self.rest.as_ref();
+        first.max(rest.and_then(|rest| rest.last_key_value().map(|(last, _)| *last)))
+    }
+
+    fn is_in_rest(&self, key: K) -> bool {
+        let rest = self.rest.as_ref();
+        rest.is_some_and(|rest| rest.contains_key(&key))
     }
 }
 

@@ -49,8 +49,10 @@ struct News {
 pub(super) struct Handoff {
     /// A hot key is not subscribed to anew at every turn.
     pub(super) wakeups: Option<Wakeups>,
-    /// Whether other processes go first.
-    pub(super) fairness: FairnessYield,
+    /// What this process owes to others since its last release.
+    pub(super) fairness: Option<Box<FairnessYield>>,
+    /// The last release woke no other process.
+    pub(super) is_alone: bool,
 }
 
 impl From<Option<Wakeups>> for Handoff {

@@ -130,7 +130,7 @@ impl KeyState {
             return None;
         }
         let mut reads = 0;
-        let mut youngest: Option<&mut Box<LocalHold>> = None;
+        let mut youngest: Option<&mut LocalHold> = None;
         for hold in self.holds.iter_mut().filter(|hold| hold.is_open_read()) {
             reads += 1;
             let younger = youngest
