@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::live::{LiveHold, Phase};
@@ -70,7 +71,7 @@ pub(super) async fn release(
     let mut unanswered = None;
     loop {
         let release = Release::new(live.hold.clone()).record(record.clone());
-        let released = store.clone().release(vec![release]).await;
+        let released = store.clone().release(smallvec![release]).await;
         let released = released.map(|released| released[0]);
         if let Some(asked) = asked.take() {
             asked(released.as_ref().map_or(0, |released| released.notified));

@@ -14,6 +14,7 @@ use super::{
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
+use smallvec::SmallVec;
 
 /// A store's answer to come.
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -30,7 +31,7 @@ pub(crate) trait DynStore: Send + Sync {
         want: Want,
     ) -> Answer<SeveralOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>>;
-    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>>;
+    fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
@@ -92,7 +93,7 @@ impl<S: LockStore> DynStore for Erased<S> {
         })
     }
 
-    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>> {
+    fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>> {
         Box::pin(async move {
             if releases.iter().any(|release| release.record.is_some()) {
                 let kept = self.capabilities.check(Feature::Records);
