@@ -283,14 +283,12 @@ impl SharedConnection {
         if state.closed {
             return Some(Err(unreachable("the store is gone")));
         }
-        if self.runtime().is_none()
-            && !matches!(&state.link, Link::Up(live) if !live.raw.has_ended())
-        {
-            // The next caller of another runtime has it replaced.
-            return Some(Err(unreachable("the connection broke")));
-        }
         let known = match &state.link {
             Link::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
+            // The next caller of another runtime has it replaced.
+            _ if self.runtime().is_none() => {
+                return Some(Err(unreachable("the connection broke")));
+            }
             Link::Up(_) => {
                 self.begin_replacing(&mut state, "it broke");
                 None
