@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["sync"],
+    &["backoff", "sync"],
     &["lock"],
     &["error", "limits"],
     &["audit", "telemetry"],
