@@ -113,13 +113,22 @@ impl Keeper {
             .unwrap_or_default();
         let keeper = self.clone();
         let release = async move {
+            let slot = match driven::is_in_background() {
+                true => Some(keeper.handle.pace.clone().enter(partition).await),
+                false => None,
+            };
+            // One that the store does not answer is tried again at growing pauses, and no longer in the way of others.
+            let asked = move |listeners| {
+                drop(slot);
+                asked(listeners);
+            };
             // A lost hold is released too: the store may know better.
             let record = record.filter(|_| held);
             let released = keeper.release(live, record, asked).await;
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         };
-        Driven::counted(unfinished, release).paced(self.handle.pace.clone(), partition)
+        Driven::counted(unfinished, release)
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.

@@ -2,21 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::timeout;
 
 use super::cleanup::Unfinished;
-use super::pace::Pace;
 use super::{Keeper, PATIENCE, late};
 use crate::error::LockError;
+
+tokio::task_local! {
+    static IN_BACKGROUND: ();
+}
 
 /// A future that goes on in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
     work: Option<Work<T>>,
-    /// How to go on in the background, until the future has been polled.
-    pace: Option<(Arc<Pace>, u16)>,
 }
 
 struct Work<T> {
@@ -37,14 +37,7 @@ impl<T: Send + 'static> Driven<T> {
         let future = Box::pin(future);
         Self {
             work: Some(Work { future, unfinished }),
-            pace: None,
         }
-    }
-
-    /// If the caller drops it before it has polled it, it waits for its turn in `partition`.
-    pub(super) fn paced(mut self, pace: Arc<Pace>, partition: u16) -> Self {
-        self.pace = Some((pace, partition));
-        self
     }
 }
 
@@ -60,7 +53,6 @@ impl<T: Send + 'static> Future for Driven<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        self.pace = None;
         // Taken out while it runs: work that panics is not driven on.
         let mut work = self.work.take().expect("not polled after it was ready");
         match work.future.as_mut().poll(cx) {
@@ -78,14 +70,13 @@ impl<T: Send + 'static> Drop for Driven<T> {
         let Some(Work { future, unfinished }) = self.work.take() else {
             return;
         };
-        let pace = self.pace.take();
-        unfinished.adopt(Box::pin(async move {
-            let slot = match pace {
-                Some((pace, partition)) => Some(pace.enter(partition).await),
-                None => None,
-            };
+        unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
             future.await;
-            drop(slot);
-        }));
+        })));
     }
+}
+
+/// Whether the caller of this future has left it to the background.
+pub(super) fn is_in_background() -> bool {
+    IN_BACKGROUND.try_with(|()| ()).is_ok()
 }

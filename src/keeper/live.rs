@@ -177,6 +177,15 @@ impl LiveHold {
         }
     }
 
+    /// When to renew it again after a renewal for `lease` that was sent at `sent`: a third of the lease later; earlier, if
+    /// the renewal was cut short by a limit that was extended while it was under way.
+    pub(super) fn next_look(&self, sent: Instant, lease: Duration) -> Instant {
+        let full = self.lease.duration();
+        let allowed = self.next_lease(sent).unwrap_or_default();
+        let is_cut_too_short = lease < full && lease < allowed;
+        sent + if is_cut_too_short { lease } else { full } / 3
+    }
+
     /// What has ended a hold whose deadline passed.
     pub(super) fn why_over(&self) -> &'static str {
         let state = self.state();

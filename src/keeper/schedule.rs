@@ -221,7 +221,7 @@ impl RenewalSchedule {
             match status {
                 HoldStatus::Held => {
                     live.renewed(sent, *lease);
-                    self.move_to(live, sent + live.lease.duration() / 3);
+                    self.move_to(live, live.next_look(sent, *lease));
                 }
                 HoldStatus::Gone => lost.push(live),
                 // Its deadline stays, and it is asked about again soon; the others of its batch are not concerned.

@@ -140,13 +140,14 @@ impl Watchdog {
         state.schedule.ask_again(Instant::now());
         let alive = Arc::new(());
         state.task = Arc::downgrade(&alive);
-        state.home = Some(runtime.id());
+        let home = runtime.id();
+        state.home = Some(home);
         let watchdog = self.clone();
         // Dropped before it begins, on a runtime that has ended, it changes nothing: `alive` is gone, and the next hold
         // starts another one.
         let task = async move {
             // Made first, so that it is dropped last.
-            let _ended = Ended(watchdog.clone());
+            let _ended = Ended(watchdog.clone(), home);
             let _alive = alive;
             watchdog.run().await;
         };
@@ -158,10 +159,7 @@ impl Watchdog {
     }
 
     /// The task has ended. If it was dropped with its runtime, it goes on on another one.
-    fn ended(self: &Arc<Self>) {
-        let Some(home) = self.state().home else {
-            return;
-        };
+    fn ended(self: &Arc<Self>, home: Id) {
         let elsewhere = self
             .runtime
             .clone()
@@ -170,11 +168,15 @@ impl Watchdog {
         // After a panic, which only foreign code has, it goes on here.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
         let mut state = self.state();
-        state.task = Weak::new();
-        if let Some(runtime) = &elsewhere {
+        let has_ended_by_itself = state.home.is_none();
+        // A new hold may have started another one already.
+        let runs_again = state.task.strong_count() > 0;
+        if !has_ended_by_itself
+            && !runs_again
+            && let Some(runtime) = &elsewhere
+        {
             self.start(&mut state, runtime);
         }
-        drop(state);
     }
 
     async fn run(self: Arc<Self>) {
@@ -317,10 +319,10 @@ impl Watchdog {
     }
 }
 
-struct Ended(Arc<Watchdog>);
+struct Ended(Arc<Watchdog>, Id);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.ended();
+        self.0.ended(self.1);
     }
 }

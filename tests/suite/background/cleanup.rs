@@ -110,3 +110,26 @@ async fn an_answer_about_too_few_grants_leaves_nothing() {
     sleep(1000 * MS).await;
     assert!(store.is_empty());
 }
+
+/// Those who queue in the process for locks of a part that is down hear of it, however many releases fail there.
+#[tokio::test(start_paused = true)]
+async fn releases_that_fail_keep_no_waiter_from_asking() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let asking = (0..300).map(|n| locks.lock(format!("1:{n}")).acquire());
+    let guards = join_all(asking).await;
+    let waiting = (0..300).map(|n| tokio::spawn(locks.lock(format!("1:{n}")).acquire()));
+    let waiting: Vec<_> = waiting.collect();
+    sleep(MS).await;
+    store.cut(1);
+    // Nothing is handed over: the turn to ask follows the release.
+    sleep(100 * MS).await;
+    drop(guards);
+    for waiter in waiting {
+        let refused = timeout(1000 * MS, waiter).await.expect("soon").unwrap();
+        assert!(
+            matches!(refused, Err(LockError::Unavailable(_))),
+            "{refused:?}"
+        );
+    }
+}
