@@ -128,7 +128,7 @@ impl Keeper {
             drop(until_done);
             if held { released } else { Err(LockError::Lost) }
         };
-        Driven::counted(unfinished, release)
+        Driven::counted(unfinished, release).of_lost(!held)
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.

@@ -17,6 +17,8 @@ tokio::task_local! {
 /// A future that goes on in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
     work: Option<Work<T>>,
+    /// The release of a hold that is known to be lost.
+    is_lost: bool,
 }
 
 struct Work<T> {
@@ -37,15 +39,26 @@ impl<T: Send + 'static> Driven<T> {
         let future = Box::pin(future);
         Self {
             work: Some(Work { future, unfinished }),
+            is_lost: false,
         }
+    }
+
+    /// Says that it releases a hold that is lost, whatever the store answers.
+    pub(super) fn of_lost(mut self, is_lost: bool) -> Self {
+        self.is_lost = is_lost;
+        self
     }
 }
 
 impl Driven<Result<(), LockError>> {
     /// Waits for the end for as long as a caller waits; then it goes on in the background.
     pub(crate) async fn in_time(self) -> Result<(), LockError> {
+        let is_lost = self.is_lost;
         let result = timeout(PATIENCE, self).await;
-        result.unwrap_or_else(|_| Err(late().into()))
+        result.unwrap_or_else(|_| match is_lost {
+            true => Err(LockError::Lost),
+            false => Err(late().into()),
+        })
     }
 }
 
