@@ -7,10 +7,10 @@ use super::*;
 use crate::support::Monitor;
 
 /// How many stand in the key.
-const CROWD: usize = 10_000;
+pub(super) const CROWD: usize = 10_000;
 
 /// How many commands a script may run at most, whatever stands in the key.
-const MOST: usize = 150;
+pub(super) const MOST: usize = 150;
 
 /// Fills the fair queue of `k` with waiters of ours: alive, or dead.
 async fn queue_up(server: &RedisServer, alive: bool) {
@@ -41,7 +41,7 @@ async fn queue_up(server: &RedisServer, alive: bool) {
 }
 
 /// The largest number of commands that one script has run.
-async fn costliest(monitor: &Monitor<'_>) -> usize {
+pub(super) async fn costliest(monitor: &Monitor<'_>) -> usize {
     let lines = monitor.lines().await;
     let is_inner = |line: &String| line.contains(" lua] ");
     let scripts = lines.chunk_by(|_, next| is_inner(next));

@@ -6,14 +6,9 @@ use redis::AsyncTypedCommands;
 use tower_distributed_lock::store::{Record, Renewal, Want};
 use tower_distributed_lock::{Inspect, LockKey};
 
+use super::bounded::{CROWD, MOST, costliest};
 use super::*;
 use crate::support::{Monitor, eventually};
-
-/// How many stand in the key.
-const CROWD: usize = 10_000;
-
-/// How many commands a script may run at most, whatever stands in the key.
-const MOST: usize = 150;
 
 /// Puts `CROWD` readers into `k`, as they stand there when they are alive for `lives` ms, or dead for 0, the lock itself
 /// for a minute.
@@ -59,14 +54,6 @@ async fn fill(server: &RedisServer, script: &str, lives: u32) {
         .to_owned();
     let mut redis = server.connection().await;
     call.exec_async(&mut redis).await.expect("they come");
-}
-
-/// The largest number of commands that one script has run.
-async fn costliest(monitor: &Monitor<'_>) -> usize {
-    let lines = monitor.lines().await;
-    let is_inner = |line: &String| line.contains(" lua] ");
-    let scripts = lines.chunk_by(|_, next| is_inner(next));
-    scripts.map(<[String]>::len).max().unwrap_or_default()
 }
 
 async fn is_bounded(monitor: &Monitor<'_>) {
