@@ -38,6 +38,7 @@ mod names;
 mod node;
 mod pooled;
 mod records;
+mod releases;
 mod replicas;
 mod reply;
 mod rights;
@@ -388,8 +389,7 @@ impl LockStore for RedisStore {
         if let [release] = releases {
             return Ok(vec![self.release_alone(release).await?]);
         }
-        let release = |release| self.release_alone(release);
-        several::released(releases.iter().map(release)).await
+        self.release_several(releases).await
     }
 
     async fn acquire_several(

@@ -103,11 +103,17 @@ async fn any<S: LockStore + ?Sized>(
     }
 }
 
-/// The answer to a release of several, made of the answers about each. It fails if all of them do.
+/// The answer to a release of several, made of the answers about each.
 pub(super) async fn released(
     answers: impl IntoIterator<Item = impl Future<Output = Result<Released, StoreError>>>,
 ) -> Result<Vec<Released>, StoreError> {
-    let answers = join_all(answers).await;
+    known(join_all(answers).await)
+}
+
+/// What is known of several holds that were released. It fails if every release did.
+pub(super) fn known(
+    answers: Vec<Result<Released, StoreError>>,
+) -> Result<Vec<Released>, StoreError> {
     if !answers.is_empty() && answers.iter().all(Result::is_err) {
         return answers.into_iter().collect();
     }

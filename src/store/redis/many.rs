@@ -1,26 +1,35 @@
-//! Several attempts in one script.
+//! Several attempts, or the ends of several holds, in one script.
 
 use redis::Value;
 
 use super::calls;
 use super::channels::Channels;
 use super::reply::{outcome, unintelligible};
-use super::script::{Call, Script};
+use super::script::{self, Call, Script};
 use crate::error::StoreError;
+use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
 
-/// Asks several questions by a script that takes the keys and arguments of each, as the script of its mode does.
+/// Asks several questions by one script.
 pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Channels) -> Call {
-    let calls: Vec<_> = attempts
-        .iter()
-        .map(|attempt| {
-            let impatient = Attempt {
-                patience: None,
-                ..attempt.clone()
-            };
-            (attempt.hold.mode, calls::acquire(&impatient, publish))
-        })
-        .collect();
+    let calls = attempts.iter().map(|attempt| {
+        let impatient = Attempt {
+            patience: None,
+            ..attempt.clone()
+        };
+        (attempt.hold.mode, calls::acquire(&impatient, publish))
+    });
+    joined(script, &calls.collect::<Vec<_>>())
+}
+
+/// Ends several holds by one script.
+pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channels) -> Call {
+    let calls = holds.map(|hold| (hold.mode, calls::release(hold, publish)));
+    joined(&script::RELEASE_SEVERAL, &calls.collect::<Vec<_>>())
+}
+
+/// A call of a script that takes the keys and arguments of several calls, each as the script of its mode does.
+fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
     let keys = calls.iter().map(|(_, call)| call.keys().len()).sum();
     let args = calls.iter().map(|(_, call)| 3 + call.args().len()).sum();
     let words = calls
@@ -40,6 +49,14 @@ pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Ch
             .arg(one.args().len());
         one.args().fold(head, Call::arg)
     })
+}
+
+/// Reads the answer of the script that ends several holds: one answer for each of so many.
+pub(super) fn released(answer: &Value, expected: usize) -> Result<&[Value], StoreError> {
+    match answer {
+        Value::Array(answers) if answers.len() == expected => Ok(answers),
+        _ => Err(unintelligible(answer)),
+    }
 }
 
 /// Reads the answer of the script that grants all or nothing.

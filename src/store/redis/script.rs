@@ -174,6 +174,25 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "write/withdraw"
 );
 
+pub(super) static RELEASE_SEVERAL: Script = script!(
+    "shared/on_hash",
+    "shared/holds",
+    "shared/sample",
+    "shared/end_hold",
+    "shared/settle",
+    "shared/now",
+    "shared/wake_all",
+    "fair/queue",
+    "fair/wake",
+    "write/pass",
+    "exclusive/leave",
+    "fair/leave",
+    "read/leave",
+    "write/leave",
+    "many/next",
+    "many/release"
+);
+
 pub(super) static RECORD: Script = script!("record/read");
 pub(super) static INSPECT: Script = script!(
     "shared/now",

@@ -1,7 +1,7 @@
 //! Several keys in one question.
 
 use tower_distributed_lock::FencingToken;
-use tower_distributed_lock::store::{Grant, SeveralOutcome, Want};
+use tower_distributed_lock::store::{Grant, Record, Release, SeveralOutcome, Want};
 
 use super::*;
 use crate::support::Dump;
@@ -201,4 +201,73 @@ async fn asking_for_one_key_twice_grants_it_once() {
         "{all:?}"
     );
     assert_eq!(server.dump().await, Dump::new());
+}
+
+/// A request may name thousands of keys, and a client that shuts down holds as many.
+#[tokio::test]
+async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
+    const HOLDS: usize = 250;
+    let (server, store) = server_and_store().await;
+    let held: Vec<_> = (0..HOLDS)
+        .map(|n| attempt(format!("k{n}"), MODES[n % 4]))
+        .collect();
+    for attempt in &held {
+        assert!(asks(&store, attempt).await);
+    }
+    let (gone, conflicting, recording) = (7, 12, 17);
+    assert!(releases(&store, &held[gone]).await);
+    let data = ["HSET", "k12", "status", "paid"];
+    let _: i64 = server.ask(&data).await;
+    let waiters = [20, 21, 22, 23].map(|n| match held[n].hold.mode {
+        LockMode::Read => patient(format!("k{n}"), LockMode::Write),
+        mode => patient(format!("k{n}"), mode),
+    });
+    let mut wakeups = Vec::new();
+    for waiter in &waiters {
+        assert!(!asks(&store, waiter).await);
+        wakeups.push(store.subscribe(waiter).await.unwrap());
+    }
+    let record = Record::new("done", LEASE);
+    let all: Vec<_> = (0..HOLDS)
+        .map(|n| {
+            Release::new(held[n].hold.clone()).record((n == recording).then(|| record.clone()))
+        })
+        .collect();
+
+    let monitor = server.monitor().await;
+    let released = store.release(&all).await.unwrap();
+    let lines = monitor.lines().await;
+    let scripts = lines.iter().filter(|line| line.contains(r#"] "EVALSHA""#));
+    assert_eq!(
+        scripts.count(),
+        HOLDS.div_ceil(100) + 1,
+        "one leaves a record"
+    );
+    assert_eq!(released.len(), HOLDS);
+    for (n, released) in released.iter().enumerate() {
+        let expected = match n {
+            _ if n == gone => HoldStatus::Gone,
+            _ if n == conflicting => HoldStatus::Unknown,
+            _ => HoldStatus::Held,
+        };
+        assert_eq!(released.status, expected, "{n}");
+        let heard = [20, 23].contains(&n);
+        assert_eq!(released.notified, usize::from(heard), "{n}");
+    }
+    for wakeups in &mut wakeups {
+        woken(wakeups).await;
+    }
+    assert!(
+        store
+            .record(&held[recording].hold.key)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    for waiter in &waiters {
+        assert!(asks(&store, waiter).await && releases(&store, waiter).await);
+    }
+    let left = server.dump().await;
+    let left: Vec<_> = left.keys().map(String::as_str).collect();
+    assert_eq!(left, ["k12", "tower_lock_record:{k17}"]);
 }

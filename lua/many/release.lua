@@ -1,0 +1,12 @@
+-- Ends several holds, each as the release of its mode would.
+-- KEYS     as many/next.lua
+-- ARGV     as many/next.lua
+-- Returns  of each hold, in order, what the release of its mode returns
+-- Needs    many/next.lua; exclusive/leave.lua, fair/leave.lua, read/leave.lua, write/leave.lua and what they need
+local leave = {reentrant = leave_exclusive, fair = leave_fair, read = leave_read, write = leave_write}
+local answers = {}
+while is_next() do
+  local mode, keys, args = next_call()
+  answers[#answers + 1] = leave[mode](keys, args)
+end
+return answers
