@@ -112,7 +112,8 @@ pub enum StoreErrorKind {
     Transient,
     /// The store answered that it will not do it (access rights, memory): no effect, another try would not help.
     Refused,
-    /// The key holds something that is not this kind of lock: no effect.
+    /// The key holds something that is not this kind of lock: no effect. From a release: the hold has ended, but something
+    /// else, such as data of the application, stands beside it and was left there.
     Conflict,
     /// The store did it, but fewer of its replicas acknowledged it than were asked for. An acquisition was taken back
     /// again: no effect. A renewal or a release had its effect, which a failover may undo: nothing is confirmed.

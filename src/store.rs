@@ -119,6 +119,9 @@ pub trait LockStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
+    /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended beside something that is no hold and was left there; of
+    /// several holds, such a one is [`HoldStatus::Unknown`].
+    ///
     /// A `Read` hold that leaves a record is refused, and stays. Records are asked for only of a store that says so in its
     /// [`capabilities`](Self::capabilities).
     fn release(

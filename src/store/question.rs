@@ -58,7 +58,9 @@ impl Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Fencing {
-    /// How long the key's token counter is kept after its last use; `None`, which Redisson does, keeps it for ever.
+    /// How long the key's token counter is kept after its last use; `None`, which Redisson does, keeps it for ever. It is
+    /// kept for longer while a token that was issued or reserved is ahead of the store's clock: tokens follow that clock
+    /// where there is no counter.
     pub retention: Option<Duration>,
     /// How many more tokens, following the one granted, are reserved for passing the hold on inside the process.
     pub reserve: u32,

@@ -14,6 +14,12 @@ use crate::store::{Attempt, Fencing, Outcome};
 /// How many new keys a sweep waits for at least.
 const SWEEP: usize = 128;
 
+/// The keys of one shard. A mutex around it protects all of them, since what is asked of one key takes a microsecond and
+/// needs no other key.
+///
+/// Between calls, an entry that was used last says something (a hold, a waiter, a listener, a withdrawal). Entries that
+/// have expired since stay until their key is used again or a sweep comes; new keys pay for sweeps, so that the store
+/// needs no task and no timer of its own. `counter` is never below a token that was issued or reserved.
 #[derive(Default)]
 pub(super) struct Shard {
     entries: KeyMap<Entry>,
@@ -133,55 +139,5 @@ fn wall_clock_micros() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::lock::{Hold, HoldId, LockMode};
-
-    fn hold_for_a_second(shard: &mut Shard, key: usize) {
-        let attempt = Attempt {
-            hold: Hold {
-                key: LockKey::new(key.to_string()),
-                mode: LockMode::Reentrant,
-                id: HoldId::new(Uuid::nil(), 1),
-            },
-            lease: Duration::from_secs(1),
-            patience: None,
-            fencing: None,
-        };
-        shard.change(&attempt.hold.key, |entry, now| {
-            entry.state.ask(&attempt, now)
-        });
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_that_nobody_touches_again_is_swept_by_new_ones() {
-        let mut shard = Shard::default();
-        (0..10_000).for_each(|key| hold_for_a_second(&mut shard, key));
-        assert_eq!(shard.entries.len(), 10_000);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        (10_000..20_000).for_each(|key| hold_for_a_second(&mut shard, key));
-        assert!(shard.entries.len() < 15_000, "{} left", shard.entries.len());
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(shard.is_empty(Instant::now()));
-        assert!(shard.entries.capacity() < 1_000, "nor is their room kept");
-    }
-
-    #[test]
-    fn a_token_rises_when_the_clock_does_not() {
-        let mut shard = Shard::default();
-        let ahead = wall_clock_micros() + 1_000_000_000;
-        shard.counter = ahead;
-        let fencing = Fencing {
-            retention: Some(Duration::ZERO),
-            reserve: 16,
-        };
-        assert_eq!(shard.issue(fencing).value(), ahead + 1);
-        assert_eq!(
-            shard.issue(fencing).value(),
-            ahead + 18,
-            "after those reserved"
-        );
-    }
-}
+#[path = "tests/shard.rs"]
+mod tests;
