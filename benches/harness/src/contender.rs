@@ -24,6 +24,7 @@ pub(crate) enum Contender {
     Alone,
     /// This crate with so many hand-overs in a row at most, for as long as they take.
     Passing(u32),
+    Write,
     Fair,
     Read,
     ReadUnconfirmed,
@@ -47,10 +48,11 @@ impl Contender {
         Self::Passing(256),
     ];
 
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Confirmed,
         Self::Unconfirmed,
         Self::Alone,
+        Self::Write,
         Self::Fair,
         Self::Read,
         Self::ReadUnconfirmed,
@@ -72,6 +74,7 @@ impl Contender {
             Self::Confirmed => "ours",
             Self::Unconfirmed => "ours, unconfirmed",
             Self::Alone => "ours, no hand-over",
+            Self::Write => "ours, write",
             Self::Fair => "ours, fair",
             Self::Read => "ours, read",
             Self::ReadUnconfirmed => "ours, read, unconfirmed",
@@ -104,6 +107,7 @@ impl Contender {
                 let ours = ours().await?.handovers(times);
                 Locks::ours(ours.build(), LockMode::Reentrant)
             }
+            Self::Write => Locks::ours(ours().await?.build(), LockMode::Write),
             Self::Fair => Locks::ours(ours().await?.build(), LockMode::Fair),
             Self::Read => Locks::ours(ours().await?.build(), LockMode::Read),
             Self::ReadUnconfirmed => Locks::Ours {

@@ -1,6 +1,7 @@
 //! What is measured, in sections that can be run one by one.
 
 mod fair;
+mod fleet;
 mod handoff;
 mod held;
 mod hot;
@@ -17,11 +18,12 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last is run only where it is asked for: it has no target.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "uncontended",
     "hot",
     "held",
     "fair",
+    "fleet",
     "reads",
     "handoff",
     "layer",
@@ -39,6 +41,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "hot" => hot::run(bench).await,
         "held" => held::run(bench).await,
         "fair" => fair::run(bench).await,
+        "fleet" => fleet::run(bench).await,
         "reads" => reads::run(bench).await,
         "handoff" => handoff::run(bench).await,
         "layer" => layer::run(bench).await,

@@ -97,6 +97,15 @@ impl Server {
             .sum())
     }
 
+    /// How many messages were published so far.
+    pub(crate) async fn messages(&self) -> Result<u64> {
+        let calls = self.calls().await?;
+        Ok(["publish", "spublish"]
+            .iter()
+            .filter_map(|name| calls.get(*name))
+            .sum())
+    }
+
     /// How often each command was executed so far, by clients and by scripts.
     async fn calls(&self) -> Result<BTreeMap<String, u64>> {
         let stats: String = self.ask(&["INFO", "commandstats"]).await?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower_distributed_lock::store::{Attempt, Outcome};
+use tower_distributed_lock::store::{Attempt, Outcome, Release};
 use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, LockStore, MemoryStore};
 
 use crate::Bench;
@@ -125,20 +125,16 @@ async fn store_pairs(
 ) -> Result<()> {
     static GRANTS: AtomicU64 = AtomicU64::new(1);
     for _ in 0..rounds {
-        let attempt = Attempt {
-            hold: Hold {
-                key: key.as_str().into(),
-                mode: LockMode::Reentrant,
-                id: HoldId::new(client.id(), GRANTS.fetch_add(1, Ordering::Relaxed)),
-            },
-            lease: LEASE,
-            patience: None,
-            fencing: None,
+        let hold = Hold {
+            key: key.as_str().into(),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(client.id(), GRANTS.fetch_add(1, Ordering::Relaxed)),
         };
+        let attempt = Attempt::new(hold, LEASE);
         while store.acquire(&attempt).await? != (Outcome::Granted { token: None }) {
             tokio::task::yield_now().await;
         }
-        store.release(&attempt.hold).await?;
+        store.release(&[Release::new(attempt.hold)]).await?;
     }
     Ok(())
 }
