@@ -170,6 +170,7 @@ const MATRIX: &[(&str, &[&str])] = &[
             "faults::network::a_holder_behind_a_partition_gives_up_before_another_is_let_in",
             "faults::network::a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll",
             "faults::network::connections_in_a_black_hole_silence_a_process",
+            "faults::idempotent::a_success_whose_record_is_not_stored_is_not_sent",
             "client::faults::a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later",
             "redis_store::connections::a_connection_that_died_silently_is_replaced",
             "redis_store::wakeups::a_connection_that_died_silently_is_noticed",
