@@ -173,7 +173,7 @@ async fn one_waiter_too_many_is_503_at_once() {
         response
     });
     assert_eq!((a.status(), b.status()), (StatusCode::OK, StatusCode::OK));
-    assert_eq!(c.headers()["retry-after"], "1");
+    assert!((1..=2).contains(&retry_after_of(&c)));
     let (status, problem) = problem(c).await;
     assert_eq!(status, 503);
     assert_eq!(problem["type"], "lock-overloaded");
