@@ -71,10 +71,8 @@ pub(crate) async fn confirm(
             _ => Err(Unconfirmed),
         },
     };
-    if let Ok(confirmation) = confirmed {
-        if let Some(labels) = labels {
-            telemetry::confirmed(&labels, confirmation.as_str());
-        }
+    if let (Ok(confirmation), Some(labels)) = (confirmed, labels) {
+        telemetry::confirmed(&labels, confirmation.as_str());
     }
     confirmed
 }
