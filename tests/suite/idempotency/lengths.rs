@@ -132,7 +132,9 @@ async fn three(lengths: &'static [&'static str], body: fn() -> Body) -> (usize, 
 
 #[tokio::test]
 async fn a_false_content_length_splits_no_response_and_is_not_recorded() {
-    let cases: [(&'static [&'static str], fn() -> Body); 6] = [
+    /// The lines of `content-length`, and the body.
+    type Case = (&'static [&'static str], fn() -> Body);
+    let cases: [Case; 6] = [
         (&["5"], of_unknown_length),
         (&["99"], of_unknown_length),
         (&[LENGTH, LENGTH], of_unknown_length),
