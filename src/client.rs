@@ -210,6 +210,7 @@ impl LockClient {
             closed.closed().await;
             keeper.abandon_all();
             keeper.drained().await;
+            self.inner.store.capabilities().ended().await;
         };
         tokio::time::timeout(timeout, done)
             .await

@@ -1,6 +1,8 @@
 //! What a store can do.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -26,6 +28,7 @@ pub struct Capabilities {
     fencing: bool,
     records: bool,
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
+    goes_on: Option<Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>>,
     /// Why some features are missing, where the store has more to say than that.
     reasons: Vec<Unsupported>,
 }
@@ -96,6 +99,7 @@ impl Capabilities {
             fencing: false,
             records: false,
             renewal_runtime: None,
+            goes_on: None,
             reasons: Vec::new(),
         }
     }
@@ -136,6 +140,17 @@ impl Capabilities {
         self
     }
 
+    /// It goes on with work after it has answered. A client that is shut down calls `ended` and waits for the future, so that
+    /// the process may end then. The store bounds that time.
+    #[must_use]
+    pub fn goes_on<F>(mut self, ended: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.goes_on = Some(Arc::new(move || Box::pin(ended())));
+        self
+    }
+
     /// It lacks `feature`; `reason` says to a developer why, and what to do instead.
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
@@ -168,6 +183,13 @@ impl Capabilities {
         let mut reasons = self.reasons.iter();
         let reason = reasons.find(|reason| reason.feature == feature);
         Err(reason.copied().unwrap_or_else(|| feature.into()))
+    }
+
+    /// Waits for the work that goes on after an answer.
+    pub async fn ended(&self) {
+        if let Some(ended) = &self.goes_on {
+            ended().await;
+        }
     }
 
     /// The runtime that renews holds, if the store has one of its own.

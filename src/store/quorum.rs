@@ -52,6 +52,7 @@ use crate::lock::{LockKey, LockMode};
 mod audit;
 mod carriers;
 mod completion;
+mod echoes;
 mod election;
 mod ending;
 mod entry;
@@ -60,14 +61,17 @@ mod listening;
 mod members;
 mod refusal;
 mod round;
+mod running;
 mod survey;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod turn;
 
+use echoes::Echoes;
 use ledger::Ledger;
 use members::Members;
+use running::Running;
 
 /// How long one store may take, unless [`QuorumStore::store_timeout`] says otherwise.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -133,6 +137,8 @@ struct Shared<S> {
     /// Which stores do not keep up with the others: nobody waits for them longer than needed.
     slow: Box<[AtomicBool]>,
     ledger: Ledger,
+    echoes: Echoes,
+    running: Running,
 }
 
 /// Why some stores do not make a quorum.
@@ -170,6 +176,8 @@ impl<S: LockStore> QuorumStore<S> {
             shared: Arc::new(Shared {
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
                 ledger: Ledger::new(stores.len()),
+                echoes: Echoes::default(),
+                running: Running::default(),
                 stores,
             }),
             store_timeout: STORE_TIMEOUT,
@@ -313,7 +321,13 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             .fold(quorum, |all, missing| {
                 all.without(missing.feature(), missing.reason())
             });
-        quorum.renewal_runtime(move || stores.iter().find_map(Capabilities::runtime))
+        let (running, limit) = (self.shared.running.clone(), self.store_timeout);
+        quorum
+            .renewal_runtime(move || stores.iter().find_map(Capabilities::runtime))
+            .goes_on(move || {
+                let running = running.clone();
+                async move { running.ended(limit).await }
+            })
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

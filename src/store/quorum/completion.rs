@@ -39,10 +39,12 @@ impl<S: LockStore> QuorumStore<S> {
         let election = Arc::new(Election::new(attempt, won.epoch, round, until));
         for store in stores.iter() {
             let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .ask(election.clone(), entry.clone(), store, turn),
-            );
+            self.shared.running.spawn(self.clone().ask(
+                election.clone(),
+                entry.clone(),
+                store,
+                turn,
+            ));
         }
     }
 

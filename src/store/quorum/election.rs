@@ -68,10 +68,12 @@ impl<S: LockStore> QuorumStore<S> {
         let election = Arc::new(Election::new(attempt.clone(), epoch, round, until));
         for store in asked.iter() {
             let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .ask(election.clone(), entry.clone(), store, turn),
-            );
+            self.shared.running.spawn(self.clone().ask(
+                election.clone(),
+                entry.clone(),
+                store,
+                turn,
+            ));
         }
         self.await_votes(&election, asked, started, must_end).await;
         let decision = election.round.close(|votes| {
@@ -96,6 +98,7 @@ impl<S: LockStore> QuorumStore<S> {
         let (attempt, epoch) = (&election.attempt, election.epoch);
         match decision {
             Decision::Won(tally) => {
+                self.shared.echoes.note(&attempt.hold, entry.waiting());
                 if tally.refused.len() > 0 {
                     let quorum = self.clone();
                     tokio::spawn(quorum.complete(election, entry, tally.refused));
@@ -220,8 +223,8 @@ impl<S: LockStore> QuorumStore<S> {
             (Some(Outcome::Granted { .. }), Some(Verdict::Carried))
                 if entry.join(election.epoch, store) =>
             {
-                drop(turn);
-                self.prove(&election, &entry).await;
+                // It waits for the hold to grow older, and is not counted as something under way.
+                tokio::spawn(async move { self.prove(&election, &entry).await });
             }
             (Some(Outcome::Granted { .. }), Some(_)) => {
                 self.return_one(attempt, &entry, store).await;

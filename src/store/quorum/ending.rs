@@ -54,10 +54,12 @@ impl<S: LockStore> QuorumStore<S> {
         });
         for store in self.all().iter() {
             let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .release_in(release.clone(), entry.clone(), store, turn),
-            );
+            self.shared.running.spawn(self.clone().release_in(
+                release.clone(),
+                entry.clone(),
+                store,
+                turn,
+            ));
         }
         let Release { round, until, .. } = &*release;
         let released = || entry.released(self.majority());
@@ -76,10 +78,12 @@ impl<S: LockStore> QuorumStore<S> {
         }
         for store in failed.iter() {
             let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .release_later(undoing(hold), entry.clone(), store, turn),
-            );
+            self.shared.running.spawn(self.clone().release_later(
+                undoing(hold),
+                entry.clone(),
+                store,
+                turn,
+            ));
         }
         let notified = release.notified.load(Ordering::Relaxed);
         standing.map(|status| Released::new(status, notified))
@@ -147,10 +151,12 @@ impl<S: LockStore> QuorumStore<S> {
         });
         for store in self.all().iter() {
             let turn = entry.turn(store);
-            tokio::spawn(
-                self.clone()
-                    .withdraw_one(withdrawal.clone(), entry.clone(), store, turn),
-            );
+            self.shared.running.spawn(self.clone().withdraw_one(
+                withdrawal.clone(),
+                entry.clone(),
+                store,
+                turn,
+            ));
         }
         let majority = self.majority();
         let done = |votes: &[Option<Result<(), _>>]| {

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::QuorumStore;
+use super::echoes::Listener;
 use super::entry::Waiting;
 use super::members::Members;
 use super::round::Vote;
@@ -52,7 +53,7 @@ impl<S: LockStore> QuorumStore<S> {
         let listeners = join_all(listeners.collect::<Vec<_>>());
         let gathering = self
             .clone()
-            .gather(attempt.hold.clone(), news, signal, ready);
+            .gather(self.listener(&attempt.hold), news, signal, ready);
         let task = Background(tokio::spawn(async move {
             tokio::join!(listeners, gathering);
         }));
@@ -98,7 +99,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// Makes one wake-up of those of all stores.
     async fn gather(
         self,
-        hold: Hold,
+        listener: Listener,
         mut news: mpsc::UnboundedReceiver<News>,
         signal: watch::Sender<()>,
         ready: oneshot::Sender<Result<(), StoreError>>,
@@ -117,11 +118,11 @@ impl<S: LockStore> QuorumStore<S> {
             };
             match news {
                 None => return,
-                Some(News::Woken(store)) => woken.by(store, self.waiting(&hold)),
+                Some(News::Woken(store)) => woken.by(store, listener.waiting()),
                 Some(News::Listening(store)) => {
                     // What happened before was not heard.
                     if start.heard(store, Ok(())) {
-                        woken.by(store, self.waiting(&hold));
+                        woken.by(store, listener.waiting());
                     }
                 }
                 Some(News::Deaf(store, error)) => {
@@ -131,9 +132,10 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    fn waiting(&self, hold: &Hold) -> Waiting {
+    fn listener(&self, hold: &Hold) -> Listener {
         let entry = self.shared.ledger.find(hold);
-        entry.map_or_else(Waiting::default, |entry| entry.waiting())
+        let known = entry.map_or_else(Waiting::default, |entry| entry.waiting());
+        self.shared.echoes.listen(hold, known)
     }
 }
 

@@ -33,6 +33,7 @@ impl<S: LockStore> QuorumStore<S> {
             let bound = bound.saturating_mul(1 << splits.min(16)).min(PAUSE);
             bound.mul_f64(fastrand::f64())
         });
+        self.shared.echoes.note(&attempt.hold, entry.waiting());
         self.give_back(attempt, entry, tally.granted).await;
         let hint = tally.retry_after();
         Outcome::Refused {
@@ -84,7 +85,7 @@ impl<S: LockStore> QuorumStore<S> {
         let tasks = stores.iter().map(|store| {
             let mut turn = entry.turn(store);
             let work = work(self.clone(), attempt.clone(), entry.clone(), store);
-            tokio::spawn(async move {
+            self.shared.running.spawn(async move {
                 turn.begin().await;
                 work.await;
             })

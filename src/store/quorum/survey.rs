@@ -107,7 +107,7 @@ impl<S: LockStore> QuorumStore<S> {
         };
         for store in self.all().iter() {
             let (quorum, round, renewals) = (self.clone(), round.clone(), renewals.clone());
-            tokio::spawn(async move {
+            self.shared.running.spawn(async move {
                 let answer = quorum.shared.stores[store].renew(&renewals);
                 let answer = quorum.heard(store, last, answer).await;
                 round.cast(store, answer);

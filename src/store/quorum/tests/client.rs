@@ -249,3 +249,39 @@ async fn cancelled_requests_leave_nothing() {
     all_empty(&stores).await;
     assert!(quorum.shared.ledger.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_leaves_nothing_in_the_slowest_store() {
+    let (stores, _) = five();
+    let [locks, other] = clients(&stores);
+    set(&stores[4..], Mood::Slow(100 * MS));
+    let released = locks.lock("released").await.unwrap();
+    let held = locks.lock("held").await.unwrap();
+    let busy = other.lock("busy").await.unwrap();
+    let refused = locks.lock("busy").wait(50 * MS).await;
+    assert!(
+        matches!(refused, Err(LockError::Busy { .. })),
+        "{refused:?}"
+    );
+    busy.release().await.unwrap();
+    sleep(SECOND).await;
+    released.release().await.unwrap();
+    locks.shutdown(10 * SECOND).await.unwrap();
+    // From here on the process may end.
+    for store in &stores {
+        assert!(store.memory().is_empty());
+    }
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_holds_up_a_shutdown_no_longer_than_a_store_may_take() {
+    let (stores, _) = five();
+    let [locks] = clients(&stores);
+    let guard = locks.lock("key").await.unwrap();
+    stores[4].set(Mood::Hanging);
+    guard.release().await.unwrap();
+    let asked = Instant::now();
+    locks.shutdown(10 * SECOND).await.unwrap();
+    assert!(asked.elapsed() < SECOND, "{:?}", asked.elapsed());
+}

@@ -75,6 +75,24 @@ async fn a_waiter_does_not_wake_itself_by_giving_back() {
     assert!(wakes_within(&mut wakeups, MS).await, "now there are three");
 }
 
+/// A client passes the wake-ups of a waiter that has gone on to the next one of the key, which bears another id.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
+    let (stores, quorum) = five();
+    for store in &stores[..3] {
+        granted(store, &reentrant(9)).await;
+    }
+    refused(&quorum, &reentrant(1)).await;
+    let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
+    quorum.withdraw(&reentrant(1), false).await.unwrap();
+    while wakes_within(&mut wakeups, SECOND).await {}
+
+    refused(&quorum, &reentrant(2)).await;
+    assert!(!wakes_within(&mut wakeups, 10 * SECOND).await);
+    stores[0].release_one(&reentrant(9).hold).await.unwrap();
+    assert!(wakes_within(&mut wakeups, MS).await, "now there are three");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_echo_that_is_not_known_as_such_dies_away() {
     let (stores, quorum) = five();
@@ -105,4 +123,14 @@ async fn nothing_listens_any_more_when_the_wakeups_are_dropped() {
     drop(wakeups);
     sleep(SECOND).await;
     assert!(stores.iter().all(|store| store.memory().is_empty()));
+    refused_split(&stores, &quorum).await;
+    assert!(quorum.shared.echoes.is_empty(), "only for those who listen");
+}
+
+/// Lets an attempt meet three stores that refuse and two that grant.
+async fn refused_split(stores: &[Scripted], quorum: &QuorumStore<Scripted>) {
+    for store in &stores[..3] {
+        granted(store, &reentrant(9)).await;
+    }
+    refused(quorum, &reentrant(2)).await;
 }

@@ -1,0 +1,51 @@
+//! Tasks that go on when their question is answered.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// How many tasks have something under way in a store: a question whose majority has answered, or what is tidied up.
+///
+/// The count rises before a task is spawned and falls when it ends or is dropped.
+#[derive(Clone)]
+pub(super) struct Running(watch::Sender<usize>);
+
+impl Default for Running {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Running {
+    /// Spawns a task that counts.
+    pub(super) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.send_modify(|count| *count += 1);
+        let counted = Counted(self.0.clone());
+        tokio::spawn(async move {
+            let _counted = counted;
+            task.await
+        })
+    }
+
+    /// Waits until none is under way, but not longer than `limit`.
+    pub(super) async fn ended(&self, limit: Duration) {
+        let mut count = self.0.subscribe();
+        // A store that does not answer in time does not hold up the caller.
+        let _ = timeout(limit, count.wait_for(|count| *count == 0)).await;
+    }
+}
+
+struct Counted(watch::Sender<usize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
