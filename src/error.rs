@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Unsupported;
+mod unsupported;
+
+pub use unsupported::{Feature, Unsupported};
 
 /// An error of any type, such as that of a body.
 pub type BoxError = Box<dyn Error + Send + Sync>;

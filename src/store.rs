@@ -22,8 +22,9 @@ pub mod redis;
 mod several;
 mod wakeups;
 
+pub use crate::error::{Feature, Unsupported};
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
-pub use capabilities::{Capabilities, Feature, Unsupported};
+pub use capabilities::Capabilities;
 pub(crate) use erased::{Answer, DynStore, erase};
 pub use ext::LockStoreExt;
 pub(crate) use inspect::SHOWN;

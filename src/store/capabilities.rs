@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
+use crate::error::{Feature, Unsupported};
 use crate::lock::LockMode;
 
 /// What a store can do. The value does not change while the store lives: a client asks for it once.
@@ -31,64 +32,6 @@ pub struct Capabilities {
     goes_on: Option<Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>>,
     /// Why some features are missing, where the store has more to say than that.
     reasons: Vec<Unsupported>,
-}
-
-/// Something that a store may be unable to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Feature {
-    /// Grants holds in this mode.
-    Mode(LockMode),
-    /// Issues fencing tokens.
-    Fencing,
-    /// Keeps [records](super::Record).
-    Records,
-    /// Holds a key of this name.
-    Key,
-}
-
-/// A refusal before anything is sent: the store cannot do what was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct Unsupported {
-    feature: Feature,
-    reason: &'static str,
-}
-
-impl Unsupported {
-    /// `reason` is for a developer: what is missing, and what to do instead.
-    pub fn new(feature: Feature, reason: &'static str) -> Self {
-        Self { feature, reason }
-    }
-
-    /// What the store cannot do.
-    pub fn feature(&self) -> Feature {
-        self.feature
-    }
-
-    /// What is missing, and what to do instead.
-    pub fn reason(&self) -> &'static str {
-        self.reason
-    }
-}
-
-impl From<Feature> for Unsupported {
-    fn from(feature: Feature) -> Self {
-        let reason = match feature {
-            Feature::Mode(LockMode::Reentrant) => {
-                "the lock store does not offer `LockMode::Reentrant`"
-            }
-            Feature::Mode(LockMode::Fair) => "the lock store does not offer `LockMode::Fair`",
-            Feature::Mode(LockMode::Read) => "the lock store does not offer `LockMode::Read`",
-            Feature::Mode(LockMode::Write) => "the lock store does not offer `LockMode::Write`",
-            Feature::Fencing => "the lock store issues no fencing tokens",
-            Feature::Records => {
-                "this store keeps no records: use MemoryStore or RedisStore for idempotency"
-            }
-            Feature::Key => "the lock store cannot hold a key of this name",
-        };
-        Self::new(feature, reason)
-    }
 }
 
 impl Capabilities {
@@ -181,7 +124,7 @@ impl Capabilities {
             return Ok(());
         }
         let mut reasons = self.reasons.iter();
-        let reason = reasons.find(|reason| reason.feature == feature);
+        let reason = reasons.find(|reason| reason.feature() == feature);
         Err(reason.copied().unwrap_or_else(|| feature.into()))
     }
 

@@ -1,0 +1,61 @@
+//! What a store cannot do.
+
+use crate::lock::LockMode;
+
+/// Something that a store may be unable to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Grants holds in this mode.
+    Mode(LockMode),
+    /// Issues fencing tokens.
+    Fencing,
+    /// Keeps [records](crate::store::Record).
+    Records,
+    /// Holds a key of this name.
+    Key,
+}
+
+/// A refusal before anything is sent: the store cannot do what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unsupported {
+    feature: Feature,
+    reason: &'static str,
+}
+
+impl Unsupported {
+    /// `reason` is for a developer: what is missing, and what to do instead.
+    pub fn new(feature: Feature, reason: &'static str) -> Self {
+        Self { feature, reason }
+    }
+
+    /// What the store cannot do.
+    pub fn feature(&self) -> Feature {
+        self.feature
+    }
+
+    /// What is missing, and what to do instead.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
+impl From<Feature> for Unsupported {
+    fn from(feature: Feature) -> Self {
+        let reason = match feature {
+            Feature::Mode(LockMode::Reentrant) => {
+                "the lock store does not offer `LockMode::Reentrant`"
+            }
+            Feature::Mode(LockMode::Fair) => "the lock store does not offer `LockMode::Fair`",
+            Feature::Mode(LockMode::Read) => "the lock store does not offer `LockMode::Read`",
+            Feature::Mode(LockMode::Write) => "the lock store does not offer `LockMode::Write`",
+            Feature::Fencing => "the lock store issues no fencing tokens",
+            Feature::Records => {
+                "this store keeps no records: use MemoryStore or RedisStore for idempotency"
+            }
+            Feature::Key => "the lock store cannot hold a key of this name",
+        };
+        Self::new(feature, reason)
+    }
+}
