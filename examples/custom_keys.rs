@@ -19,12 +19,12 @@ async fn show(lock: LockHandle) -> String {
 }
 
 fn order(Path(id): Path<u64>) -> LockKey {
-    LockKey::from_parts("order", [id.to_string()])
+    LockKey::from_parts("lock:order", [id.to_string()])
 }
 
 /// Both are locked together, always in one order, so that nobody waits in a circle.
 fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
-    [pair.0, pair.1].map(|one| LockKey::from_parts("account", [one]))
+    [pair.0, pair.1].map(|one| LockKey::from_parts("lock:account", [one]))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(LockClient::new(MemoryStore::new()));
     // `1`, `01` and `+1` are one order to `Path<u64>`, and so they are to the lock.
     let typed = lock.clone().key(key::extract::<Path<u64>, _>(order));
-    let field = key::json_field("order", "/order/id");
+    let field = key::json_field("lock:order", "/order/id");
     let field = lock.clone().buffer_body(4096).key(field);
     let both = lock.key(key::extract::<Path<(String, String)>, _>(pair));
     let app: Router = Router::new()

@@ -38,7 +38,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 /// The inner layer: whose reports are locked? No tenant, no key: 400.
 fn reports(parts: &Parts) -> Option<LockKey> {
     let Tenant(name) = parts.extensions.get()?;
-    Some(LockKey::from_parts("reports", [name]))
+    Some(LockKey::from_parts("lock:reports", [name]))
 }
 
 async fn build(Extension(Tenant(name)): Extension<Tenant>) -> String {

@@ -13,20 +13,21 @@ async fn main() -> Result<(), LockError> {
     let locks = LockClient::new(MemoryStore::new());
 
     // One at a time. `release` says whether the lock was held until then; dropping the guard releases, too.
-    let guard = locks.lock("account:42").await?;
+    let guard = locks.lock("lock:account:42").await?;
     println!("{} is held", guard.key());
     guard.release().await?;
 
-    // Only one of many processes runs the job; the others do not wait.
-    let job = locks.lock("nightly").wait(Duration::ZERO).await?;
-    match locks.lock("nightly").wait(Duration::ZERO).await {
+    // Only one of many processes runs the job at a time; the others do not wait. This does not run it once per period: clocks
+    // differ, and a process that comes a moment later finds the lock free. Let the job record what it has done, by its date.
+    let job = locks.lock("lock:nightly").wait(Duration::ZERO).await?;
+    match locks.lock("lock:nightly").wait(Duration::ZERO).await {
         Err(LockError::Busy { .. }) => println!("nightly runs elsewhere already"),
         other => println!("unexpected: {other:?}"),
     }
 
-    // Work that must stop when the lock is lost, on a lease that nobody renews.
+    // Work that must stop when the lock is lost, on a lease that is not renewed.
     let lease = Lease::Fixed(Duration::from_millis(100));
-    let short = locks.lock("import").lease(lease).await?;
+    let short = locks.lock("lock:import").lease(lease).await?;
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(1)) => println!("imported"),
         () = short.lost() => println!("the lock was lost: import is cut short"),
@@ -34,24 +35,24 @@ async fn main() -> Result<(), LockError> {
 
     // Readers share, writers exclude.
     let (a, b) = (
-        locks.lock("prices").mode(LockMode::Read),
-        locks.lock("prices").mode(LockMode::Read),
+        locks.lock("lock:prices").mode(LockMode::Read),
+        locks.lock("lock:prices").mode(LockMode::Read),
     );
     let readers = tokio::try_join!(a.acquire(), b.acquire())?;
     println!("{} readers at once", [&readers.0, &readers.1].len());
 
     // Several at once, in any order, without deadlock; and one of several, whichever is free.
-    let both = locks.lock_all(["account:2", "account:1"]).fenced().await?;
+    let both = locks.lock_all(["lock:account:2", "lock:account:1"]).fenced().await?;
     println!("both are held, with token {:?}", both.fencing_token());
     let segment = locks
-        .lock_any((0..10).map(|i| format!("stock:7:{i}")))
+        .lock_any((0..10).map(|i| format!("lock:stock:7:{i}")))
         .await?;
     println!("{} is free", segment.key());
 
-    // Whoever holds a lock may take it again, under the same owner.
+    // An owner may take a lock again that it holds.
     let owner = Owner::new();
-    let outer = locks.lock("order:7").owner(&owner).await?;
-    let inner = locks.lock("order:7").owner(&owner).await?;
+    let outer = locks.lock("lock:order:7").owner(&owner).await?;
+    let inner = locks.lock("lock:order:7").owner(&owner).await?;
     drop((job, readers, both, segment, inner, outer));
     locks.shutdown(Duration::from_secs(5)).await
 }

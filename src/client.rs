@@ -71,7 +71,7 @@ const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// use tower_distributed_lock::{LockClient, MemoryStore};
 ///
 /// let locks = LockClient::new(MemoryStore::new());
-/// let guard = locks.lock("account:42").await?;
+/// let guard = locks.lock("lock:account:42").await?;
 /// // … work …
 /// guard.release().await?; // `Err(Lost)` if the lock was lost meanwhile
 /// # Ok(())
@@ -150,7 +150,7 @@ impl LockClient {
     /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
     /// use tower_distributed_lock::LockMode;
     ///
-    /// let both = locks.lock_all(["account:1", "account:2"]).await?;
+    /// let both = locks.lock_all(["lock:account:1", "lock:account:2"]).await?;
     /// # drop(both);
     /// let mixed = locks.lock_all([("rates", LockMode::Read), ("ledger", LockMode::Write)]).await?;
     /// # drop(mixed);

@@ -14,6 +14,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
+use std::sync::LazyLock;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
@@ -23,6 +24,7 @@ use http::request::Parts;
 use crate::guard::LockHandle;
 use crate::layer::{Rejection, Unlocked};
 use crate::lock::{FencingToken, Owner};
+use crate::telemetry::Seldom;
 
 mod locked;
 
@@ -111,7 +113,11 @@ impl Error for NotHeld {}
 
 impl IntoResponse for NotHeld {
     fn into_response(self) -> Response {
-        tracing::error!("{self}");
+        // One line a minute: a stranger decides how many requests meet this.
+        static LINES: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        if let Some(left_out) = LINES.due() {
+            tracing::error!(left_out, "{self}");
+        }
         (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///     let [from, to, ..] = **key::body(parts)? else {
 ///         return Err(KeyError::invalid("the body is too short"));
 ///     };
-///     Ok([from, to].map(|account| LockKey::from_parts("account", [account.to_string()])))
+///     Ok([from, to].map(|account| LockKey::from_parts("lock:account", [account.to_string()])))
 /// })
 /// # ;
 /// ```
@@ -46,7 +46,7 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 }
 
 /// A field of the request's JSON body, by its JSON Pointer (RFC 6901), as the name of a `resource`:
-/// `json_field("order", "/order/id")`.
+/// `json_field("lock:order", "/order/id")`.
 ///
 /// The body must have been read: see [`body`]. Text and numbers are names, and `1` and `"1"` the same one. A field that is
 /// not there, or `null`, is a missing key; anything else is refused (400 `key-invalid`), and so is a body that is not JSON.

@@ -4,7 +4,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_distributed_lock::{Lease, LockClient, MemoryStore, OnUnavailable};
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::routing::any;
+use tower::ServiceExt;
+use tower_distributed_lock::{Lease, LockClient, LockHandle, MemoryStore, OnUnavailable};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 
@@ -206,4 +211,21 @@ async fn a_lost_lock_is_logged_with_what_ended_it() {
     alone.lost().await;
     let why = "its lease was over before it was renewed";
     assert!(log.last().contains(why), "{}", log.text());
+}
+
+#[tokio::test]
+async fn handlers_without_a_layer_do_not_fill_the_log() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let app: Router = Router::new().route("/", any(async |lock: LockHandle| drop(lock)));
+    for _ in 0..100 {
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let response = app.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 500);
+    }
+    // Other tests of this process may have used up the line of this minute.
+    let lines = log
+        .text()
+        .matches("no lock is held around this request")
+        .count();
+    assert!(lines <= 1, "{lines} lines");
 }
