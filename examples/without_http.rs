@@ -42,7 +42,10 @@ async fn main() -> Result<(), LockError> {
     println!("{} readers at once", [&readers.0, &readers.1].len());
 
     // Several at once, in any order, without deadlock; and one of several, whichever is free.
-    let both = locks.lock_all(["lock:account:2", "lock:account:1"]).fenced().await?;
+    let both = locks
+        .lock_all(["lock:account:2", "lock:account:1"])
+        .fenced()
+        .await?;
     println!("both are held, with token {:?}", both.fencing_token());
     let segment = locks
         .lock_any((0..10).map(|i| format!("lock:stock:7:{i}")))

@@ -125,8 +125,10 @@ impl Site {
                     && one.mode == other.mode
                     && matches!(one.mode, LockMode::Reentrant | LockMode::Write);
                 let overtook = other.asked.1 < one.asked.0;
+                // A request may be granted a hold that vanishes before its task runs: the queue goes on without it.
+                let vanished = plan.thefts && !other.confirmed;
                 assert!(
-                    plan.owners || !in_line || !overtook,
+                    plan.owners || !in_line || !overtook || vanished,
                     "overtaken: {one:?} {other:?}"
                 );
             }
