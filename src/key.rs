@@ -31,7 +31,7 @@
 //! key from the server's own state, such as an extension that the authentication has set, never from a header that the
 //! client controls.
 //!
-//! An extractor takes its resource as a [`Resource`](crate::Resource), which the client and the admin share, or as a name.
+//! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.
 
 use std::future::{Future, ready};

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::client::{LockClient, LockRequest};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
@@ -202,7 +203,7 @@ impl Candidate {
         F: FnMut(LockHandle) -> W,
         W: Future,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let guard = match self.request().acquire().await {
                 Ok(guard) => guard,
@@ -212,13 +213,12 @@ impl Candidate {
                     | LockError::Unavailable(_)
                     | LockError::Lost,
                 ) => {
-                    tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pauses.next()).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            pause = FIRST_PAUSE;
+            pauses.reset();
             let ended = AtomicBool::new(false);
             let term = guard.run(async |lock| {
                 let value = work(lock).await;

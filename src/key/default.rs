@@ -1,8 +1,8 @@
 use std::future::{Future, ready};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 #[cfg(feature = "axum")]
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+#[cfg(feature = "axum")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
 
@@ -21,6 +21,7 @@ use super::{KeyError, KeyExtractor, Keys};
 #[derive(Debug, Clone, Default)]
 pub struct DefaultKey {
     /// Whether the fallback was logged.
+    #[cfg(feature = "axum")]
     warned: Arc<AtomicBool>,
 }
 

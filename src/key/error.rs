@@ -18,6 +18,7 @@ pub(crate) enum Cause {
     Missing(Option<Cow<'static, str>>),
     Invalid(&'static str),
     /// Missing, because the program looks for it on a route that does not have it.
+    #[cfg(feature = "axum")]
     NotOfTheRoute(String),
     BodyUnread,
     Response(Box<Response<UnsyncBoxBody<Bytes, BoxError>>>),
@@ -65,7 +66,12 @@ impl KeyError {
     }
 
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.0, Cause::Missing(_) | Cause::NotOfTheRoute(_))
+        match self.0 {
+            #[cfg(feature = "axum")]
+            Cause::NotOfTheRoute(_) => true,
+            Cause::Missing(_) => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn into_cause(self) -> Cause {

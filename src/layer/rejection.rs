@@ -294,6 +294,7 @@ impl From<KeyError> for Refusal {
             Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
                 .with_detail(reason)
                 .into(),
+            #[cfg(feature = "axum")]
             Cause::NotOfTheRoute(reason) => LockError::invalid(reason).into(),
             Cause::BodyUnread => LockError::invalid(
                 "the key is in the request's body, which was not read: call `buffer_body` on the layer",

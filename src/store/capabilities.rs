@@ -10,6 +10,9 @@ use tokio::runtime::Handle;
 use crate::error::{Feature, Unsupported};
 use crate::lock::LockMode;
 
+/// The end of what a store does in the background.
+type End = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// What a store can do. The value does not change while the store lives: a client asks for it once.
 ///
 /// ```
@@ -29,7 +32,7 @@ pub struct Capabilities {
     fencing: bool,
     records: bool,
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
-    goes_on: Option<Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>>,
+    goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
     /// Why some features are missing, where the store has more to say than that.
     reasons: Vec<Unsupported>,
 }

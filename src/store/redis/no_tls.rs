@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::error::StoreError;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tls;
+pub(super) struct Tls {}
 
 impl Tls {
     pub(super) fn config<'a>(
