@@ -6,7 +6,7 @@ use crate::error::LockError;
 use crate::lock::LockKey;
 pub use crate::store::{Holder, Inspect, Inspection};
 
-/// Looks into locks, whoever holds them, and breaks them.
+/// Looks into locks of any holder, and breaks them.
 ///
 /// It is a type of its own, which neither the layer nor a client hands out: who can name it can take locks away. Holders
 /// and waiters appear under the names that they have in the store, those of Redisson clients too.

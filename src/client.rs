@@ -218,7 +218,7 @@ impl LockClient {
     }
 
     /// Looks at the deployment of the store: which promises hold on it, and what weakens them. For the start of a service,
-    /// and for whoever operates it.
+    /// and for its operators.
     ///
     /// It takes no lock and changes nothing. What the store may not be asked is among the warnings.
     ///
@@ -389,7 +389,7 @@ impl LockClientBuilder {
     /// of the caller that first takes a lock).
     ///
     /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer
-    /// than a lease: a runtime on a thread of its own renews meanwhile. Whoever drives `runtime` does so for as long as
+    /// than a lease: a runtime on a thread of its own renews meanwhile. `runtime` must be driven for as long as
     /// locks are held.
     pub fn renew_on(mut self, runtime: Handle) -> Self {
         self.renew_on = Some(runtime);

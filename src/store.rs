@@ -82,8 +82,8 @@ fn shared_work() -> StoreError {
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
 ///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
 ///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
-///    line, as with Redisson: whoever mixes them on one key relies on asking again. A wake-up may come in vain. What wakes
-///    an attempt wakes every attempt of its key and mode, `Fair` ones excepted, so that whoever listens for one may go on
+///    line, as with Redisson: a client that mixes them on one key relies on asking again. A wake-up may come in vain. What wakes
+///    an attempt wakes every attempt of its key and mode, `Fair` ones excepted, so that a listener for one may go on
 ///    listening for the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].

@@ -1,6 +1,6 @@
 //! The mutex that the state machines stand under.
 //!
-//! In unit tests, every lock and unlock is a point at which somebody else may go first, so that an
+//! In unit tests, every lock and unlock is a point at which another thread may go first, so that an
 //! [exploration](crate::exploration) can try all orders; elsewhere it is std's.
 
 use std::ops::{Deref, DerefMut};

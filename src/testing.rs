@@ -53,7 +53,7 @@
 //!             let before = count.get();
 //!             tokio::time::sleep(Duration::from_millis(20)).await; // your handler
 //!             if guard.release().await.is_ok() {
-//!                 count.set(before + 1); // committed only if it was confirmed: nobody came between
+//!                 count.set(before + 1); // committed only if it was confirmed: no other holder came between
 //!             }
 //!         }
 //!     };

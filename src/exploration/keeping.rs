@@ -174,7 +174,7 @@ fn scenario(thief: bool) -> impl Fn() + Send + Sync {
             }
             let lost = watch.lost.load(Ordering::SeqCst);
             assert!(lost <= 1, "told of its loss {lost} times");
-            // Whoever waits for the end has been woken.
+            // A waiter for the end has been woken.
             let end = watch.live.ended().await;
             assert!(lost == 0 || end == Phase::Lost);
         });

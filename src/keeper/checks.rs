@@ -85,7 +85,7 @@ impl OwnerChecks {
         }
     }
 
-    /// Says whether the caller has to ask: nobody does, or the one who does hangs.
+    /// Says whether the caller has to ask: no other caller does, or the one that does hangs.
     fn add(&self, partition: u16, check: Check) -> bool {
         let now = Instant::now();
         match self.asked.lock().entry(partition) {

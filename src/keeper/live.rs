@@ -243,7 +243,7 @@ impl LiveHold {
         self.changed.notify_waiters();
     }
 
-    /// Ends a hold that nobody is releasing; false if it had ended. While somebody is, the release finds out what became
+    /// Ends a hold that is not being released; false if it had ended. While it is, the release finds out what became
     /// of it.
     pub(super) fn lose(&self) -> bool {
         {

@@ -6,7 +6,7 @@
 //! What is answered is decided by the state machine of a key, which is told the time and knows neither mutex nor task
 //! (`state`). Around it, keys are spread over shards (`shard`), each under one mutex that is never held over an await.
 //! There is no task and no timer: time is looked at whenever a key is used, and a sweep, paid for by new keys, removes
-//! what nobody uses again.
+//! what is not used again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,7 @@ const SHARDS: usize = 64;
 /// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members; to acquire
 ///    several keys, all or any, is one.
 /// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest);
-///    if nobody holds the key, the rest of the time that the waiters who go first may stay silent.
+///    if the key has no holder, the rest of the time that the waiters who go first may stay silent.
 /// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
 ///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
 /// 5. Records of finished work take a bounded amount of memory, see [`with_record_limit`](Self::with_record_limit).
@@ -88,7 +88,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether just now nothing is held, nobody waits or listens, and no record or withdrawal is remembered.
+    /// Whether just now nothing is held, no attempt waits or listens, and no record or withdrawal is remembered.
     ///
     /// It looks at every key: it is for tests, and for asserting that a program leaves nothing behind.
     pub fn is_empty(&self) -> bool {

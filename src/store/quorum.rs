@@ -134,7 +134,7 @@ pub struct QuorumStore<S> {
 
 struct Shared<S> {
     stores: Box<[S]>,
-    /// Which stores do not keep up with the others: nobody waits for them longer than needed.
+    /// Which stores do not keep up with the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
     ledger: Ledger,
     echoes: Echoes,
@@ -153,7 +153,7 @@ pub enum InvalidQuorum {
         "a quorum needs an odd number of stores, not {0}: the last one adds a store that can fail, and tolerates no more failures"
     )]
     Even(usize),
-    /// Nobody needs so many.
+    /// More than any deployment needs.
     #[error("a quorum has at most {max} stores, not {0}", max = Members::MAX)]
     TooMany(usize),
 }
@@ -188,7 +188,7 @@ impl<S: LockStore> QuorumStore<S> {
 
 impl<S> QuorumStore<S> {
     /// How long a store may take to answer before it counts as silent; 500 ms by default. A quarter of the lease bounds it
-    /// where a lease is asked for: whoever waits for a silent store must still get most of its lease.
+    /// where a lease is asked for: an attempt that waits for a silent store must still get most of its lease.
     #[must_use]
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;

@@ -63,7 +63,7 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.state().tally
     }
 
-    /// Lets every hold and every waiter vanish, now. Nobody is told but by wake-ups.
+    /// Lets every hold and every waiter vanish, now. Only wake-ups tell of it.
     pub async fn flush(&self) {
         self.server.flush().await;
     }
@@ -73,7 +73,7 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.sever(true);
     }
 
-    /// Mends what [`FaultyStore::disconnect`] broke; whoever listens is woken.
+    /// Mends what [`FaultyStore::disconnect`] broke; every listener is woken.
     pub fn reconnect(&self) {
         self.server.sever(false);
     }

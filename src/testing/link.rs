@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// A connection that can break.
 ///
-/// Whoever waits for a change is woken in the order in which it began to wait; a `watch` would wake in an order of its own.
+/// Waiters for a change are woken in the order in which they began to wait; a `watch` would wake in an order of its own.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     line: Mutex<Line>,

@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) severed: bool,
     /// What was granted, and not given back: what can vanish. Some of it may have lapsed.
     holds: Vec<Hold>,
-    /// Whoever was told to wait.
+    /// The attempts that were refused.
     waiters: Vec<Attempt>,
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Where whoever asks for `hold` listens.
+    /// Where attempts for `hold` listen.
     pub(super) fn of(hold: &Hold) -> Self {
         match hold.mode {
             LockMode::Reentrant => Self::Exclusive,

@@ -20,7 +20,7 @@ impl<T: Copy + PartialEq> Roster<T> {
         self.0.retain(|&(_, until)| until > now);
     }
 
-    /// Lets `name` stand until `until`. Whoever is there keeps its place; whoever is new comes last.
+    /// Lets `name` stand until `until`. A name that is there keeps its place; a new one comes last.
     pub(super) fn put(&mut self, name: T, until: Instant) {
         match self.until_mut(name) {
             Some(present) => *present = until,
@@ -45,12 +45,12 @@ impl<T: Copy + PartialEq> Roster<T> {
         all.find_map(|(present, until)| (*present == name).then_some(until))
     }
 
-    /// Whoever came first, and until when it stands.
+    /// The first name, and until when it stands.
     pub(super) fn first(&self) -> Option<(T, Instant)> {
         self.0.first().copied()
     }
 
-    /// Until when anybody stands; `None` if nobody does.
+    /// Until when the last of them stands; `None` if the list is empty.
     pub(super) fn longest(&self) -> Option<Instant> {
         self.0.iter().map(|&(_, until)| until).max()
     }

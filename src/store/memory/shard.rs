@@ -121,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// Removes what nobody came back for.
+    /// Removes what has expired.
     fn sweep(&mut self, now: Instant) {
         self.entries.retain(|_, entry| {
             entry.expire(now);

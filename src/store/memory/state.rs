@@ -32,7 +32,7 @@ pub(super) struct State {
     writers: Roster,
     /// Waiting readers.
     readers: Roster,
-    /// The readers that were waiting when a writer left: they hold back writers. Empty while somebody writes.
+    /// The readers that were waiting when a writer left: they hold back writers. Empty while there is a writer.
     passes: Roster,
     /// Attempts of which a copy may still arrive.
     withdrawn: Roster<(LockMode, HoldId)>,
@@ -318,7 +318,7 @@ impl State {
         self.queue.first().map(|(id, _)| Channel::Fair(id))
     }
 
-    /// Who is to be woken when fairness lets somebody in: the next in the queue; if it is empty, whoever waits without a
+    /// Who is to be woken when fairness grants the next: the first in the queue; if it is empty, an attempt that waits without a
     /// place in it. (8)
     fn tell_next(&self) -> Wake {
         [Some(self.next().unwrap_or(Channel::Exclusive)), None]

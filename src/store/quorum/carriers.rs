@@ -6,7 +6,7 @@ use crate::store::HoldStatus;
 /// The stores that carry a hold, as far as their answers to its attempt tell.
 ///
 /// Whether a hold was held *all the time* is a question to those that granted it before the attempt was answered. Without
-/// this distinction a store could speak for a time when it carried somebody else's hold: the first ones come back empty,
+/// this distinction a store could speak for a time when it carried another holder's hold: the first ones come back empty,
 /// another client takes the lock and gives it back, and only then a late grant arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Carriers {

@@ -114,10 +114,10 @@ impl<S: LockStore> QuorumStore<S> {
             Decision::Failed(tally, error) => {
                 entry.fail();
                 if error.kind() == StoreErrorKind::Unanswered {
-                    // Whoever asked will withdraw.
+                    // The caller withdraws.
                     self.give_back(attempt, &entry, tally.granted).await;
                 } else {
-                    // Nobody will.
+                    // No caller is left to withdraw.
                     entry.retire(epoch);
                     let left = tally.granted.or(tally.refused);
                     self.withdraw_from(attempt, &entry, left).await;
@@ -201,7 +201,7 @@ impl<S: LockStore> QuorumStore<S> {
         turn.begin().await;
         let Election { attempt, round, .. } = &*election;
         if Instant::now() >= election.until || round.verdict() == Some(Verdict::Failed) {
-            return; // Nobody waits for it any more, and nothing was sent.
+            return; // No caller waits for it any more, and nothing was sent.
         }
         let first = entry.touch(store);
         let asked = self.shared.stores[store].acquire(attempt);
@@ -216,7 +216,7 @@ impl<S: LockStore> QuorumStore<S> {
         } else if first && !leaves_something(attempt, &answer) {
             entry.untouch(store);
         }
-        // What was in time is counted, and whoever counts gives back.
+        // What was in time is counted, and the one who counts gives back.
         let verdict = round.cast(store, answer);
         match (outcome, verdict) {
             _ if unanswered => self.undo(attempt, &entry, store).await,

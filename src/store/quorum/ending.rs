@@ -129,7 +129,7 @@ impl<S: LockStore> QuorumStore<S> {
             }
         };
         let failed = !matches!(answer, Ok(HoldStatus::Held | HoldStatus::Gone));
-        // After an undecided release somebody will try again.
+        // An undecided release is tried again.
         if round.cast(store, answer) == Some(Verdict::Carried) && failed {
             self.undo(&undoing(hold), &entry, store).await;
         }

@@ -11,7 +11,7 @@ use super::turn::{Lines, Turn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::HoldStatus;
 
-/// One hold, from its first attempt until nobody speaks of it any more.
+/// One hold, from its first attempt until no operation refers to it.
 pub(super) struct Entry {
     state: Mutex<State>,
 }
@@ -31,7 +31,7 @@ struct State {
     ending: bool,
     ended: Ended,
     waiting: Waiting,
-    /// Until when the entry is needed, even if nobody uses it just now.
+    /// Until when the entry is needed, even if no operation uses it now.
     needed: Option<Instant>,
 }
 

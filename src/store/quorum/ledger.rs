@@ -12,7 +12,7 @@ use crate::lock::Hold;
 /// The fewest entries that are worth a sweep.
 const SWEEP: usize = 256;
 
-/// Holds that are asked for, held, or still being tidied up. One that nobody needs and nobody uses is forgotten; what was
+/// Holds that are asked for, held, or still being tidied up. One that is neither needed nor used is forgotten; what was
 /// never released is swept out when its lease is over.
 #[derive(Clone)]
 pub(super) struct Ledger {
@@ -99,7 +99,7 @@ impl Ledger {
 }
 
 impl Book {
-    /// Removes what nobody needs any more. Paid for by the pages added since the last time.
+    /// Removes what is no longer needed. Paid for by the pages added since the last time.
     fn sweep(&mut self) {
         if self.pages.len() < self.sweep_at {
             return;

@@ -41,7 +41,7 @@ impl Drop for Background {
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Listens everywhere; begun when a majority listens. Whoever holds the lock holds it in one of those.
+    /// Listens everywhere; begun when a majority listens. Any holder holds the lock in one of those.
     pub(super) async fn listen(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let (signal, woken) = watch::channel(());
         let (ready, begun) = oneshot::channel();
@@ -71,7 +71,7 @@ impl<S: LockStore> QuorumStore<S> {
     async fn listen_to(self, store: usize, attempt: Attempt, tell: mpsc::UnboundedSender<News>) {
         loop {
             let (quorum, attempt) = (self.clone(), attempt.clone());
-            // A task of its own, which comes to its end even when nobody listens any more.
+            // A task of its own, which comes to its end even when no listener is left.
             let subscribing =
                 tokio::spawn(async move { quorum.shared.stores[store].subscribe(&attempt).await });
             let heard = match subscribing.await {
@@ -180,7 +180,7 @@ impl Start {
             return false;
         };
         if let Some(ready) = self.ready.take() {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = ready.send(answer);
         }
         false
@@ -191,7 +191,7 @@ impl Start {
 ///
 /// A refused attempt can be granted when enough of the stores that refused it have changed their minds. A store that
 /// would have granted it has nothing new to tell: what is heard from there is mostly the echo of giving its grant back, and
-/// whoever answered that by asking again would do so for ever.
+/// a client that answered that by asking again would do so for ever.
 struct Woken {
     majority: usize,
     by: Members,

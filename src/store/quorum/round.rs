@@ -10,7 +10,7 @@ use crate::error::StoreError;
 /// What a store answered.
 pub(super) type Vote<T> = Result<T, StoreError>;
 
-/// Collects the votes on one question. Whoever answers in time is counted, whoever answers later learns how it ended:
+/// Collects the votes on one question. A store that answers in time is counted; one that answers later learns how the question ended:
 /// which of the two is decided under one mutex, so that no answer falls between them.
 pub(super) struct Round<T> {
     state: Mutex<State<T>>,

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 /// A line of operations for each store.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// The end of each, if somebody ever stood there.
+    /// The end of each, if an operation ever stood there.
     ends: Box<[Option<oneshot::Receiver<()>>]>,
 }
 

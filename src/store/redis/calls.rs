@@ -211,7 +211,7 @@ pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) ->
     )
 }
 
-/// The channel that tells whoever asks for such a hold when to ask again.
+/// The channel on which an attempt for such a hold hears when to ask again.
 pub(super) fn channel(hold: &Hold) -> Name<'_> {
     let names = Names::of(&hold.key);
     match hold.mode {

@@ -100,7 +100,7 @@ pub(super) fn conflict(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, text)
 }
 
-/// It did something, and nobody knows what.
+/// An unexpected reply: the script may have taken effect.
 pub(super) fn unintelligible(answer: &Value) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,

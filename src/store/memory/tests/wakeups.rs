@@ -1,4 +1,4 @@
-//! Contract 8: whoever may be granted is woken, and listening leaves nothing behind.
+//! Contract 8: an attempt that may be granted is woken, and listening leaves nothing behind.
 
 use super::*;
 use crate::store::WAITER_LIVENESS;
