@@ -1,9 +1,13 @@
 //! What a refusal costs, in allocations: a process that refuses most of its requests must have time for the others.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::routing::any;
 use stats_alloc::INSTRUMENTED_SYSTEM;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, Resource, key};
+use tower_distributed_lock::{
+    DistributedLockLayer, LockAdmin, LockClient, MemoryStore, Resource, key,
+};
 
 use super::put;
 use crate::support::{Console, Peer};
@@ -24,12 +28,22 @@ pub(crate) async fn refuser(mut console: Console) {
         .layer(layer);
     console.say(allocations(&app, "/orders/1", 200).await);
 
+    let admin = LockAdmin::new(store.clone());
     let _held = LockClient::new(store).lock(ORDERS.id(2)).await.unwrap();
     let asking = {
         let app = app.clone();
         tokio::spawn(async move { put(&app, "/orders/2").await })
     };
-    while put(&app, "/orders/2").await.status() != 503 {}
+    // One request waits in the store; any other would wait behind it, and is refused.
+    while admin
+        .inspect(ORDERS.id(2))
+        .await
+        .unwrap()
+        .waiters
+        .is_empty()
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     console.say(allocations(&app, "/orders/2", 503).await);
     asking.abort();
     console.hear().await;
