@@ -10,14 +10,12 @@ use crate::backoff::Backoff;
 use crate::client::{LockClient, LockRequest};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
+use crate::limits::FOR_EVER;
 use crate::lock::{Lease, LockKey, LockMode};
 
 /// How long a candidate waits before it asks again after a failure of the store.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// A candidate waits for as long as it takes.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl LockRequest {
     /// Acquires the lock, runs `work` while it is held, releases it, and returns the value of `work`.
