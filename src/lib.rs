@@ -70,6 +70,9 @@
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests |
 
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod admin;
 pub mod audit;
 mod backoff;
