@@ -68,7 +68,7 @@
 //! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
-//! | `testing` | | the `testing` module: a store that misbehaves, for your tests |
+//! | `testing` | | the `testing` module: a store that misbehaves, for your tests; the conformance suite, for your store |
 
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -41,11 +41,11 @@ pub const WAITER_LIVENESS: Duration = Duration::from_secs(3);
 /// How many holds one question names: few enough to keep a single-threaded server responsive.
 pub(crate) const BATCH: usize = 100;
 
-/// How long an attempt that went unanswered may still arrive; as long at least is its withdrawal remembered.
+/// How long an attempt that went unanswered may still arrive. A store remembers its withdrawal at least as long.
 ///
 /// A copy can be late for as long as its connection may still deliver it: one that does not answer is closed within two
 /// response timeouts, and the operating system goes on trying to deliver for about 100 seconds.
-pub(crate) const LATENESS: Duration = Duration::from_secs(120);
+pub const LATENESS: Duration = Duration::from_secs(120);
 
 /// The refusal to record under a hold that others share: their work is not what the record says.
 fn shared_work() -> StoreError {
@@ -101,6 +101,24 @@ fn shared_work() -> StoreError {
 /// gone: they need not be cancel safe, and are dropped early only with the runtime that they run on. `subscribe`, `record`
 /// and `audit` are dropped at any await when their caller goes or has waited long enough: a `subscribe` that is dropped
 /// leaves no subscription.
+///
+/// # A whole store
+///
+/// `Reentrant` locks in a table, with everything that the contract asks of them. The conformance suite of this crate runs
+/// on it.
+///
+#[doc = concat!("```\n", include_str!("../docs/worked_store.rs"), "```")]
+///
+/// # How a store proves itself
+///
+/// The feature `testing` has the suite that the stores of this crate pass. One macro call makes a test of each case in each
+/// mode:
+///
+/// ```ignore
+/// tower_distributed_lock::testing::conformance!(MyTestbed: reentrant fair read write, fenced);
+/// ```
+///
+/// The module `testing::conformance` says what a `Testbed` is.
 pub trait LockStore: Send + Sync + 'static {
     /// Asks for a hold.
     fn acquire(

@@ -1,4 +1,6 @@
-//! For tests: a store that misbehaves, as networks and servers do.
+//! For tests: a store that misbehaves, as networks and servers do; and the tests that every store passes.
+//!
+//! Who writes a store finds its tests in [`mod@conformance`].
 //!
 //! [`FaultyStore`] stands in front of any [`LockStore`](crate::LockStore) and spoils a share of the calls: requests that
 //! are lost, late or delivered twice, answers that never come, connections that break, servers that forget. What it does
@@ -78,6 +80,11 @@
 //! runtime with paused time, no other source of chance, and begin with `fastrand::seed(seed)`, by which the client's
 //! jitter is drawn on that thread.
 
+#[allow(
+    clippy::unwrap_used,
+    reason = "a case says with `unwrap` what must hold"
+)]
+pub mod conformance;
 mod faults;
 mod faulty;
 mod journey;
@@ -86,6 +93,8 @@ mod server;
 mod tally;
 mod wakeups;
 
+#[doc(inline)]
+pub use crate::__conformance as conformance;
 pub use faults::{Fault, Faults};
 pub use faulty::FaultyStore;
 pub use tally::Tally;

@@ -96,9 +96,9 @@ const MATRIX: &[(&str, &[&str])] = &[
         "server: DEL while held",
         &[
             "faults::wiped::a_flush_takes_every_lock_and_the_waiters_notice_by_themselves",
-            "conformance::a_stolen_hold_goes_unnoticed::redis::",
-            "conformance::a_stolen_hold_is_confirmed::redis::",
-            "conformance::a_stolen_hold_is_handed_over::redis::",
+            "conformance::redis::a_stolen_hold_goes_unnoticed::",
+            "conformance::redis::a_stolen_hold_is_confirmed::",
+            "conformance::redis::a_stolen_hold_is_handed_over::",
         ],
     ),
     (
@@ -334,21 +334,21 @@ const MATRIX: &[(&str, &[&str])] = &[
         "client: handler panic",
         &[
             "layer::cancel::a_panic_releases",
-            "conformance::a_panic_goes_on_holding::redis::",
+            "conformance::redis::a_panic_goes_on_holding::",
         ],
     ),
     (
         "client: future dropped at every poll, at once",
         &[
-            "conformance::a_cancelled_request_for_a_free_lock_leaves_something::redis::",
-            "conformance::a_cancelled_request_for_a_taken_lock_leaves_something::redis::",
+            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_something::",
+            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_something::",
         ],
     ),
     (
         "client: future dropped at every poll, one tick later",
         &[
-            "conformance::a_cancelled_request_for_a_free_lock_leaves_something::redis::",
-            "conformance::a_cancelled_request_for_a_taken_lock_leaves_something::redis::",
+            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_something::",
+            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_something::",
         ],
     ),
     (

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tower_distributed_lock::LockMode;
+use crate::LockMode;
 
 /// Counts visits by reading, sleeping and writing, with no protection of its own, and panics when two visits overlap that
 /// must not.
-#[derive(Clone, Default)]
-pub(super) struct Site {
+#[derive(Debug, Clone, Default)]
+pub struct Site {
     inner: Arc<Inner>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Inner {
     writers: AtomicUsize,
     readers: AtomicUsize,
@@ -23,7 +23,7 @@ struct Inner {
 
 impl Site {
     /// Works here for `time`, as somebody who holds the lock in `mode`.
-    pub(super) async fn work(&self, mode: LockMode, time: Duration) {
+    pub async fn work(&self, mode: LockMode, time: Duration) {
         if mode == LockMode::Read {
             self.read(time).await;
         } else {
@@ -32,12 +32,12 @@ impl Site {
     }
 
     /// How many have written.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.inner.count.load(Ordering::SeqCst)
     }
 
     /// The largest number of readers that were here together.
-    pub(super) fn most_readers(&self) -> usize {
+    pub fn most_readers(&self) -> usize {
         self.inner.most_readers.load(Ordering::SeqCst)
     }
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use crate::{LockError, LockMode};
 use tokio::time::Instant;
-use tower_distributed_lock::{LockError, LockMode};
 
 use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// And leaves nothing that would have to be waited for.
-pub(super) async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
+pub async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     for client in [&locks, &env.client().await] {
@@ -30,7 +30,7 @@ pub(super) async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
     env.store_is_empty().await;
 }
 
-pub(super) async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
+pub async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     let wait = env.moment() * 5;
@@ -49,7 +49,7 @@ pub(super) async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
 }
 
 /// The budget is one, whether it is spent in the process or in the store.
-pub(super) async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
+pub async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
     let holder = env
         .client()
         .await
@@ -73,7 +73,7 @@ pub(super) async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode
     holder.release().await.unwrap();
 }
 
-pub(super) async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
+pub async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
     let lease = Duration::from_secs(30);
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
@@ -94,7 +94,7 @@ pub(super) async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
     holder.release().await.unwrap();
 }
 
-pub(super) async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
+pub async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let asking = locks.lock(KEY).mode(mode).max_waiters(2);
@@ -121,7 +121,7 @@ pub(super) async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
     }
 }
 
-pub(super) async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
+pub async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let asking = locks.lock(KEY).mode(mode).wait(Duration::MAX);
@@ -130,7 +130,7 @@ pub(super) async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
     waiter.promptly().await.release().await.unwrap();
 }
 
-pub(super) async fn keys_are_in_use_without_bound(env: &Env, mode: LockMode) {
+pub async fn keys_are_in_use_without_bound(env: &Env, mode: LockMode) {
     let locks = env.client_with(|builder| builder.max_keys(3)).await;
     let one = locks.lock("one").mode(mode).await.unwrap();
     let two = locks.lock_all(["two", "three"]).mode(mode).await.unwrap();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::LockMode;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::LockMode;
 
 use super::env::Env;
 use super::site::Site;
@@ -14,7 +14,7 @@ use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// Whoever waits in a crowd is served at last, and nobody is forgotten.
-pub(super) async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
+pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
     const TASKS: usize = 64;
     let site = Site::default();
     let mut crowd = JoinSet::new();
@@ -35,7 +35,7 @@ pub(super) async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
 }
 
 /// A busy process hands the lock on to its own, but not for ever.
-pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
+pub async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut busy = JoinSet::new();
     for _ in 0..4 {
@@ -63,7 +63,7 @@ pub(super) async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode
 }
 
 /// Two processes want the lock all the time, and each gets its share.
-pub(super) async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
+pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
     // A few turns of each.
     const GRANTS: usize = 96;
     let grants = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
@@ -97,7 +97,7 @@ pub(super) async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode
 }
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
-pub(super) async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
+pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::store::WAITER_LIVENESS;
+use crate::{Lease, LockError, LockKey, LockMode, Owner};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{Lease, LockError, LockKey, LockMode, Owner};
 
 use super::env::Env;
 use super::site::Site;
@@ -14,7 +14,7 @@ use super::{KEY, rival};
 
 use LockMode::{Read, Write};
 
-pub(super) async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
+pub async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
     let site = Site::default();
     let mut reading = JoinSet::new();
     for locks in [env.client().await, env.client().await] {
@@ -33,7 +33,7 @@ pub(super) async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
     assert_eq!(site.most_readers(), 6);
 }
 
-pub(super) async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
+pub async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let reader = here.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
@@ -52,7 +52,7 @@ pub(super) async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: Lock
 }
 
 /// A writer that gives up no longer holds anybody back.
-pub(super) async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let reader = locks.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
@@ -65,7 +65,7 @@ pub(super) async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMo
     reader.release().await.unwrap();
 }
 
-pub(super) async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+pub async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
     let reader = env.client().await.lock(KEY).mode(Read).await.unwrap();
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = env.client().await.lock(KEY).mode(Read);
@@ -75,7 +75,7 @@ pub(super) async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode)
     frozen.thaw().granted().await.release().await.unwrap();
 }
 
-pub(super) async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
+pub async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
     let writer = env.client().await.lock(KEY).mode(Write).await.unwrap();
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     writer.release().await.unwrap();
@@ -87,7 +87,7 @@ pub(super) async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode)
 
 /// Wherever the writers wait, and wherever the reader: in the same process, or where the process knows of it only when it
 /// asks the store, which it does in the end.
-pub(super) async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode) {
+pub async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode) {
     let here = env.client_with(|builder| builder.handovers(0)).await;
     let elsewhere = env.client().await;
     for (writers, readers) in [(&here, &here), (&here, &elsewhere)] {
@@ -105,7 +105,7 @@ pub(super) async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: Lo
     }
 }
 
-pub(super) async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode) {
+pub async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let writer = here.lock(KEY).mode(Write).await.unwrap();
     let mut readers = Vec::new();
@@ -126,11 +126,11 @@ pub(super) async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: L
     }
 }
 
-pub(super) async fn a_writer_starves_among_readers(env: &Env, mode: LockMode) {
+pub async fn a_writer_starves_among_readers(env: &Env, mode: LockMode) {
     starves(env, Read, mode).await;
 }
 
-pub(super) async fn a_reader_starves_among_writers(env: &Env, mode: LockMode) {
+pub async fn a_reader_starves_among_writers(env: &Env, mode: LockMode) {
     starves(env, Write, mode).await;
 }
 
@@ -164,7 +164,7 @@ async fn starves(env: &Env, crowd: LockMode, alone: LockMode) {
     working.shutdown().await;
 }
 
-pub(super) async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
@@ -177,7 +177,7 @@ pub(super) async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
     writing.release().await.unwrap();
 }
 
-pub(super) async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -194,7 +194,7 @@ pub(super) async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMo
 }
 
 /// In the store they all bear the name of the write.
-pub(super) async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMode) {
+pub async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -215,7 +215,7 @@ pub(super) async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode:
 }
 
 /// Its owner still reads.
-pub(super) async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
+pub async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -228,10 +228,7 @@ pub(super) async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: Lo
 }
 
 /// Either is first.
-pub(super) async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(
-    env: &Env,
-    mode: LockMode,
-) {
+pub async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).owner(&owner).wait(env.prompt());
@@ -244,7 +241,7 @@ pub(super) async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(
     reading.unwrap().release().await.unwrap();
 }
 
-pub(super) async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
+pub async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -262,7 +259,7 @@ pub(super) async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
 }
 
 /// Redisson's flaw, PROTOCOL 1.3 (d).
-pub(super) async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) {
+pub async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let (short, long) = (env.short_lease(), env.short_lease() * 3);
@@ -282,11 +279,10 @@ pub(super) async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) 
 }
 
 /// Each reader has a lease of its own.
-pub(super) async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
+pub async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
     let (short, long) = (env.short_lease(), env.short_lease() * 2);
-    let asking = |locks: &tower_distributed_lock::LockClient, lease| {
-        locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease))
-    };
+    let asking =
+        |locks: &crate::LockClient, lease| locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
     let asked = Instant::now();
     let longer = asking(&env.client().await, long).await.unwrap();
     let shorter = asking(&env.client().await, short).await.unwrap();
@@ -301,7 +297,7 @@ pub(super) async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
 }
 
 /// Each of them came when the one before was too old to be joined.
-pub(super) async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
+pub async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
     const READERS: usize = 200;
     let locks = env
         .client_with(|builder| builder.share_window(Duration::ZERO))

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::{LockError, LockGuard, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{LockError, LockGuard, LockRequest};
 
 use super::env::Env;
 use super::observed::Ledger;

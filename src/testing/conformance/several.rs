@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use crate::{LockError, LockMode, Owner};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tower_distributed_lock::{LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub(super) async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
+pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
         ["a", "b", "c"],
         ["c", "b", "a"],
@@ -43,7 +43,7 @@ pub(super) async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMod
     all.expect("nobody waits in a circle");
 }
 
-pub(super) async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
+pub async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let keys = ["a", "b", "c"];
     for holder in [&locks, &env.client().await] {
@@ -81,7 +81,7 @@ pub(super) async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockM
     }
 }
 
-pub(super) async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock_all(["b", "a", "b", "a"]).mode(mode);
     let guard = guard.wait(Duration::ZERO).await.unwrap();
@@ -99,7 +99,7 @@ pub(super) async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode
 }
 
 /// Each key is held in its own mode.
-pub(super) async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
+pub async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mixed = locks
         .lock_all([("own", mode), (KEY, rival(mode))])
@@ -119,7 +119,7 @@ pub(super) async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
     mixed.release().await.unwrap();
 }
 
-pub(super) async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let one = locks.lock("b").mode(mode).owner(&owner).await.unwrap();
@@ -137,7 +137,7 @@ pub(super) async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) 
     all.release().await.unwrap();
 }
 
-pub(super) async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode) {
+pub async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for key_first in [true, false] {
         let other = if key_first { "z" } else { "a" };
@@ -147,7 +147,7 @@ pub(super) async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode
     }
 }
 
-pub(super) async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for taken in [None, Some("a"), Some("b"), Some("c")] {
         for micros in (0..4000).step_by(500) {
@@ -173,7 +173,7 @@ pub(super) async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: 
     }
 }
 
-pub(super) async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
+pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let segments = || (0..5).map(|n| format!("segment:{n}"));
     let mut guards = Vec::new();
@@ -194,7 +194,7 @@ pub(super) async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
 
 /// Whoever holds it, in whichever process: its release is noticed. In the fair mode a store may tell the first of its queue
 /// alone, where a request for any of several has no place; then a poll notices.
-pub(super) async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
+pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let notice = match mode {
         LockMode::Fair => env.prompt() + Duration::from_secs(5),
@@ -226,7 +226,7 @@ pub(super) async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: L
 }
 
 /// A request for any of several does not keep those waiting that ask for one of them.
-pub(super) async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
+pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let any = locks.lock_any([KEY, "other"]).mode(mode);
@@ -242,7 +242,7 @@ pub(super) async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode)
 }
 
 /// A request that waits for a key that is in use keeps others from one that is free.
-pub(super) async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
+pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
     for free in ["a", "z"] {
         let holder = env
             .client()
@@ -268,7 +268,7 @@ pub(super) async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mo
 }
 
 /// Requests for the same two keys, which are always in use by one of them.
-pub(super) async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
+pub async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
     let clients = [env.client().await, env.client().await];
     let stop = Instant::now() + env.moment() * 100;
     let mut working = JoinSet::new();
@@ -292,7 +292,7 @@ pub(super) async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
     working.join_all().await;
 }
 
-pub(super) async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
+pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut holders = Vec::new();
     for key in [KEY, "other"] {
@@ -334,7 +334,7 @@ pub(super) async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMod
 }
 
 /// One release is one question, and one more of the next in line.
-pub(super) async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
+pub async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
     const CROWD: usize = 12;
     let (locks, elsewhere) = (env.client().await, env.client().await);
     let mut holders = Vec::new();
@@ -363,7 +363,7 @@ pub(super) async fn every_request_for_any_asks_at_each_release(env: &Env, mode: 
     }
 }
 
-pub(super) async fn a_request_names_keys_without_bound(env: &Env, mode: LockMode) {
+pub async fn a_request_names_keys_without_bound(env: &Env, mode: LockMode) {
     let locks = env
         .client_with(|builder| builder.max_keys_per_request(3))
         .await;

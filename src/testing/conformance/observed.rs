@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tower_distributed_lock::store::{
+use crate::store::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, HoldId, LockKey, StoreError};
+use crate::{Hold, HoldId, LockKey, StoreError};
 
 /// Passes every question on to a store, and writes down what was asked and granted.
 pub(super) struct Observed<S> {

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::store::WAITER_LIVENESS;
+use crate::{LockClient, LockError, LockGuard, LockMode};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode};
 
 use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub(super) async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: LockMode) {
+pub async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     in_order(env, holder, mode, &[&locks]).await;
@@ -20,7 +20,7 @@ pub(super) async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: L
     in_order(env, holder, mode, &[&locks]).await;
 }
 
-pub(super) async fn clients_overtake_each_other(env: &Env, mode: LockMode) {
+pub async fn clients_overtake_each_other(env: &Env, mode: LockMode) {
     let (one, two, three) = (env.client().await, env.client().await, env.client().await);
     let holder = one.lock(KEY).mode(mode).await.unwrap();
     in_order(env, holder, mode, &[&one, &two, &two, &three]).await;
@@ -46,7 +46,7 @@ async fn in_order(env: &Env, holder: LockGuard, mode: LockMode, clients: &[&Lock
 }
 
 /// Though nobody waits in the process of the newcomer.
-pub(super) async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: LockMode) {
+pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: LockMode) {
     let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
@@ -59,7 +59,7 @@ pub(super) async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mod
     waiter.promptly().await.release().await.unwrap();
 }
 
-pub(super) async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
     let holder = env
         .client()
         .await
@@ -78,7 +78,7 @@ pub(super) async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode
 }
 
 /// A process that is frozen while it waits delays those behind it by seconds, and waits on when it thaws.
-pub(super) async fn a_frozen_waiter_blocks_the_queue(env: &Env, mode: LockMode) {
+pub async fn a_frozen_waiter_blocks_the_queue(env: &Env, mode: LockMode) {
     let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
+use crate::{Lease, LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub(super) async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
+pub async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -21,7 +21,7 @@ pub(super) async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
     outer.release().await.unwrap();
 }
 
-pub(super) async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
+pub async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -33,7 +33,7 @@ pub(super) async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(rival(mode)).await);
 }
 
-pub(super) async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
+pub async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -46,7 +46,7 @@ pub(super) async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
 }
 
 /// Both requests of the owner are on their way when neither is granted yet.
-pub(super) async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -79,7 +79,7 @@ pub(super) async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env,
 }
 
 /// What the first of them asked for is then asked for by the second.
-pub(super) async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -101,7 +101,7 @@ pub(super) async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: Lock
 }
 
 /// Until its guards are gone, the owner learns that what it holds is lost.
-pub(super) async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
+pub async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -115,7 +115,7 @@ pub(super) async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
 }
 
 /// A share that was allowed to last for ever has ended: what is left may last no longer than it was allowed to.
-pub(super) async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: LockMode) {
+pub async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -129,7 +129,7 @@ pub(super) async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, m
 }
 
 /// It is told the truth in whatever mode it asks.
-pub(super) async fn an_owner_is_told_to_upgrade_what_it_has_lost(env: &Env, mode: LockMode) {
+pub async fn an_owner_is_told_to_upgrade_what_it_has_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let fixed = locks.lock(KEY).mode(mode).owner(&owner);

@@ -3,17 +3,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use crate::{Ended, Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner};
 use futures_util::future::select;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{
-    Ended, Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner,
-};
 
 use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub(super) async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let asking = env.client().await.lock(KEY).mode(mode);
     let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
@@ -30,7 +28,7 @@ pub(super) async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
 }
 
 /// Renewal, too, creates nothing.
-pub(super) async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
     let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
     env.steal().await;
     assert!(!env.is_taken(rival(mode)).await);
@@ -38,7 +36,7 @@ pub(super) async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
 }
 
 /// Its turn has passed, though its guard is still there.
-pub(super) async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
+pub async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = Lease::Fixed(env.short_lease());
     let lost = locks.lock(KEY).mode(mode).lease(lease).await.unwrap();
@@ -58,7 +56,7 @@ pub(super) async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
 }
 
 /// Whoever leaves a shared or handed-over hold asks whether it was held until then.
-pub(super) async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -69,7 +67,7 @@ pub(super) async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mo
     assert!(matches!(outer.release().await, Err(LockError::Lost)));
 }
 
-pub(super) async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
     // However long it takes to steal it, it is handed over.
     let patient = |builder: LockClientBuilder| builder.handover_time(Duration::from_secs(3600));
     let locks = env.client_with(patient).await;
@@ -82,7 +80,7 @@ pub(super) async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
     assert!(matches!(second.release().await, Err(LockError::Lost)));
 }
 
-pub(super) async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
+pub async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = env.short_lease();
     let released = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
@@ -99,7 +97,7 @@ pub(super) async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
 }
 
 /// What its handle observes ends with its guard, whatever becomes of the hold that others share.
-pub(super) async fn a_share_that_was_released_is_lost_with_the_hold(env: &Env, mode: LockMode) {
+pub async fn a_share_that_was_released_is_lost_with_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());
     let asking = || {

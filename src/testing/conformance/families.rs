@@ -1,13 +1,13 @@
 //! Two kinds of lock on one key: PROTOCOL 1.10.
 
+use crate::{LockError, LockMode};
 use tokio::time::Instant;
-use tower_distributed_lock::{LockError, LockMode};
 
 use super::KEY;
 use super::env::Env;
 
 /// The two would not exclude each other; waiting would not help.
-pub(super) async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
+pub async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     for other in [
@@ -16,7 +16,7 @@ pub(super) async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
         LockMode::Read,
         LockMode::Write,
     ] {
-        if other.family() == mode.family() || !env.family(other).contains(&other) {
+        if other.family() == mode.family() || !env.has(other) {
             continue;
         }
         for client in [&locks, &env.client().await] {

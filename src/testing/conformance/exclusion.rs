@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::{Lease, LockClient, LockMode, Owner};
 use tokio::task::JoinSet;
-use tower_distributed_lock::{Lease, LockClient, LockMode, Owner};
 
 use super::env::Env;
 use super::site::Site;
@@ -12,11 +12,11 @@ use super::{KEY, rival};
 /// How long a piece of work takes.
 const WORK: Duration = Duration::from_millis(2);
 
-pub(super) async fn tasks_overlap(env: &Env, mode: LockMode) {
+pub async fn tasks_overlap(env: &Env, mode: LockMode) {
     overlap(env, mode, &[env.client().await], 12).await;
 }
 
-pub(super) async fn clients_overlap(env: &Env, mode: LockMode) {
+pub async fn clients_overlap(env: &Env, mode: LockMode) {
     let clients = [env.client().await, env.client().await, env.client().await];
     overlap(env, mode, &clients, 4).await;
 }
@@ -52,7 +52,7 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
 }
 
 /// Not even an owner that is nobody's.
-pub(super) async fn a_stranger_joins(env: &Env, mode: LockMode) {
+pub async fn a_stranger_joins(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let guard = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -67,7 +67,7 @@ pub(super) async fn a_stranger_joins(env: &Env, mode: LockMode) {
 }
 
 /// The release of a hold that has lapsed does not touch the hold that came after it.
-pub(super) async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
+pub async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
     let late = env.client().await;
     let lapsing = late
         .lock(KEY)

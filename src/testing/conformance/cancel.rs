@@ -4,8 +4,8 @@ use std::future::{IntoFuture, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::{LockClient, LockMode, LockRequest};
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{LockClient, LockMode, LockRequest};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -14,10 +14,7 @@ use super::{KEY, rival};
 /// More polls than any request of these cases needs to be granted or to have gone to sleep.
 const POLLS: usize = 10;
 
-pub(super) async fn a_cancelled_request_for_a_free_lock_leaves_something(
-    env: &Env,
-    mode: LockMode,
-) {
+pub async fn a_cancelled_request_for_a_free_lock_leaves_something(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for polls in 0..=POLLS {
         for rest in [Duration::ZERO, env.moment()] {
@@ -29,10 +26,7 @@ pub(super) async fn a_cancelled_request_for_a_free_lock_leaves_something(
     }
 }
 
-pub(super) async fn a_cancelled_request_for_a_taken_lock_leaves_something(
-    env: &Env,
-    mode: LockMode,
-) {
+pub async fn a_cancelled_request_for_a_taken_lock_leaves_something(env: &Env, mode: LockMode) {
     let here = env.client().await;
     for holder in [&here, &env.client().await] {
         for polls in 0..=POLLS {
@@ -47,10 +41,7 @@ pub(super) async fn a_cancelled_request_for_a_taken_lock_leaves_something(
 }
 
 /// The lock becomes free just when its only waiter goes.
-pub(super) async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(
-    env: &Env,
-    mode: LockMode,
-) {
+pub async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(env: &Env, mode: LockMode) {
     let (here, next) = (env.client().await, env.client().await);
     for holder in [&here, &env.client().await] {
         for polls in 0..=POLLS {
@@ -67,7 +58,7 @@ pub(super) async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(
     }
 }
 
-pub(super) async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: LockMode) {
+pub async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let [one, two, three] = three_in_line(env, &locks, mode).await;
@@ -78,7 +69,7 @@ pub(super) async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, 
 }
 
 /// It was the one who asked the store for all.
-pub(super) async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
+pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
     let guard = env
         .client()
         .await
@@ -96,7 +87,7 @@ pub(super) async fn the_front_of_the_line_takes_others_along(env: &Env, mode: Lo
 }
 
 /// They have been given the hold, or the turn to ask for it, and are gone before they know.
-pub(super) async fn a_waiter_cancelled_with_its_turn_in_hand_keeps_it(env: &Env, mode: LockMode) {
+pub async fn a_waiter_cancelled_with_its_turn_in_hand_keeps_it(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     let mut one = locks.lock(KEY).mode(rival(mode)).into_future();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::{LockError, LockMode, Owner};
 use tokio::time::timeout;
-use tower_distributed_lock::{LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
@@ -12,7 +12,7 @@ use super::{KEY, rival};
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The others get their locks at once, though the guards are still there.
-pub(super) async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
+pub async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let outer = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -27,7 +27,7 @@ pub(super) async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode
     drop((inner, other));
 }
 
-pub(super) async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode: LockMode) {
+pub async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for holder in [&locks, &env.client().await] {
         let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
@@ -57,7 +57,7 @@ pub(super) async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode
     }
 }
 
-pub(super) async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
+pub async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     locks.shutdown(LIMIT).await.unwrap();
     locks.shutdown(LIMIT).await.unwrap();
@@ -74,7 +74,7 @@ pub(super) async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMod
 }
 
 /// What is granted while the client ends is either refused or given back; nobody holds anything afterwards.
-pub(super) async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
+pub async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
     for micros in (0..6000).step_by(500) {
         let locks = env.client().await;
         let asking = [

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use crate::{Lease, LockError, LockMode, Owner};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tower_distributed_lock::{Lease, LockError, LockMode, Owner};
 
 use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// The holder knows before anybody else can have the lock.
-pub(super) async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
+pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let asking = env.client().await.lock(KEY).mode(mode);
     let asked = Instant::now();
@@ -29,7 +29,7 @@ pub(super) async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
 }
 
 /// What its guard promises ends, at every moment, before the store would give the lock to somebody else.
-pub(super) async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
+pub async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode).lease(Lease::Renewed(lease));
@@ -58,7 +58,7 @@ pub(super) async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
     );
 }
 
-pub(super) async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: LockMode) {
+pub async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: LockMode) {
     let (lease, longest) = (env.short_lease(), env.short_lease() * 3 / 2);
     let asked = Instant::now();
     let asking = env.client().await.lock(KEY).mode(mode).max_hold(longest);
@@ -74,7 +74,7 @@ pub(super) async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: L
 }
 
 /// Others of the same process, which share or take over the hold, keep it for as long as they may.
-pub(super) async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockMode) {
+pub async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let longest = env.short_lease();
     let first = locks.lock(KEY).mode(mode).max_hold(longest).await.unwrap();
@@ -93,7 +93,7 @@ pub(super) async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode
 }
 
 /// The last renewal before a limit is for less than the lease, and the next look would be at its end.
-pub(super) async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMode) {
+pub async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease() * 2, Owner::new());
     let asking = || {
@@ -111,7 +111,7 @@ pub(super) async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode:
 }
 
 /// Renewals go no further than the longest hold of those who share it. Whoever comes in afterwards has no more than that.
-pub(super) async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: LockMode) {
+pub async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());
     let asking = || {
@@ -136,7 +136,7 @@ pub(super) async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, 
 }
 
 /// One lease among many does not decide how often all the others are renewed.
-pub(super) async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMode) {
+pub async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut long = Vec::new();
     for n in 0..20 {
@@ -153,7 +153,7 @@ pub(super) async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: 
     }
 }
 
-pub(super) async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
+pub async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode);
     let short = Duration::from_millis(5);
@@ -169,7 +169,7 @@ pub(super) async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockM
 
 /// Holds are renewed for the first time at any moment within a third of their lease, so that those that were granted
 /// together are not renewed together ever after: however early that is, nobody loses by it.
-pub(super) async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
+pub async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
     let asked = Instant::now();

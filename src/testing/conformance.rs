@@ -1,0 +1,357 @@
+//! What every store promises, as tests: a store of another crate proves itself with one macro call.
+//!
+//! A [`Testbed`] says how a test comes by a store, and what must be gone when the test ends. [`conformance!`] makes the
+//! tests: one for each case and each mode that the store has, so that the name of a failed test names the hazard and the
+//! mode. The stores of this crate run the very same cases.
+//!
+//! ```
+//! use tower_distributed_lock::MemoryStore;
+//! use tower_distributed_lock::testing::conformance::{Clock, Testbed};
+//!
+//! /// A clone of a `MemoryStore` is another process's way to the same holds.
+//! struct Memory(MemoryStore);
+//!
+//! impl Testbed for Memory {
+//!     type Store = MemoryStore;
+//!     const CLOCK: Clock = Clock::Paused; // its leases follow tokio's clock
+//!
+//!     async fn start() -> Self {
+//!         Self(MemoryStore::new())
+//!     }
+//!
+//!     async fn connect(&self) -> MemoryStore {
+//!         self.0.clone()
+//!     }
+//!
+//!     async fn leftovers(&self) -> Vec<String> {
+//!         let left = (!self.0.is_empty()).then(|| "a hold, a waiter or a listener".to_owned());
+//!         left.into_iter().collect()
+//!     }
+//! }
+//!
+//! mod memory {
+//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write, fenced);
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! # What the author of a store does
+//!
+//! 1. Take this crate with the feature `testing` under `[dev-dependencies]`.
+//! 2. Implement [`Testbed`]. Each test starts a testbed of its own: an empty database, a server on a free port, a prefix
+//!    that no other test uses.
+//! 3. Call the macro in a module of its own. The call says which modes the store has, and whether it is `fenced`. One of the
+//!    tests, `the_claim_is_what_the_store_can_do`, compares that with the store's
+//!    [`capabilities`](crate::LockStore::capabilities): nothing is left out by mistake. `Read` and `Write` come together.
+//! 4. Run `cargo test`. Nothing else is needed: each test has its own runtime.
+//!
+//! # What is not asked
+//!
+//! The cases go through [`LockClient`](crate::LockClient), and the store's own failures are not among them: a server that restarts, a network
+//! that parts. [`FaultyStore`](super::FaultyStore) in front of the store has those of the network.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::LockMode;
+use crate::lock::Hold;
+use crate::store::{Feature, LockStore, LockStoreExt};
+
+mod env;
+mod observed;
+mod site;
+mod waiter;
+
+#[doc(hidden)]
+pub mod cancel;
+#[doc(hidden)]
+pub mod crowd;
+#[doc(hidden)]
+pub mod exclusion;
+#[doc(hidden)]
+pub mod families;
+#[doc(hidden)]
+pub mod fencing;
+#[doc(hidden)]
+pub mod lease;
+#[doc(hidden)]
+pub mod letting_go;
+#[doc(hidden)]
+pub mod loss;
+#[doc(hidden)]
+pub mod order;
+#[doc(hidden)]
+pub mod phases;
+#[doc(hidden)]
+pub mod reentry;
+#[doc(hidden)]
+pub mod several;
+#[doc(hidden)]
+pub mod shutdown;
+#[doc(hidden)]
+pub mod waiting;
+
+#[doc(hidden)]
+pub use env::Env;
+#[doc(hidden)]
+pub use site::Site;
+
+/// What most cases lock.
+const KEY: &str = "account:42";
+
+/// Where one test runs: a place for holds that no other test uses.
+///
+/// Dropping it ends what it started. See the [module](self) for an example.
+pub trait Testbed: Sized + 'static {
+    /// The store that is tested.
+    type Store: LockStore;
+
+    /// Which clock the store's leases follow.
+    const CLOCK: Clock = Clock::Real;
+
+    /// How long a hold, a waiter or a subscription that has ended may still be seen in the store. The default is shorter
+    /// than the time that a dead waiter keeps its place, and than every lease: what only lapses is found.
+    const SETTLES: Duration = Duration::from_millis(2500);
+
+    /// Sets up an empty place.
+    fn start() -> impl Future<Output = Self>;
+
+    /// A store as another process would have it, which shares all holds with the others, and nothing else.
+    fn connect(&self) -> impl Future<Output = Self::Store>;
+
+    /// What is left in the place: the name of each hold, waiter and subscription that is still there. Counters of fencing
+    /// tokens may stay.
+    fn leftovers(&self) -> impl Future<Output = Vec<String>>;
+
+    /// How many connections of stores are still open, where the place can tell. Each case ends with none.
+    fn connections(&self) -> impl Future<Output = usize> {
+        async { 0 }
+    }
+
+    /// Ends `hold` behind its holder's back. The default releases it through another store, which wakes its waiters; an
+    /// eviction would not.
+    fn steal(&self, hold: &Hold) -> impl Future<Output = ()> {
+        async {
+            let released = self.connect().await.release_one(hold).await;
+            released.expect("a hold can be released");
+        }
+    }
+}
+
+/// Which clock the leases of a store follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Tokio's, on one thread and paused: time leaps when every task waits. For stores that live in this process.
+    Paused,
+    /// The real one: for stores that are elsewhere. The tests run on several threads.
+    Real,
+}
+
+/// Runs one case in one mode. `modes` are those that the store has.
+///
+/// # Panics
+///
+/// If the case fails.
+#[doc(hidden)]
+pub fn run<T: Testbed>(
+    modes: &'static [LockMode],
+    mode: LockMode,
+    case: impl AsyncFnOnce(&Env, LockMode),
+) {
+    on::<T>(async {
+        let env = Env::new(T::start().await, modes);
+        case(&env, mode).await;
+        env.nothing_is_left().await;
+    });
+}
+
+/// Fails if the store can do more, or less, than the call of the macro says.
+///
+/// # Panics
+///
+/// Then.
+#[doc(hidden)]
+pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool) {
+    use LockMode::{Fair, Read, Reentrant, Write};
+    on::<T>(async {
+        let testbed = T::start().await;
+        let can = testbed.connect().await.capabilities();
+        for mode in [Reentrant, Fair, Read, Write] {
+            let has = can.check(Feature::Mode(mode)).is_ok();
+            assert_eq!(has, modes.contains(&mode), "{mode:?}: store, claim");
+        }
+        let fences = can.check(Feature::Fencing).is_ok();
+        assert_eq!(fences, fenced, "fenced: store, claim");
+        let [reads, writes] = [LockMode::Read, LockMode::Write].map(|mode| modes.contains(&mode));
+        assert_eq!(reads, writes, "`Read` and `Write` come together");
+    });
+}
+
+/// Runs a test on the clock of its testbed.
+fn on<T: Testbed>(test: impl Future<Output = ()>) {
+    let runtime = match T::CLOCK {
+        Clock::Paused => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build(),
+        Clock::Real => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build(),
+    };
+    runtime.expect("a runtime").block_on(test);
+}
+
+/// Both modes of a family.
+fn family(mode: LockMode) -> [LockMode; 2] {
+    match mode {
+        LockMode::Reentrant | LockMode::Fair => [LockMode::Reentrant, LockMode::Fair],
+        LockMode::Read | LockMode::Write => [LockMode::Read, LockMode::Write],
+    }
+}
+
+/// A mode that a hold in `mode` keeps out.
+fn rival(mode: LockMode) -> LockMode {
+    match mode {
+        LockMode::Read => LockMode::Write,
+        LockMode::Write => LockMode::Read,
+        other => other,
+    }
+}
+
+/// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](self).
+///
+/// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`, and
+/// `fenced` if the store issues fencing tokens. Each test is called `<case>::<mode>` in the module of the call, which should
+/// have nothing else in it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance {
+    ($testbed:ty: $($mode:ident)+ $(, $fenced:ident)?) => {
+        type Tested = $testbed;
+        const MODES: &[$crate::LockMode] = &[$($crate::__conformance!(@mode $mode)),+];
+
+        #[test]
+        fn the_claim_is_what_the_store_can_do() {
+            let fenced = $crate::__conformance!(@fenced $($fenced)?);
+            $crate::testing::conformance::claim::<Tested>(MODES, fenced);
+        }
+
+        $crate::__conformance! { @cases [$($mode)+]
+            [reentrant fair read write] {
+                exclusion: tasks_overlap clients_overlap a_stranger_joins a_late_release_frees_the_next_holder;
+                reentry: an_owner_asks_the_store_again an_inner_drop_frees_the_outer an_outer_drop_frees_the_inner
+                    an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
+                    an_owner_joins_what_it_has_lost an_owner_is_told_to_upgrade_what_it_has_lost
+                    a_share_that_is_gone_lifts_the_limit_of_another;
+                waiting: somebody_without_patience_waits a_wait_ends_early_or_late
+                    a_wait_begins_again_at_the_front_of_the_line the_hint_to_come_back_is_absurd
+                    a_crowd_waits_without_bound a_wait_for_ever_overflows keys_are_in_use_without_bound;
+                lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
+                    the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
+                    a_lease_too_short_to_be_held_is_tried
+                    a_limit_that_is_extended_late_ends_the_hold
+                    what_was_renewed_for_less_is_believed_to_live_on an_early_renewal_shortens_the_lease;
+                loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
+                    a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost
+                    a_share_that_was_released_is_lost_with_the_hold;
+                letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding
+                    a_panic_goes_on_holding a_client_takes_its_guards_along;
+                cancel: a_cancelled_request_for_a_free_lock_leaves_something
+                    a_cancelled_request_for_a_taken_lock_leaves_something
+                    a_request_cancelled_as_the_lock_becomes_free_keeps_it
+                    a_waiter_that_leaves_the_line_takes_others_along
+                    the_front_of_the_line_takes_others_along a_waiter_cancelled_with_its_turn_in_hand_keeps_it;
+                crowd: one_of_many_is_forgotten a_lock_never_leaves_a_busy_process one_of_two_busy_processes_gets_all
+                    some_wait_on_when_the_lock_is_free;
+                several: opposite_orders_wait_for_each_other a_part_is_kept_when_the_rest_is_taken
+                    a_key_named_twice_waits_for_itself one_mode_is_taken_for_all_keys an_owner_of_one_waits_for_itself
+                    a_lost_key_is_hidden_by_the_others a_cancelled_request_for_several_keeps_some
+                    a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked
+                    a_request_for_any_swallows_a_turn
+                    a_free_key_is_kept_while_another_is_waited_for a_request_for_all_starves
+                    a_crowd_waits_for_any_without_bound a_request_names_keys_without_bound;
+                families: two_kinds_of_lock_share_a_key;
+                shutdown: a_client_that_ends_keeps_its_locks a_client_that_ends_keeps_its_waiters_waiting
+                    a_client_that_has_ended_takes_locks a_lock_is_granted_behind_the_end;
+            }
+            [reentrant write] {
+                loss: a_stolen_hold_is_handed_over;
+            }
+            [reentrant read write] {
+                several: every_request_for_any_asks_at_each_release;
+            }
+            [reentrant fair write] {
+                order: waiters_of_one_client_overtake_each_other;
+            }
+            [fair] {
+                order: clients_overtake_each_other a_newcomer_overtakes_those_who_wait_elsewhere
+                    a_cancelled_waiter_keeps_its_place a_frozen_waiter_blocks_the_queue;
+            }
+            [read] {
+                phases: readers_keep_each_other_out a_writer_hands_over_past_waiting_readers
+                    only_some_readers_are_woken_after_a_write a_reader_starves_among_writers
+                    a_frozen_reader_shuts_writers_out
+                    one_readers_lapse_ends_another readers_of_one_process_fill_the_store;
+            }
+            [write] {
+                phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
+                    a_frozen_writer_shuts_readers_out a_writer_starves_among_readers an_upgrade_waits_for_itself
+                    a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write
+                    a_nested_read_is_released_by_the_one_before a_write_is_handed_over_past_its_own_read
+                    an_owner_that_reads_and_writes_at_once_waits_for_itself;
+            }
+        }
+        $crate::__conformance! { @fencing [$($mode)+] $($fenced)? }
+    };
+    (@fencing $has:tt) => {};
+    (@fencing $has:tt fenced) => {
+        $crate::__conformance! { @cases $has
+            [reentrant fair write] {
+                fencing: a_later_grant_has_a_smaller_token re_entry_changes_the_token
+                    a_token_is_made_up_where_none_was_asked_for;
+            }
+            [read] {
+                fencing: a_reader_is_given_a_token;
+            }
+        }
+    };
+    (@cases $has:tt $($modes:tt { $($file:ident: $($case:ident)+;)+ })+) => {
+        $($($($crate::__conformance!(@case $has $modes $file $case);)+)+)+
+    };
+    (@case [$($has:ident)+] $modes:tt $file:ident $case:ident) => {
+        mod $case {
+            $($crate::__conformance!(@test $has $modes $file $case);)+
+        }
+    };
+    // One test, if the mode of the store is among those of the case.
+    (@test reentrant [reentrant $($rest:ident)*] $file:ident $case:ident) => {
+        #[test] fn reentrant() { $crate::__conformance!(@run reentrant $file $case) }
+    };
+    (@test fair [fair $($rest:ident)*] $file:ident $case:ident) => {
+        #[test] fn fair() { $crate::__conformance!(@run fair $file $case) }
+    };
+    (@test read [read $($rest:ident)*] $file:ident $case:ident) => {
+        #[test] fn read() { $crate::__conformance!(@run read $file $case) }
+    };
+    (@test write [write $($rest:ident)*] $file:ident $case:ident) => {
+        #[test] fn write() { $crate::__conformance!(@run write $file $case) }
+    };
+    (@test $mode:ident [$other:ident $($rest:ident)*] $file:ident $case:ident) => {
+        $crate::__conformance!(@test $mode [$($rest)*] $file $case);
+    };
+    (@test $mode:ident [] $file:ident $case:ident) => {};
+    (@run $mode:ident $file:ident $case:ident) => {
+        $crate::testing::conformance::run::<super::Tested>(
+            super::MODES,
+            $crate::__conformance!(@mode $mode),
+            $crate::testing::conformance::$file::$case,
+        )
+    };
+    (@fenced) => { false };
+    (@fenced fenced) => { true };
+    (@mode reentrant) => { $crate::LockMode::Reentrant };
+    (@mode fair) => { $crate::LockMode::Fair };
+    (@mode read) => { $crate::LockMode::Read };
+    (@mode write) => { $crate::LockMode::Write };
+}

@@ -1,0 +1,205 @@
+//! The world in which a case runs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::LocalBoxFuture;
+use tokio::time::Instant;
+
+use super::observed::{Ledger, Observed};
+use super::{Clock, KEY, Testbed, family};
+use crate::lock::Hold;
+use crate::{LockClient, LockClientBuilder, LockError, LockKey, LockMode};
+
+/// One testbed, and the clients that a case makes of it: each is what another process would be.
+pub struct Env {
+    testbed: Box<dyn DynTestbed>,
+    clock: Clock,
+    settles: Duration,
+    modes: &'static [LockMode],
+    ledger: Arc<Ledger>,
+    clients: Mutex<Vec<LockClient>>,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env")
+            .field("clock", &self.clock)
+            .field("modes", &self.modes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A [`Testbed`] of any type, so that a case is compiled once.
+trait DynTestbed {
+    fn client(&self, ledger: &Arc<Ledger>) -> LocalBoxFuture<'_, LockClientBuilder>;
+    fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()>;
+    fn leftovers(&self) -> LocalBoxFuture<'_, Vec<String>>;
+    fn connections(&self) -> LocalBoxFuture<'_, usize>;
+}
+
+impl<T: Testbed> DynTestbed for T {
+    fn client(&self, ledger: &Arc<Ledger>) -> LocalBoxFuture<'_, LockClientBuilder> {
+        let ledger = ledger.clone();
+        Box::pin(async move {
+            LockClient::builder(Observed::new(Testbed::connect(self).await, &ledger))
+        })
+    }
+
+    fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()> {
+        Box::pin(Testbed::steal(self, hold))
+    }
+
+    fn leftovers(&self) -> LocalBoxFuture<'_, Vec<String>> {
+        Box::pin(Testbed::leftovers(self))
+    }
+
+    fn connections(&self) -> LocalBoxFuture<'_, usize> {
+        Box::pin(Testbed::connections(self))
+    }
+}
+
+impl Env {
+    pub(super) fn new<T: Testbed>(testbed: T, modes: &'static [LockMode]) -> Self {
+        Self {
+            testbed: Box::new(testbed),
+            clock: T::CLOCK,
+            settles: T::SETTLES,
+            modes,
+            ledger: Arc::default(),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// A client like that of another process.
+    pub(super) async fn client(&self) -> LockClient {
+        self.client_with(|builder| builder).await
+    }
+
+    /// A client with other settings.
+    pub(super) async fn client_with(
+        &self,
+        settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
+    ) -> LockClient {
+        let client = settings(self.testbed.client(&self.ledger).await).build();
+        self.clients.lock().unwrap().push(client.clone());
+        client
+    }
+
+    /// Does not keep the clients alive any longer.
+    pub(super) fn forget_clients(&self) {
+        self.clients.lock().unwrap().clear();
+    }
+
+    /// What the clients have asked so far.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A lease to be renewed or to lapse while the test looks on.
+    pub(super) fn short_lease(&self) -> Duration {
+        match self.clock {
+            Clock::Paused => Duration::from_secs(5),
+            // In real time, on a machine that does other things, too.
+            Clock::Real => Duration::from_secs(2),
+        }
+    }
+
+    /// Long enough for everything that is on its way to arrive, and short next to every lease and every poll: for
+    /// asserting that something does *not* happen, and as the length of a piece of work.
+    pub(super) fn moment(&self) -> Duration {
+        match self.clock {
+            Clock::Paused => Duration::from_millis(20),
+            Clock::Real => Duration::from_millis(40),
+        }
+    }
+
+    /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up
+    /// shows.
+    pub(super) fn prompt(&self) -> Duration {
+        match self.clock {
+            Clock::Paused => Duration::from_millis(200),
+            Clock::Real => Duration::from_millis(700),
+        }
+    }
+
+    /// Ends every hold on [`KEY`] behind its holder's back.
+    pub(super) async fn steal(&self) {
+        for hold in self.ledger.granted(&LockKey::new(KEY)) {
+            self.testbed.steal(&hold).await;
+        }
+    }
+
+    /// Whether the store has `mode`.
+    pub(super) fn has(&self, mode: LockMode) -> bool {
+        self.modes.contains(&mode)
+    }
+
+    /// Both modes of a family; where the store has one of them only, that one twice.
+    pub(super) fn family(&self, mode: LockMode) -> [LockMode; 2] {
+        match family(mode) {
+            [one, other] if !self.has(one) => [other; 2],
+            [one, other] if !self.has(other) => [one; 2],
+            both => both,
+        }
+    }
+
+    /// Whether somebody who comes from elsewhere, and does not wait, finds [`KEY`] taken.
+    pub(super) async fn is_taken(&self, mode: LockMode) -> bool {
+        let stranger = self.client().await;
+        match stranger.lock(KEY).mode(mode).wait(Duration::ZERO).await {
+            Ok(guard) => {
+                guard.release().await.unwrap();
+                false
+            }
+            Err(LockError::Busy { .. }) => true,
+            Err(error) => panic!("neither free nor taken: {error}"),
+        }
+    }
+
+    /// Waits for a fact that nobody signals.
+    pub(super) async fn until(&self, what: &str, mut probe: impl AsyncFnMut() -> bool) {
+        let over = Instant::now() + self.settles;
+        while !probe().await {
+            assert!(Instant::now() < over, "not in time: {what}");
+            tokio::time::sleep(self.pause()).await;
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        match self.clock {
+            Clock::Paused => Duration::from_millis(1),
+            Clock::Real => Duration::from_millis(10),
+        }
+    }
+
+    /// Asserts that the store is, or soon becomes, as empty as it was at first.
+    pub(super) async fn store_is_empty(&self) {
+        let over = Instant::now() + self.settles;
+        loop {
+            let left = self.testbed.leftovers().await;
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < over, "left in the store: {left:#?}");
+            tokio::time::sleep(self.pause()).await;
+        }
+    }
+
+    /// What every case ends with.
+    pub(super) async fn nothing_is_left(&self) {
+        let clients = self.clients.lock().unwrap().clone();
+        for client in &clients {
+            self.until("no key is in use", async || client.keys_in_use() == 0)
+                .await;
+        }
+        self.store_is_empty().await;
+        drop(clients);
+        self.forget_clients();
+        self.until("no connection is left", async || {
+            self.testbed.connections().await == 0
+        })
+        .await;
+    }
+}

@@ -1,0 +1,179 @@
+//! Where the suite runs.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tower_distributed_lock::store::WAITER_LIVENESS;
+use tower_distributed_lock::testing::conformance::{Clock, Testbed};
+use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
+use tower_distributed_lock::{Hold, LockStore, MemoryStore, QuorumStore, RedisStore};
+
+use super::apart::Apart;
+use super::worked_store::WorkedStore;
+use crate::support::{Dump, RedisCluster, RedisServer};
+
+/// A store so far away that questions overtake each other, and callers go while theirs is on its way.
+fn far<S: LockStore>(store: S) -> FaultyStore<S> {
+    let slow = Faults::none().chance(Fault::Slow, 1.0);
+    FaultyStore::new(
+        store,
+        slow.delay(Duration::from_millis(2)),
+        fastrand::u64(..),
+    )
+}
+
+fn left(is_empty: bool) -> Vec<String> {
+    let left = (!is_empty).then(|| "a hold, a waiter or a listener".to_owned());
+    left.into_iter().collect()
+}
+
+/// What is left of the keys and channels of a Redis server.
+fn left_in_redis(keys: Dump, channels: BTreeMap<String, usize>) -> Vec<String> {
+    // Redisson keeps the counter of the fencing tokens for ever.
+    let keys = keys.into_keys();
+    let keys = keys.filter(|key| !key.starts_with("redisson_lock_token:"));
+    keys.chain(channels.into_keys()).collect()
+}
+
+pub(super) struct Memory(MemoryStore);
+
+impl Testbed for Memory {
+    type Store = MemoryStore;
+    const CLOCK: Clock = Clock::Paused;
+
+    async fn start() -> Self {
+        Self(MemoryStore::new())
+    }
+
+    async fn connect(&self) -> MemoryStore {
+        self.0.clone()
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        left(self.0.is_empty())
+    }
+}
+
+/// A memory store that is far away.
+pub(super) struct Distant(MemoryStore);
+
+impl Testbed for Distant {
+    type Store = FaultyStore<MemoryStore>;
+    const CLOCK: Clock = Clock::Paused;
+
+    async fn start() -> Self {
+        Self(MemoryStore::new())
+    }
+
+    async fn connect(&self) -> Self::Store {
+        far(self.0.clone())
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        left(self.0.is_empty())
+    }
+}
+
+/// Memory stores of which a lock needs two, each at its own random distance.
+pub(super) struct Quorum([MemoryStore; 3]);
+
+impl Testbed for Quorum {
+    type Store = QuorumStore<FaultyStore<MemoryStore>>;
+    const CLOCK: Clock = Clock::Paused;
+    // A waiter that a majority granted is still remembered where it was refused.
+    const SETTLES: Duration = WAITER_LIVENESS.saturating_add(Duration::from_millis(200));
+
+    async fn start() -> Self {
+        Self(std::array::from_fn(|_| MemoryStore::new()))
+    }
+
+    async fn connect(&self) -> Self::Store {
+        QuorumStore::new(self.0.clone().map(far)).unwrap()
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        left(self.0.iter().all(MemoryStore::is_empty))
+    }
+}
+
+/// A Redis server of its own.
+pub(super) struct Redis(RedisServer);
+
+impl Testbed for Redis {
+    type Store = RedisStore;
+
+    async fn start() -> Self {
+        Self(RedisServer::start().await)
+    }
+
+    async fn connect(&self) -> RedisStore {
+        RedisStore::connect(self.0.url()).await.unwrap()
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        left_in_redis(self.0.dump().await, self.0.pubsub_channels().await)
+    }
+
+    async fn connections(&self) -> usize {
+        self.0.client_list().await.len()
+    }
+
+    /// As it vanishes in an eviction or a flush: no waiter is woken.
+    async fn steal(&self, hold: &Hold) {
+        let _: i64 = self.0.ask(&["DEL", hold.key.as_str()]).await;
+    }
+}
+
+/// A Redis Cluster that it shares with others, under names of its own.
+pub(super) struct Cluster {
+    cluster: &'static RedisCluster,
+    prefix: String,
+}
+
+impl Testbed for Cluster {
+    type Store = Apart<RedisStore>;
+
+    async fn start() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            cluster: RedisCluster::shared().await,
+            prefix: format!("env-{}.", NEXT.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    async fn connect(&self) -> Self::Store {
+        let store = RedisStore::cluster(self.cluster.urls()).connect().await;
+        Apart::new(store.unwrap(), &self.prefix)
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        let keys = self.cluster.dump(&self.prefix).await;
+        left_in_redis(keys, self.cluster.pubsub_channels(&self.prefix).await)
+    }
+
+    async fn steal(&self, hold: &Hold) {
+        let name = format!("{}{}", self.prefix, hold.key);
+        self.cluster.delete(&name).await;
+    }
+}
+
+/// The store in the documentation of `LockStore`.
+pub(super) struct Worked(WorkedStore);
+
+impl Testbed for Worked {
+    type Store = WorkedStore;
+    const CLOCK: Clock = Clock::Paused;
+
+    async fn start() -> Self {
+        Self(WorkedStore::default())
+    }
+
+    async fn connect(&self) -> WorkedStore {
+        self.0.clone()
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        self.0.leftovers()
+    }
+}
