@@ -1,7 +1,11 @@
 //! What a request locks: a typed parameter, a field of the body, several keys at once.
 //!
 //! ```text
-//! cargo run --example custom_keys
+//! $ cargo run --example custom_keys
+//! GET /orders/1 locks read lock:order:1
+//! PUT /orders/01 locks write lock:order:1
+//! POST /payments locks write lock:order:1
+//! POST /from/b/to/a locks write lock:account:a
 //! ```
 
 use axum::Router;
@@ -22,7 +26,7 @@ fn order(Path(id): Path<u64>) -> LockKey {
     LockKey::from_parts("lock:order", [id.to_string()])
 }
 
-/// Both are locked together, always in one order, so that nobody waits in a circle.
+/// Both are locked together, always in one order: no two requests wait for each other.
 fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
     [pair.0, pair.1].map(|one| LockKey::from_parts("lock:account", [one]))
 }
@@ -50,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
         let built = Request::builder().method(method).uri(path);
         let response = app.clone().oneshot(built.body(Body::from(sent))?).await?;
         let answer = to_bytes(response.into_body(), 4096).await?;
-        println!("{request} locks {answer:?}");
+        println!("{request} locks {}", String::from_utf8_lossy(&answer));
     }
     Ok(())
 }

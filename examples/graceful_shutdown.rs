@@ -2,11 +2,15 @@
 //! every hold is released.
 //!
 //! ```text
-//! cargo run --example graceful_shutdown &
-//! curl -X PUT localhost:3000/documents/1 &      # holds the lock for two seconds
-//! curl -X PUT localhost:3000/documents/1 &      # waits for it, and begins too late: 500, outcome unknown
-//! curl -X PUT localhost:3000/documents/1 &      # waits until the end: 503, come back later
-//! kill %1
+//! $ cargo run --example graceful_shutdown &
+//! kill 4711 to stop
+//! $ for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code}\n' -X PUT localhost:3000/documents/1 & sleep 0.1; done; kill 4711; wait
+//! stopping: no new connections
+//! 200                                # held the lock for two seconds
+//! every request is finished: false
+//! 503                                # waited until the end: come back later
+//! 500                                # waited for the first, and began too late: its outcome is unknown
+//! every lock is released
 //! ```
 
 use std::future::IntoFuture;
@@ -47,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
     stop.send_replace(());
     let drained = timeout(DRAIN, &mut server).await.is_ok();
     println!("every request is finished: {drained}");
-    // While the server still runs, so that whoever is told hears it.
+    // While the server still runs, so that its clients get their answers.
     locks.shutdown(Duration::from_secs(5)).await?;
     println!("every lock is released");
     if !drained {

@@ -1,10 +1,13 @@
 //! A lock per tenant, who comes from the authentication, never from what the client may choose.
 //!
 //! ```text
-//! cargo run --example tenants &
-//! curl -X POST localhost:3000/reports -H 'authorization: Bearer apple' &   # these two wait for each other
-//! curl -X POST localhost:3000/reports -H 'authorization: Bearer apple' &
-//! curl -X POST localhost:3000/reports -H 'authorization: Bearer pear'      # this one does not
+//! $ cargo run --example tenants &
+//! $ for tenant in apple apple pear; do
+//! >   curl -s -X POST localhost:3000/reports -H "authorization: Bearer $tenant" &
+//! > done; wait
+//! the report of pear        # after one second
+//! the report of apple       # after one second
+//! the report of apple       # after two: the reports of one tenant wait for each other
 //! ```
 
 use std::time::Duration;

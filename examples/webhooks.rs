@@ -1,11 +1,18 @@
 //! Webhooks that are delivered many times and processed once. (`examples/server` checks their signatures, too.)
 //!
 //! ```text
-//! cargo run --example webhooks &
-//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 7}'
-//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 7}'   # idempotent-replayed: true
-//! curl -i localhost:3000/webhooks -H 'webhook-id: msg_1' -d '{"paid": 8}'   # 422: not the same webhook
-//! curl -i localhost:3000/webhooks -d '{"paid": 7}'                          # 400: which one is it?
+//! $ cargo run --example webhooks &
+//! $ send() { curl -s -w '%{http_code} %header{idempotent-replayed}\n' localhost:3000/webhooks "$@"; }
+//! $ send -H 'webhook-id: msg_1' -d '{"paid": 7}'
+//! webhook 1 was processed: {"paid": 7}
+//! 200
+//! $ send -H 'webhook-id: msg_1' -d '{"paid": 7}'      # a repeat
+//! webhook 1 was processed: {"paid": 7}
+//! 200 true
+//! $ send -H 'webhook-id: msg_1' -d '{"paid": 8}'      # not the same webhook
+//! {"type":"…#key-reused","title":"The idempotency key was used for another request","status":422}422
+//! $ send -d '{"paid": 7}'                             # which one is it?
+//! {"type":"…#key-missing","title":"The request has no key","status":400,"detail":"the header `webhook-id` is missing"}400
 //! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,13 @@
 //! Locks without HTTP: for jobs, consumers and scripts.
 //!
 //! ```text
-//! cargo run --example without_http
+//! $ cargo run --example without_http
+//! lock:account:42 is held
+//! nightly runs elsewhere already
+//! the lock was lost: import is cut short
+//! 2 readers at once
+//! both are held, with token Some(FencingToken(…))
+//! lock:stock:7:… is free
 //! ```
 
 use std::time::Duration;

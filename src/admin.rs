@@ -44,6 +44,10 @@ impl<S: Inspect> LockAdmin<S> {
     /// # Errors
     ///
     /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key holds something that is no lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the question. It changes nothing.
     pub async fn inspect(&self, key: impl Into<LockKey>) -> Result<Inspection, LockError> {
         Ok(self.store.inspect(&key.into()).await?)
     }
@@ -54,6 +58,10 @@ impl<S: Inspect> LockAdmin<S> {
     /// # Errors
     ///
     /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key holds something that is no lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// A cancelled call may still be carried out.
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
         Ok(self.store.force_unlock(&key.into()).await?)
     }

@@ -225,6 +225,10 @@ impl LockClient {
     /// # Errors
     ///
     /// [`LockError::Unavailable`] if the store does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the questions. They change nothing.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         let audit = self.inner.store.clone().audit();
         Ok(self.driven(audit).await?)

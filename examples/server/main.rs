@@ -1,9 +1,11 @@
 //! The demo server: documents, accounts and webhooks behind distributed locks.
 //!
 //! ```text
-//! cargo run --example server
-//! curl -X PUT 'localhost:3000/documents/42?hold_ms=2000' -d 'first' &
-//! curl 'localhost:3000/documents/42'        # waits for the write, then shows it
+//! $ cargo run --example server &
+//! $ curl -s -X PUT 'localhost:3000/documents/42?hold_ms=2000' -d 'first' &
+//! $ curl -s 'localhost:3000/documents/42'        # waits for the write, then shows it
+//! {"content":"first","id":"42","mode":"write","version":1}
+//! {"content":"first","id":"42","mode":"read","version":1}
 //! ```
 //!
 //! | request | locks | answers |

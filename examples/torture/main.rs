@@ -1,7 +1,23 @@
 //! Tortures locks, and checks what was promised.
 //!
-//! ```sh
-//! cargo run --release --example torture -- --minutes 5 --procs 4 --store redis
+//! ```text
+//! $ cargo run --release --example torture -- --minutes 1 --procs 2 --store redis
+//! torture: redis, 2 processes, 64 s, seed 692242
+//!
+//! operations                       10407
+//! sections                          4290
+//!   confirmed                       3825
+//!   lost                              37
+//!   killed                            13
+//! raw overlaps                       322
+//!
+//! fault                           struck       hit  a hit is when
+//! FLUSHALL                             8         8  locks were held
+//! SIGSTOP past the lease               9         8  it was working under a lock
+//!
+//! promise                         broken  it would be broken if
+//! S1                                   0  two held one key while the store kept its data
+//! S5                                   0  two that were confirmed overlapped
 //! ```
 //!
 //! Worker processes take random locks in every mode, hold them for a while or too long, release, drop or cancel. Meanwhile

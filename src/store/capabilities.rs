@@ -131,7 +131,7 @@ impl Capabilities {
         Err(reason.copied().unwrap_or_else(|| feature.into()))
     }
 
-    /// Waits for the work that goes on after an answer.
+    /// Waits for the work that goes on after an answer. Cancelling the wait does not cancel the work.
     pub async fn ended(&self) {
         if let Some(ended) = &self.goes_on {
             ended().await;

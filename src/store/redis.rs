@@ -126,7 +126,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As [`RedisStoreBuilder::connect`].
+    /// As [`RedisStoreBuilder::connect`]; its cancellation, too.
     pub async fn connect(address: impl IntoConnectionInfo) -> Result<Self, StoreError> {
         Self::builder(address).connect().await
     }

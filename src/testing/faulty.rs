@@ -63,7 +63,7 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.state().tally
     }
 
-    /// Lets every hold and every waiter vanish, now. Only wake-ups tell of it.
+    /// Lets every hold and every waiter vanish, now. Only wake-ups tell of it. Cancelled, it may leave some of them.
     pub async fn flush(&self) {
         self.server.flush().await;
     }

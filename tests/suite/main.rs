@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 mod conformance;
 mod differential;
+mod documents;
 mod faults;
 mod golden;
 mod idempotency;

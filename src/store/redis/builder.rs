@@ -217,6 +217,10 @@ impl RedisStoreBuilder {
     /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading. If
     /// it is no server that has all locks, but a replica, a sentinel or a node of a Cluster: the error says what to use
     /// instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections that it has opened.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
         store.inner.router.connect().await?;

@@ -1,0 +1,220 @@
+//! What the documents say agrees with what is there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::example;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files below a directory whose names end so, with their paths from the root.
+fn files(directory: &str, ending: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{directory}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The `[…](target)` of a page that lead into the repository.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://") && !target.contains("::"))
+}
+
+/// How GitHub and crates.io name a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    let mut pages: Vec<String> = ["README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY"]
+        .map(|name| format!("{name}.md"))
+        .into();
+    pages.extend(files("docs", ".md"));
+    pages.push("benches/README.md".to_owned());
+    let mut dead = Vec::new();
+    let mut seen = 0;
+    for page in &pages {
+        let text = read(page);
+        let directory = Path::new(page).parent().unwrap();
+        // What rustdoc resolves, the documentation's own build checks: those links have no ending.
+        for link in links(&text).filter(|link| link.contains('.') || link.starts_with('#')) {
+            seen += 1;
+            let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.into(),
+                path => directory.join(path),
+            };
+            if !root().join(&target).exists() {
+                dead.push(format!("{page}: {link}"));
+            } else if !fragment.is_empty() && target.extension().is_some_and(|end| end == "md") {
+                let there = read(target.to_str().unwrap());
+                let mut headings = there.lines().filter(|line| line.starts_with('#'));
+                if !headings.any(|heading| anchor(heading) == fragment) {
+                    dead.push(format!("{page}: {link}: no such heading"));
+                }
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} links were found");
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+#[test]
+fn the_readme_is_short_and_names_every_example_and_feature() {
+    let readme = read("README.md");
+    let lines = readme.lines().count();
+    assert!(
+        lines <= 160,
+        "README.md has {lines} lines: a detail belongs to the guide"
+    );
+    let manifest = read("Cargo.toml");
+    let library = read("src/lib.rs");
+    for name in manifest
+        .split("[[example]]\nname = \"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
+        assert!(
+            readme.contains(&format!("| [`{name}`]")),
+            "README.md does not list the example {name}"
+        );
+    }
+    let (_, features) = manifest.split_once("\n[features]\n").unwrap();
+    let (features, _) = features.split_once("\n[").unwrap();
+    for feature in features.lines().filter_map(|line| line.split_once(" = ")) {
+        let row = format!("| `{}` |", feature.0);
+        if feature.0 != "default" {
+            assert!(
+                readme.contains(&row),
+                "README.md does not list the feature {}",
+                feature.0
+            );
+            assert!(
+                library.contains(&row),
+                "src/lib.rs does not list the feature {}",
+                feature.0
+            );
+        }
+    }
+}
+
+/// What stands between the fences at the top of an example.
+fn shown(path: &str) -> Vec<String> {
+    let text = read(path);
+    let header = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let run = header.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    let fenced = run.skip_while(|line| !line.starts_with("```text")).skip(1);
+    fenced
+        .take_while(|line| *line != "```")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_example_shows_a_run_with_its_output() {
+    let mut examples = files("examples", "/main.rs");
+    for entry in files("examples", ".rs") {
+        if entry.matches('/').count() == 1 {
+            let lines = read(&entry)
+                .lines()
+                .filter(|line| !line.starts_with("//!"))
+                .count();
+            assert!(lines <= 60, "{entry} has {lines} lines below its header");
+            examples.push(entry);
+        }
+    }
+    for path in examples {
+        let shown = shown(&path);
+        let commands = shown.iter().filter(|line| line.starts_with("$ ")).count();
+        assert!(commands > 0, "{path} does not show how it is run");
+        assert!(
+            shown.len() > commands,
+            "{path} does not show what it prints"
+        );
+    }
+}
+
+/// Those that need no client and end by themselves.
+#[test]
+fn what_an_example_shows_is_what_it_prints() {
+    for name in ["custom_keys", "without_http"] {
+        let shown = shown(&format!("examples/{name}.rs"));
+        let run = Command::new(example(name)).output();
+        let run =
+            run.unwrap_or_else(|error| panic!("{name}: {error}; build it: cargo build --examples"));
+        assert!(run.status.success(), "{name}: {run:?}");
+        let printed = String::from_utf8(run.stdout).unwrap();
+        let mut printed = printed.lines();
+        for expected in shown.iter().filter(|line| !line.starts_with("$ ")) {
+            let line = printed
+                .next()
+                .unwrap_or_else(|| panic!("{name} does not print {expected:?}"));
+            // `…` stands for what differs from run to run.
+            let (begin, end) = expected.split_once('…').unwrap_or((expected, ""));
+            let same = line.starts_with(begin) && line.ends_with(end);
+            assert!(
+                same,
+                "{name} prints {line:?}, its header shows {expected:?}"
+            );
+        }
+        assert_eq!(
+            printed.next(),
+            None,
+            "{name} prints more than its header shows"
+        );
+    }
+}
+
+/// A caller may drop a future at any `.await`: its docs say what happens then.
+#[test]
+fn every_public_async_function_says_what_its_cancellation_does() {
+    let mut silent = BTreeSet::new();
+    let mut seen = 0;
+    for path in files("src", ".rs") {
+        let text = read(&path);
+        let mut docs = String::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim_start();
+            if let Some(doc) = line.strip_prefix("///") {
+                docs.push_str(&doc.to_lowercase());
+            } else if !line.starts_with("#[") {
+                if line.starts_with("pub async fn ") {
+                    seen += 1;
+                    if !docs.contains("cancel") {
+                        silent.insert(format!("{path}:{}: {line}", number + 1));
+                    }
+                }
+                docs.clear();
+            }
+        }
+    }
+    assert!(seen > 10, "only {seen} functions were found");
+    assert!(silent.is_empty(), "{silent:#?}");
+}
