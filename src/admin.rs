@@ -1,20 +1,29 @@
-//! Administration: who holds what, who waits, and force.
+//! Administration: who holds what, who waits, what is remembered, and force.
 
 use std::fmt;
+use std::sync::Arc;
 
+use bytes::Bytes;
+
+use crate::audit::Audit;
+use crate::client::LockClient;
 use crate::error::LockError;
 use crate::lock::LockKey;
-pub use crate::store::{Holder, Inspect, Inspection};
+pub use crate::store::{
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
+};
+use crate::store::{DynInspect, inspector};
 
 /// Looks into locks of any holder, and breaks them.
 ///
-/// It is a type of its own, which neither the layer nor a client hands out: who can name it can take locks away. Holders
-/// and waiters appear under the names that they have in the store, those of Redisson clients too.
+/// It is a type of its own, so that code that takes locks does not break them by mistake. Of a client, it is made by
+/// [`LockClient::admin`]. Holders and waiters appear under the names that they have in the store, those of Redisson clients too. Clones administer the
+/// same store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
-/// use tower_distributed_lock::{LockAdmin, LockClient, MemoryStore};
+/// use tower_distributed_lock::{ListQuery, LockAdmin, LockClient, MemoryStore};
 ///
 /// let store = MemoryStore::new();
 /// let locks = LockClient::new(store.clone());
@@ -24,19 +33,25 @@ pub use crate::store::{Holder, Inspect, Inspection};
 /// let report = admin.inspect("report").await?;
 /// assert!(report.holders[0].id.starts_with(&locks.id().to_string()));
 ///
+/// let page = admin.locks(&ListQuery::new().prefix("rep")).await?;
+/// assert_eq!(page.entries[0].key.as_str(), "report");
+///
 /// assert!(admin.force_unlock("report").await?);
 /// assert!(guard.release().await.is_err());
 /// # Ok(())
 /// # }
 /// ```
-pub struct LockAdmin<S> {
-    store: S,
+#[derive(Clone)]
+pub struct LockAdmin {
+    store: Arc<dyn DynInspect>,
 }
 
-impl<S: Inspect> LockAdmin<S> {
+impl LockAdmin {
     /// Administers the locks in `store`.
-    pub fn new(store: S) -> Self {
-        Self { store }
+    pub fn new(store: impl Inspect) -> Self {
+        Self {
+            store: inspector(store),
+        }
     }
 
     /// Who holds `key`, and who waits for it. A free key has neither.
@@ -65,9 +80,99 @@ impl<S: Inspect> LockAdmin<S> {
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
         Ok(self.store.force_unlock(&key.into()).await?)
     }
+
+    /// One page of the keys that are held, with their holders and waiters.
+    ///
+    /// Locks of Redisson clients are listed too. In a Redis database with many other keys most pages are empty: follow
+    /// [`Page::next`] to the end.
+    ///
+    /// ```
+    /// # async fn list(admin: tower_distributed_lock::LockAdmin) -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::ListQuery;
+    ///
+    /// let mut query = ListQuery::new().prefix("lock:order:");
+    /// loop {
+    ///     let page = admin.locks(&query).await?;
+    ///     for lock in page.entries {
+    ///         println!("{} is held by {}", lock.key, lock.inspection.holders[0].id);
+    ///     }
+    ///     match page.next {
+    ///         Some(cursor) => query = query.after(cursor),
+    ///         None => return Ok(()),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`], also if the store does not list its keys, or the cursor is not one of this store.
+    pub async fn locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, LockError> {
+        Ok(self.store.list_locks(query).await?)
+    }
+
+    /// One page of the keys under which a record is kept, such as the response to an idempotent request.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockAdmin::locks`].
+    pub async fn records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, LockError> {
+        Ok(self.store.list_records(query).await?)
+    }
+
+    /// The record under `key`, as its writer encoded it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`], also if the store keeps no records.
+    pub async fn record(&self, key: impl Into<LockKey>) -> Result<Option<Bytes>, LockError> {
+        Ok(self.store.record(&key.into()).await?)
+    }
+
+    /// Removes the record under `key`; says whether there was one. The work that left it runs again when it is repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`], also if the store keeps no records.
+    pub async fn forget_record(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
+        Ok(self.store.forget_record(&key.into()).await?)
+    }
+
+    /// Looks at the deployment of the store, as [`LockClient::audit`](crate::LockClient::audit).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`].
+    pub async fn audit(&self) -> Result<Audit, LockError> {
+        Ok(self.store.audit().await?)
+    }
 }
 
-impl<S> fmt::Debug for LockAdmin<S> {
+impl LockClient {
+    /// Administers the locks in the store of this client.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let guard = locks.lock("lock:report").await?;
+    /// assert!(locks.admin()?.inspect("lock:report").await?.is_held());
+    /// # guard.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unsupported`] if the store cannot be looked into.
+    pub fn admin(&self) -> Result<LockAdmin, LockError> {
+        let store = self.inspector().map_err(LockError::Unsupported)?;
+        Ok(LockAdmin { store })
+    }
+}
+
+impl fmt::Debug for LockAdmin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockAdmin").finish_non_exhaustive()
     }

@@ -19,6 +19,7 @@ use std::fmt;
 use crate::error::StoreError;
 
 mod sentinels;
+mod serial;
 mod table;
 mod warning;
 

@@ -19,7 +19,7 @@ use crate::keeper::Driven;
 use crate::limits::FOR_EVER;
 use crate::lock::{HoldId, LockKey, LockMode};
 use crate::queue::{Pace, Queues};
-use crate::store::{Answer, DynStore, Feature, LockStore, Unsupported, erase};
+use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported, erase};
 use crate::telemetry;
 
 mod acquire;
@@ -247,6 +247,11 @@ impl LockClient {
             true => capabilities.check(Feature::Fencing),
             false => Ok(()),
         }
+    }
+
+    /// What looks into the store.
+    pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
+        self.inner.store.capabilities().inspector()
     }
 
     /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.

@@ -99,7 +99,9 @@ pub mod testing;
 pub mod work;
 
 #[doc(inline)]
-pub use admin::{Holder, Inspect, Inspection, LockAdmin};
+pub use admin::{
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockEntry, Page, RecordEntry,
+};
 #[doc(inline)]
 pub use audit::Audit;
 #[doc(inline)]

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
@@ -55,6 +56,12 @@ impl LockMode {
             Self::Read => "read",
             Self::Write => "write",
         }
+    }
+}
+
+impl Serialize for LockMode {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
     }
 }
 

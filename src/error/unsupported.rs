@@ -14,6 +14,10 @@ pub enum Feature {
     Records,
     /// Holds a key of this name.
     Key,
+    /// Shows who holds a key, and ends holds by force.
+    Inspection,
+    /// Lists its keys.
+    Listing,
 }
 
 /// A refusal before anything is sent: the store cannot do what was asked.
@@ -55,6 +59,8 @@ impl From<Feature> for Unsupported {
                 "this store keeps no records: use MemoryStore or RedisStore for idempotency"
             }
             Feature::Key => "the lock store cannot hold a key of this name",
+            Feature::Inspection => "the lock store cannot be looked into",
+            Feature::Listing => "the lock store does not list its keys",
         };
         Self::new(feature, reason)
     }

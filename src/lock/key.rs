@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// What a component may contain unescaped: RFC 3986 "unreserved", and `/`, which separates nothing here.
@@ -173,6 +174,13 @@ impl From<&String> for LockKey {
 impl From<&LockKey> for LockKey {
     fn from(key: &LockKey) -> Self {
         key.clone()
+    }
+}
+
+/// As its name.
+impl Serialize for LockKey {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

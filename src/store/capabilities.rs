@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
+use super::{DynInspect, Inspect, inspector};
 use crate::error::{Feature, Unsupported};
 use crate::lock::LockMode;
 
@@ -33,6 +34,7 @@ pub struct Capabilities {
     records: bool,
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
     goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
+    inspector: Option<Arc<dyn DynInspect>>,
     /// Why some features are missing, where the store has more to say than that.
     reasons: Vec<Unsupported>,
 }
@@ -46,6 +48,7 @@ impl Capabilities {
             records: false,
             renewal_runtime: None,
             goes_on: None,
+            inspector: None,
             reasons: Vec::new(),
         }
     }
@@ -97,6 +100,14 @@ impl Capabilities {
         self
     }
 
+    /// It can be looked into: `store` is a clone of it. [`LockClient::admin`](crate::LockClient::admin) is for stores that
+    /// say so.
+    #[must_use]
+    pub fn inspect(mut self, store: impl Inspect) -> Self {
+        self.inspector = Some(inspector(store));
+        self
+    }
+
     /// It lacks `feature`; `reason` says to a developer why, and what to do instead.
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
@@ -104,8 +115,9 @@ impl Capabilities {
             Feature::Mode(mode) => self.modes.retain(|other| *other != mode),
             Feature::Fencing => self.fencing = false,
             Feature::Records => self.records = false,
-            // `LockStore::partition` says it of each key.
-            Feature::Key => {}
+            // `LockStore::partition` says it of each key, and `Inspect` of lists.
+            Feature::Key | Feature::Listing => {}
+            Feature::Inspection => self.inspector = None,
         }
         self.reasons.push(Unsupported::new(feature, reason));
         self
@@ -121,7 +133,8 @@ impl Capabilities {
             Feature::Mode(mode) => self.modes.contains(&mode),
             Feature::Fencing => self.fencing,
             Feature::Records => self.records,
-            Feature::Key => true,
+            Feature::Key | Feature::Listing => true,
+            Feature::Inspection => self.inspector.is_some(),
         };
         if has {
             return Ok(());
@@ -136,6 +149,14 @@ impl Capabilities {
         if let Some(ended) = &self.goes_on {
             ended().await;
         }
+    }
+
+    /// What looks into the store.
+    pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
+        self.check(Feature::Inspection)?;
+        self.inspector
+            .clone()
+            .ok_or_else(|| Feature::Inspection.into())
     }
 
     /// The runtime that renews holds, if the store has one of its own.

@@ -1,11 +1,12 @@
-//! What a store shows of a lock, and how it ends one by force.
+//! Looking into a store, and force.
 
 use std::future::Future;
-use std::time::Duration;
 
 use super::LockStore;
-use crate::error::StoreError;
-use crate::lock::{LockKey, LockMode};
+use super::inspection::Inspection;
+use super::listing::{ListQuery, LockEntry, Page, RecordEntry};
+use crate::error::{Feature, StoreError, StoreErrorKind, Unsupported};
+use crate::lock::LockKey;
 
 /// A store that [`LockAdmin`](crate::LockAdmin) can look into.
 pub trait Inspect: LockStore {
@@ -15,40 +16,47 @@ pub trait Inspect: LockStore {
 
     /// Ends every hold on `key` and wakes the waiters, as the releases of the holds would; says whether there was any.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
-}
 
-/// How many holders and how many waiters an [`Inspection`] shows at most.
-pub(crate) const SHOWN: usize = 100;
+    /// Some of the keys that are held.
+    ///
+    /// # Errors
+    ///
+    /// The default lists nothing, and refuses.
+    fn list_locks(
+        &self,
+        query: &ListQuery,
+    ) -> impl Future<Output = Result<Page<LockEntry>, StoreError>> + Send {
+        let _ = query;
+        async { Err(missing(Feature::Listing)) }
+    }
 
-/// What is known of one key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inspection {
-    /// Those who hold it, in no particular order.
-    pub holders: Vec<Holder>,
-    /// Those who wait for it, as far as the store knows: a fair queue in its order, and the waiting readers and writers of
-    /// this crate. Others wait unseen.
-    pub waiters: Vec<String>,
-    /// Whether there are more holders or waiters: at most a hundred of each are shown, so that looking at a key costs the
-    /// store the same whatever stands in it.
-    pub truncated: bool,
-}
+    /// Some of the keys under which a record is kept.
+    ///
+    /// # Errors
+    ///
+    /// The default lists nothing, and refuses.
+    fn list_records(
+        &self,
+        query: &ListQuery,
+    ) -> impl Future<Output = Result<Page<RecordEntry>, StoreError>> + Send {
+        let _ = query;
+        async { Err(missing(Feature::Listing)) }
+    }
 
-impl Inspection {
-    /// Whether anybody holds the key.
-    pub fn is_held(&self) -> bool {
-        !self.holders.is_empty()
+    /// Removes the record under `key`; says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no records, and refuses.
+    fn forget_record(
+        &self,
+        key: &LockKey,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = key;
+        async { Err(missing(Feature::Records)) }
     }
 }
 
-/// One holder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson.
-    pub id: String,
-    /// How it holds the key. The store does not tell `Fair` from `Reentrant`; it says `Reentrant` for both.
-    pub mode: LockMode,
-    /// How many times it has entered, as far as the store knows.
-    pub count: u64,
-    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol means.
-    pub remaining: Duration,
+pub(super) fn missing(feature: Feature) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, Unsupported::from(feature))
 }

@@ -16,14 +16,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LATENESS, LockStore, Outcome, Record,
-    Release, Released, Renewal, SeveralOutcome, Wakeups, Want, several, shared_work,
+    Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Release, Released,
+    Renewal, SeveralOutcome, Wakeups, Want, several, shared_work,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey, LockMode};
 
 mod channel;
+mod inspect;
 mod many;
 mod records;
 mod roster;
@@ -159,7 +160,7 @@ impl LockStore for MemoryStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::all()
+        Capabilities::all().inspect(self.clone())
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
@@ -199,23 +200,6 @@ impl LockStore for MemoryStore {
                 signal,
             },
         ))
-    }
-}
-
-impl Inspect for MemoryStore {
-    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let mut shard = self.shared.shard(key);
-        Ok(shard.change(key, |entry, now| entry.state.inspect(now)))
-    }
-
-    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let signals = self.shared.shard(key).change(key, |entry, _| {
-            let wake = entry.state.force()?;
-            Some(entry.listeners.signals(wake))
-        });
-        let forced = signals.is_some();
-        signals.unwrap_or_default().send();
-        Ok(forced)
     }
 }
 

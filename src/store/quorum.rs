@@ -56,6 +56,7 @@ mod echoes;
 mod election;
 mod ending;
 mod entry;
+mod inspect;
 mod ledger;
 mod listening;
 mod members;
@@ -322,6 +323,10 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
                 all.without(missing.feature(), missing.reason())
             });
         let (running, limit) = (self.shared.running.clone(), self.store_timeout);
+        let quorum = match stores.iter().all(|store| store.inspector().is_ok()) {
+            true => quorum.inspect(self.clone()),
+            false => quorum,
+        };
         quorum
             .renewal_runtime(move || stores.iter().find_map(Capabilities::runtime))
             .goes_on(move || {

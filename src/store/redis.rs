@@ -31,6 +31,7 @@ mod endpoint;
 mod failure;
 mod heard;
 mod info;
+mod listing;
 mod live;
 mod many;
 mod master;
@@ -426,7 +427,9 @@ impl LockStore for RedisStore {
 
     fn capabilities(&self) -> Capabilities {
         let inner = self.inner.clone();
-        Capabilities::all().renewal_runtime(move || inner.background.runtime())
+        Capabilities::all()
+            .renewal_runtime(move || inner.background.runtime())
+            .inspect(self.clone())
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {

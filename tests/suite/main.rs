@@ -3,6 +3,7 @@
 // Nothing else is compiled here; the attribute tells clippy that `unwrap` is a test's way to fail.
 #![cfg(test)]
 
+mod admin;
 mod architecture;
 mod background;
 mod client;

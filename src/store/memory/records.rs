@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::state::after;
 use crate::lock::{KeyMap, LockKey};
-use crate::store::Record;
+use crate::store::{Record, RecordEntry};
 
 /// How many bytes records may take together if nothing else is said.
 pub(super) const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
@@ -84,6 +84,37 @@ impl Records {
             return None;
         }
         Some(kept.value.clone())
+    }
+
+    /// Some records that came after the one of this age, the oldest first; the age of the last one if there are more.
+    pub(super) fn list(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+        wanted: impl Fn(&LockKey) -> bool,
+        now: Instant,
+    ) -> (Vec<RecordEntry>, Option<u64>) {
+        let mut entries = Vec::new();
+        for (age, key) in self.ages.range(after.map_or(0, |age| age + 1)..) {
+            let Some(kept) = self.kept.get(key).filter(|kept| kept.until > now) else {
+                continue;
+            };
+            if wanted(key) {
+                let size = kept.value.len() as u64;
+                entries.push(RecordEntry::new(key.clone(), size, kept.until - now));
+            }
+            if entries.len() >= limit {
+                return (entries, Some(*age));
+            }
+        }
+        (entries, None)
+    }
+
+    /// Removes what is remembered under `key`; whether there was anything.
+    pub(super) fn remove(&mut self, key: &LockKey, now: Instant) -> bool {
+        let was = self.get(key, now).is_some();
+        self.forget(key);
+        was
     }
 
     /// Whether nothing is remembered.

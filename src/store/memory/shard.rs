@@ -9,7 +9,7 @@ use super::channel::Listeners;
 use super::state::State;
 use crate::error::StoreError;
 use crate::lock::{FencingToken, KeyMap, LockKey};
-use crate::store::{Attempt, Fencing, Outcome};
+use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
 /// How many new keys a sweep waits for at least.
 const SWEEP: usize = 128;
@@ -104,6 +104,22 @@ impl Shard {
         let token = wall_clock_micros().max(self.counter + 1);
         self.counter = token + u64::from(fencing.reserve);
         FencingToken::new(token)
+    }
+
+    /// The keys that `wanted` picks and somebody holds, in order.
+    pub(super) fn held(&mut self, wanted: impl Fn(&LockKey) -> bool) -> Vec<LockEntry> {
+        let now = Instant::now();
+        let entries = self.entries.iter_mut().filter(|(key, _)| wanted(key));
+        let mut held: Vec<_> = entries
+            .filter_map(|(key, entry)| {
+                entry.expire(now);
+                let inspection = entry.state.inspect(now);
+                let is_held = inspection.is_held();
+                is_held.then(|| LockEntry::new(key.clone(), inspection))
+            })
+            .collect();
+        held.sort_by(|a, b| a.key.cmp(&b.key));
+        held
     }
 
     /// Whether no key has anything left to say.

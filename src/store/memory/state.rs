@@ -204,12 +204,7 @@ impl State {
             truncated: holders.clone().count() > SHOWN || waiters.clone().count() > SHOWN,
             holders: holders
                 .take(SHOWN)
-                .map(|(mode, id, until)| Holder {
-                    id: id.to_string(),
-                    mode,
-                    count: 1,
-                    remaining: until - now,
-                })
+                .map(|(mode, id, until)| Holder::new(id.to_string(), mode, until - now))
                 .collect(),
             waiters: waiters.take(SHOWN).map(|(id, _)| id.to_string()).collect(),
         }

@@ -1,3 +1,4 @@
+use crate::store::Inspect;
 use crate::store::LockStoreExt;
 use std::time::Duration;
 

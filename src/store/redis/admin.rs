@@ -11,10 +11,12 @@ use super::reply::{conflict, standing, unintelligible};
 use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
-use crate::store::{HoldStatus, Holder, Inspect, Inspection};
+use crate::store::{
+    HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
+};
 
 /// The code of the administrating scripts for what is no lock.
-const NO_LOCK: i64 = 3;
+pub(super) const NO_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
@@ -30,9 +32,24 @@ impl Inspect for RedisStore {
             answer => Ok(standing(&answer)? == HoldStatus::Held),
         }
     }
+
+    async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
+        self.walk_locks(query).await
+    }
+
+    async fn list_records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {
+        self.walk_records(query).await
+    }
+
+    async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
+        let names = Names::of(key);
+        let call = script::FORGET.call(names, 1, 0).arg(names.record());
+        let answer = self.call(key, |_| Ok(call)).await?;
+        Ok(standing(&answer)? == HoldStatus::Held)
+    }
 }
 
-fn inspect(key: &LockKey) -> Call {
+pub(super) fn inspect(key: &LockKey) -> Call {
     let names = Names::of(key);
     script::INSPECT
         .call(names, 7, 1)
@@ -62,7 +79,7 @@ fn force(key: &LockKey, publish: Channels) -> Call {
         .arg(names.readers_prefix())
 }
 
-fn inspection(answer: &Value) -> Option<Inspection> {
+pub(super) fn inspection(answer: &Value) -> Option<Inspection> {
     let [holders, waiters, Value::Int(more)] = array(answer)? else {
         return None;
     };
@@ -77,21 +94,21 @@ fn holder(answer: &Value) -> Option<Holder> {
     let [id, mode, Value::Int(count), Value::Int(left)] = array(answer)? else {
         return None;
     };
-    Some(Holder {
-        id: text(id)?,
-        mode: match &*text(mode)? {
-            "exclusive" => LockMode::Reentrant,
-            "read" => LockMode::Read,
-            "write" => LockMode::Write,
-            _ => return None,
-        },
-        count: u64::try_from(*count).ok()?,
-        // A life without end is told by a negative number.
-        remaining: u64::try_from(*left).map_or(Duration::MAX, Duration::from_millis),
-    })
+    let mode = match &*text(mode)? {
+        "exclusive" => LockMode::Reentrant,
+        "read" => LockMode::Read,
+        "write" => LockMode::Write,
+        _ => return None,
+    };
+    Some(Holder::new(text(id)?, mode, lifetime(*left)).count(u64::try_from(*count).ok()?))
 }
 
-fn array(value: &Value) -> Option<&[Value]> {
+/// A life without end is told by a negative number.
+pub(super) fn lifetime(millis: i64) -> Duration {
+    u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
+}
+
+pub(super) fn array(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(values) => Some(values),
         _ => None,
@@ -99,7 +116,7 @@ fn array(value: &Value) -> Option<&[Value]> {
 }
 
 /// A name in the store; what is no text in it is shown as such.
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,

@@ -81,6 +81,18 @@ impl Cluster {
         Ok(first.collect())
     }
 
+    /// The same, with the servers' addresses, in their order.
+    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+        let map = self.topology.map(Purpose::Commands).await?;
+        let servers = map.masters().iter().map(|member| {
+            let connection = member.node.first(Purpose::Commands).clone();
+            (format!("{:?}", member.address), connection)
+        });
+        let mut servers: Vec<_> = servers.collect();
+        servers.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(servers)
+    }
+
     /// Calls a script on the server that has the key's slot, wherever that is.
     pub(super) async fn call(
         &self,

@@ -24,6 +24,9 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// What the names of all records begin with.
+    pub(super) const RECORDS: &'static str = "tower_lock_record:";
+
     pub(super) fn of(key: &'a LockKey) -> Self {
         let lock = key.as_str();
         Self {
@@ -125,6 +128,19 @@ impl<'a> Names<'a> {
     /// Ours: what finished work has left.
     pub(super) fn record(self) -> Name<'a> {
         self.name("tower_lock_record:")
+    }
+
+    /// The lock whose record has this name.
+    pub(super) fn recorded(name: &str) -> Option<LockKey> {
+        let rest = name.strip_prefix(Self::RECORDS)?;
+        let untagged = rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'));
+        // Redisson's rule: braces around a name that has none.
+        Some(LockKey::new(match untagged {
+            Some(lock) if !lock.contains('{') => lock,
+            _ => rest,
+        }))
     }
 
     /// Ours: written for replicas to acknowledge.

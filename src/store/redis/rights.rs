@@ -49,7 +49,7 @@ const LOCKING: [&str; 32] = [
 ];
 
 /// What [`LockAdmin`](crate::LockAdmin) asks for besides.
-const ADMINISTERING: [&str; 3] = ["lrange", "zmscore", "zrangebyscore"];
+const ADMINISTERING: [&str; 5] = ["lrange", "scan", "strlen", "zmscore", "zrangebyscore"];
 
 /// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
 const AUDITING: [&str; 2] = ["config|get", "info"];
@@ -119,7 +119,8 @@ impl AclRules {
         }
     }
 
-    /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits.
+    /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits, and to list keys. `SCAN` shows the names
+    /// of all keys of the database.
     #[must_use]
     pub fn admin(self) -> Self {
         self.and(ADMINISTERING)
@@ -316,7 +317,14 @@ mod tests {
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("lua"),
             &mut found,
         );
-        let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
+        let sent = [
+            "eval",
+            "evalsha",
+            "ping",
+            "scan",
+            "subscribe",
+            "unsubscribe",
+        ];
         found.extend(sent.map(str::to_owned));
         // The scripts are given its name.
         found.insert("publish".to_owned());

@@ -1,12 +1,13 @@
 //! Which server has a key, and by which connection it is asked.
 
 use std::fmt;
+use std::sync::Arc;
 
 use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::connection::ReplicaAck;
+use super::connection::{ReplicaAck, SharedConnection};
 use super::names::Names;
 use super::node::Node;
 use super::pooled::Purpose;
@@ -82,6 +83,18 @@ impl Router {
         match self {
             Self::One(node) => node.listeners(channel),
             Self::Cluster(cluster) => cluster.listeners(key, channel),
+        }
+    }
+
+    /// Every server that has locks, in the order of what tells them apart, and a connection for what is about the server
+    /// itself.
+    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+        match self {
+            Self::One(node) => {
+                let only = node.first(Purpose::Commands).clone();
+                Ok(vec![(String::new(), only)])
+            }
+            Self::Cluster(cluster) => cluster.servers().await,
         }
     }
 

@@ -194,6 +194,8 @@ pub(super) static RELEASE_SEVERAL: Script = script!(
 );
 
 pub(super) static RECORD: Script = script!("record/read");
+pub(super) static RECORD_SIZE: Script = script!("admin/record");
+pub(super) static FORGET: Script = script!("admin/forget");
 pub(super) static INSPECT: Script = script!(
     "shared/now",
     "shared/holds",

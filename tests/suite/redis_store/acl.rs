@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::audit::Deployment;
 use tower_distributed_lock::store::{Fencing, Record, Renewal};
 use tower_distributed_lock::{
-    AclRules, LockAdmin, LockClient, LockError, LockStore, MissingRights, Replicas,
+    AclRules, ListQuery, LockAdmin, LockClient, LockError, LockStore, MissingRights, Replicas,
 };
 
 use super::*;
@@ -347,7 +347,16 @@ async fn administration_needs_rights_of_its_own() {
         panic!("another error");
     };
     assert_eq!(error.kind(), StoreErrorKind::Refused);
+    let listed = admin.locks(&ListQuery::new()).await;
+    assert!(
+        matches!(listed, Err(LockError::Unavailable(error)) if error.kind() == StoreErrorKind::Refused)
+    );
     without(&server, &rules.admin(), "").await;
+    let listed = admin.locks(&ListQuery::new().prefix("k:")).await.unwrap();
+    assert_eq!(listed.entries.len(), 1);
+    let records = admin.records(&ListQuery::new().prefix("k:")).await.unwrap();
+    assert_eq!(records.entries.len(), 0);
+    assert!(!admin.forget_record("k:1").await.unwrap());
     assert!(admin.inspect("k:1").await.unwrap().is_held());
     assert!(admin.force_unlock("k:1").await.unwrap());
 }

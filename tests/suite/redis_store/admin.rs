@@ -20,12 +20,7 @@ async fn forces(store: &RedisStore) -> bool {
 }
 
 fn holder(id: impl ToString, mode: LockMode, count: u64) -> Holder {
-    Holder {
-        id: id.to_string(),
-        mode,
-        count,
-        remaining: Duration::ZERO,
-    }
+    Holder::new(id.to_string(), mode, Duration::ZERO).count(count)
 }
 
 /// Checks who holds, and that each still does for nearly a lease.

@@ -1,0 +1,4 @@
+-- Removes what is remembered.
+-- KEYS     1 record
+-- Returns  1 removed, 0 there was nothing
+return redis.call('DEL', KEYS[1])

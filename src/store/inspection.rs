@@ -1,0 +1,80 @@
+//! What a store shows of a lock.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::lock::LockMode;
+
+/// How many holders and how many waiters an [`Inspection`] shows at most.
+pub(crate) const SHOWN: usize = 100;
+
+/// What is known of one key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Those who hold it, in no particular order.
+    pub holders: Vec<Holder>,
+    /// Those who wait for it, as far as the store knows: a fair queue in its order, and the waiting readers and writers of
+    /// this crate. Others wait unseen.
+    pub waiters: Vec<String>,
+    /// Whether there are more holders or waiters: at most a hundred of each are shown, so that looking at a key costs the
+    /// store the same whatever stands in it.
+    pub truncated: bool,
+}
+
+impl Inspection {
+    /// What a store found: all holders and all waiters.
+    pub fn new(holders: Vec<Holder>, waiters: Vec<String>) -> Self {
+        Self {
+            holders,
+            waiters,
+            truncated: false,
+        }
+    }
+
+    /// Whether anybody holds the key.
+    pub fn is_held(&self) -> bool {
+        !self.holders.is_empty()
+    }
+}
+
+/// One holder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson.
+    pub id: String,
+    /// How it holds the key. The store does not tell `Fair` from `Reentrant`; it says `Reentrant` for both.
+    pub mode: LockMode,
+    /// How many times it has entered, as far as the store knows.
+    pub count: u64,
+    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol means.
+    /// It is serialized as `remaining_ms`, and as `null` if it never ends.
+    #[serde(rename = "remaining_ms", serialize_with = "millis")]
+    pub remaining: Duration,
+}
+
+impl Holder {
+    /// A holder that has entered once.
+    pub fn new(id: impl Into<String>, mode: LockMode, remaining: Duration) -> Self {
+        Self {
+            id: id.into(),
+            mode,
+            count: 1,
+            remaining,
+        }
+    }
+
+    /// Sets [`count`](Self::count).
+    #[must_use]
+    pub fn count(self, count: u64) -> Self {
+        Self { count, ..self }
+    }
+}
+
+/// A duration in whole milliseconds; `null` if it never ends.
+pub(super) fn millis<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    let millis = u64::try_from(duration.as_millis()).ok();
+    millis.filter(|_| *duration != Duration::MAX).serialize(to)
+}

@@ -1,0 +1,62 @@
+//! A store that can be looked into, without its type.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry};
+use crate::audit::Audit;
+use crate::error::StoreError;
+use crate::lock::LockKey;
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// [`Inspect`] without its type.
+pub(crate) trait DynInspect: Send + Sync {
+    fn inspect<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Inspection>;
+    fn force_unlock<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool>;
+    fn list_locks<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<LockEntry>>;
+    fn list_records<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<RecordEntry>>;
+    fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>>;
+    fn forget_record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool>;
+    fn audit(&self) -> Answer<'_, Audit>;
+}
+
+/// Takes the type from a store.
+pub(crate) fn inspector(store: impl Inspect) -> Arc<dyn DynInspect> {
+    Arc::new(Erased(store))
+}
+
+struct Erased<S>(S);
+
+impl<S: Inspect> DynInspect for Erased<S> {
+    fn inspect<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Inspection> {
+        Box::pin(self.0.inspect(key))
+    }
+
+    fn force_unlock<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool> {
+        Box::pin(self.0.force_unlock(key))
+    }
+
+    fn list_locks<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<LockEntry>> {
+        Box::pin(self.0.list_locks(query))
+    }
+
+    fn list_records<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<RecordEntry>> {
+        Box::pin(self.0.list_records(query))
+    }
+
+    fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>> {
+        Box::pin(self.0.record(key))
+    }
+
+    fn forget_record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool> {
+        Box::pin(self.0.forget_record(key))
+    }
+
+    fn audit(&self) -> Answer<'_, Audit> {
+        Box::pin(self.0.audit())
+    }
+}

@@ -1,0 +1,175 @@
+//! Lists of what a store keeps, page by page.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::inspection::{Inspection, millis};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LockKey;
+
+/// Which keys are listed, and how many on a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListQuery {
+    /// What the names of the keys begin with.
+    pub prefix: String,
+    /// About how many entries a page has. A page may have a few more.
+    pub limit: usize,
+    /// Where the page before ended; `None`: the first page.
+    pub after: Option<Cursor>,
+}
+
+impl ListQuery {
+    /// The first page of all keys, with 100 entries.
+    pub fn new() -> Self {
+        Self {
+            prefix: String::new(),
+            limit: 100,
+            after: None,
+        }
+    }
+
+    /// Lists only keys whose names begin with `prefix`, such as `lock:order:`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..self
+        }
+    }
+
+    /// How many entries a page has, about: 1 to 1000.
+    #[must_use]
+    pub fn limit(self, limit: usize) -> Self {
+        Self {
+            limit: limit.clamp(1, 1000),
+            ..self
+        }
+    }
+
+    /// The page after that which ended at `cursor`; [`None`]: the first page.
+    #[must_use]
+    pub fn after(self, cursor: impl Into<Option<Cursor>>) -> Self {
+        Self {
+            after: cursor.into(),
+            ..self
+        }
+    }
+
+    /// Where to go on, in the store's own words.
+    pub(super) fn position(&self) -> Option<&str> {
+        self.after.as_ref().map(|cursor| &*cursor.0)
+    }
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a page ended. Its text means something to its store only; it may travel in a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Cursor(String);
+
+impl Cursor {
+    /// A store's own text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The store's own text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self::new(text))
+    }
+}
+
+/// One page of a list.
+///
+/// A page takes the store a bounded time, however many keys it has. It may be empty although [`next`](Self::next) leads
+/// on. A key that is there during the whole list is listed at least once; one that comes or goes meanwhile may be listed or
+/// not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// In no particular order.
+    pub entries: Vec<T>,
+    /// Where the next page begins; `None`: this was the last one.
+    pub next: Option<Cursor>,
+}
+
+impl<T> Page<T> {
+    /// A page, and where the next one begins.
+    pub fn new(entries: Vec<T>, next: Option<Cursor>) -> Self {
+        Self { entries, next }
+    }
+}
+
+/// A key that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LockEntry {
+    /// The key.
+    pub key: LockKey,
+    /// Who holds it, and who waits for it.
+    #[serde(flatten)]
+    pub inspection: Inspection,
+}
+
+impl LockEntry {
+    /// A key, and what is known of it.
+    pub fn new(key: LockKey, inspection: Inspection) -> Self {
+        Self { key, inspection }
+    }
+}
+
+/// A key under which a record is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RecordEntry {
+    /// The key.
+    pub key: LockKey,
+    /// The size of the record's value, in bytes.
+    pub size: u64,
+    /// How long the record is remembered. It is serialized as `remaining_ms`.
+    #[serde(rename = "remaining_ms", serialize_with = "millis")]
+    pub remaining: Duration,
+}
+
+impl RecordEntry {
+    /// A record of `size` bytes that is remembered for `remaining`.
+    pub fn new(key: LockKey, size: u64, remaining: Duration) -> Self {
+        Self {
+            key,
+            size,
+            remaining,
+        }
+    }
+}
+
+/// The refusal of a cursor that no page of this store has ended at.
+pub(super) fn foreign_cursor() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "the cursor is none of this store: begin with the first page",
+    )
+}

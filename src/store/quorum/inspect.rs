@@ -1,0 +1,203 @@
+//! Looking into all stores, and what they say together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::timeout_at;
+
+use super::QuorumStore;
+use super::round::Vote;
+use super::tally::no_majority;
+use crate::error::{Feature, StoreError, StoreErrorKind};
+use crate::lock::LockKey;
+use crate::store::inspect::missing;
+use crate::store::listing::foreign_cursor;
+use crate::store::{
+    Cursor, DynInspect, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, Page,
+    RecordEntry, SHOWN,
+};
+
+/// A hold counts while a majority carries it, here as everywhere: what a minority carries is not shown.
+impl<S: LockStore> Inspect for QuorumStore<S> {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        let votes = self.look(key).await?;
+        Ok(together(self.majority(), &votes))
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        let key = key.clone();
+        let votes = self.ask_all(true, move |store: Arc<dyn DynInspect>| {
+            let key = key.clone();
+            async move { store.force_unlock(&key).await }
+        });
+        Ok(votes
+            .await?
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|ended| ended))
+    }
+
+    /// One store after the other. A key is listed of the first store that carries a hold of it.
+    async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
+        let mut position = Position::read(query)?;
+        let mut entries = Vec::new();
+        while position.store < self.count() {
+            let mut part = query.clone().after(position.inner.take());
+            part.limit -= entries.len();
+            let store = self.member(position.store)?;
+            let page = match timeout_at(self.deadline(), store.list_locks(&part)).await {
+                Ok(Ok(page)) => page,
+                failed => {
+                    position.failed += 1;
+                    // A hold that counts is carried by one of the others, up to here.
+                    if position.failed > self.count() - self.majority() {
+                        let votes = vec![failed.ok().map(|answer| answer.map(drop))];
+                        return Err(no_majority(self.majority(), &votes, false));
+                    }
+                    position.store += 1;
+                    continue;
+                }
+            };
+            for entry in page.entries {
+                entries.extend(self.first_seen(entry.key, position.store).await?);
+            }
+            position.inner = page.next;
+            position.store += usize::from(position.inner.is_none());
+            if entries.len() >= query.limit || position.inner.is_some() {
+                break;
+            }
+        }
+        let next = (position.store < self.count()).then(|| position.cursor());
+        Ok(Page::new(entries, next))
+    }
+
+    async fn list_records(&self, _: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {
+        Err(missing(Feature::Records))
+    }
+}
+
+impl<S: LockStore> QuorumStore<S> {
+    /// What looks into one of the stores.
+    fn member(&self, place: usize) -> Result<Arc<dyn DynInspect>, StoreError> {
+        let inspector = self.shared.stores[place].capabilities().inspector();
+        inspector.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
+    }
+
+    /// What each store shows of a key. Most of them do.
+    async fn look(&self, key: &LockKey) -> Result<Vec<Option<Vote<Inspection>>>, StoreError> {
+        let key = key.clone();
+        let votes = self.ask_all(false, move |store: Arc<dyn DynInspect>| {
+            let key = key.clone();
+            async move { store.inspect(&key).await }
+        });
+        votes.await
+    }
+
+    /// The key, if a majority carries a hold of it and no store before `store` does.
+    async fn first_seen(
+        &self,
+        key: LockKey,
+        store: usize,
+    ) -> Result<Option<LockEntry>, StoreError> {
+        let votes = self.look(&key).await?;
+        let shows =
+            |vote: &Option<Vote<Inspection>>| matches!(vote, Some(Ok(seen)) if seen.is_held());
+        let inspection = together(self.majority(), &votes);
+        let is_first = !votes[..store].iter().any(shows);
+        Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
+    }
+
+    /// Asks every store, and drives every question to its end. `touches`: whether the question has an effect.
+    async fn ask_all<T, F>(
+        &self,
+        touches: bool,
+        ask: impl Fn(Arc<dyn DynInspect>) -> F,
+    ) -> Result<Vec<Option<Vote<T>>>, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
+    {
+        let until = self.deadline();
+        let questions = self.all().iter().map(|place| {
+            let asked = self.member(place).map(&ask);
+            let answer = self.shared.running.spawn(async move { asked?.await });
+            async move { timeout_at(until, answer).await.ok()?.ok() }
+        });
+        let votes = join_all(questions).await;
+        let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
+        match answered >= self.majority() {
+            true => Ok(votes),
+            false => Err(no_majority(self.majority(), &votes, touches)),
+        }
+    }
+}
+
+/// Where a list goes on: in which store, how many before it did not answer, and that store's own cursor.
+struct Position {
+    store: usize,
+    failed: usize,
+    inner: Option<Cursor>,
+}
+
+impl Position {
+    fn read(query: &ListQuery) -> Result<Self, StoreError> {
+        let Some(text) = query.position() else {
+            return Ok(Self {
+                store: 0,
+                failed: 0,
+                inner: None,
+            });
+        };
+        let mut parts = text.splitn(3, '/');
+        let mut number = || parts.next()?.parse().ok();
+        let (store, failed) = number().zip(number()).ok_or_else(foreign_cursor)?;
+        let inner = parts.next().filter(|inner| !inner.is_empty());
+        Ok(Self {
+            store,
+            failed,
+            inner: inner.map(Cursor::new),
+        })
+    }
+
+    fn cursor(&self) -> Cursor {
+        let inner = self.inner.as_ref().map_or("", Cursor::as_str);
+        Cursor::new(format!("{}/{}/{inner}", self.store, self.failed))
+    }
+}
+
+/// Who holds a key by a majority, and who waits for it anywhere.
+fn together(majority: usize, votes: &[Option<Vote<Inspection>>]) -> Inspection {
+    let seen = || votes.iter().flatten().flatten();
+    let mut carried: Vec<(Holder, Vec<Duration>)> = Vec::new();
+    for holder in seen().flat_map(|inspection| &inspection.holders) {
+        let is_same = |other: &Holder| other.id == holder.id && other.mode == holder.mode;
+        match carried.iter_mut().find(|(other, _)| is_same(other)) {
+            Some((_, lives)) => lives.push(holder.remaining),
+            None => carried.push((holder.clone(), vec![holder.remaining])),
+        }
+    }
+    let counted = carried.into_iter().filter_map(|(holder, mut lives)| {
+        // It counts for as long as a majority carries it.
+        lives.sort_unstable_by(|a, b| b.cmp(a));
+        let remaining = *lives.get(majority - 1)?;
+        Some(Holder {
+            remaining,
+            ..holder
+        })
+    });
+    let mut waiters: Vec<String> = Vec::new();
+    for waiter in seen().flat_map(|inspection| &inspection.waiters) {
+        if !waiters.contains(waiter) {
+            waiters.push(waiter.clone());
+        }
+    }
+    let truncated = seen().any(|inspection| inspection.truncated) || waiters.len() > SHOWN;
+    waiters.truncate(SHOWN);
+    Inspection {
+        holders: counted.collect(),
+        waiters,
+        truncated,
+    }
+}

@@ -1,0 +1,241 @@
+//! Walking over the keys of the servers, page by page.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::Value;
+
+use super::RedisStore;
+use super::admin::{self, array, text};
+use super::connection::SharedConnection;
+use super::failure;
+use super::names::Names;
+use super::reply::unintelligible;
+use super::script;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LockKey;
+use crate::store::listing::foreign_cursor;
+use crate::store::{BATCH, Cursor, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+
+/// How many keys one `SCAN` looks at.
+const STEP: usize = 500;
+
+/// How many of them make a page at most.
+const STEPS: usize = 16;
+
+/// The cursor with which a server begins, and ends.
+const END: &str = "0";
+
+/// A server that is walked over, and what tells it from others.
+type Server = (String, Arc<SharedConnection>);
+
+/// A walk over the keys of all servers, some at a time.
+struct Walk {
+    servers: Vec<Server>,
+    /// The server that is walked over; past the last one when the walk is done.
+    place: usize,
+    /// That server's own cursor.
+    cursor: String,
+    steps: usize,
+    pattern: String,
+    kind: &'static str,
+}
+
+impl RedisStore {
+    pub(super) async fn walk_locks(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<LockEntry>, StoreError> {
+        let pattern = format!("{}*", literally(&query.prefix));
+        let mut walk = self.walk(query, pattern, "hash").await?;
+        let mut entries = Vec::new();
+        while entries.len() < query.limit
+            && let Some(names) = walk.step().await?
+        {
+            let keys = names.into_iter().map(LockKey::from);
+            let keys = keys.filter(|key| self.is_listed(query, key));
+            entries.extend(each(keys.collect(), |key| self.held(key)).await?);
+        }
+        Ok(Page::new(entries, walk.position()))
+    }
+
+    pub(super) async fn walk_records(
+        &self,
+        query: &ListQuery,
+    ) -> Result<Page<RecordEntry>, StoreError> {
+        // A name with a hash tag of its own stands there without further braces.
+        let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
+        let mut walk = self.walk(query, pattern, "string").await?;
+        let mut entries = Vec::new();
+        while entries.len() < query.limit
+            && let Some(names) = walk.step().await?
+        {
+            let keys = names.iter().filter_map(|name| Names::recorded(name));
+            let keys = keys.filter(|key| self.is_listed(query, key));
+            entries.extend(each(keys.collect(), |key| self.remembered(key)).await?);
+        }
+        Ok(Page::new(entries, walk.position()))
+    }
+
+    async fn walk(
+        &self,
+        query: &ListQuery,
+        pattern: String,
+        kind: &'static str,
+    ) -> Result<Walk, StoreError> {
+        let servers = self.inner.router.servers().await?;
+        let (place, cursor) = begin(query, &servers)?;
+        Ok(Walk {
+            servers,
+            place,
+            cursor,
+            steps: 0,
+            pattern,
+            kind,
+        })
+    }
+
+    fn is_listed(&self, query: &ListQuery, key: &LockKey) -> bool {
+        key.as_str().starts_with(&query.prefix) && self.partition(key).is_ok()
+    }
+
+    /// `None` if nobody holds it, or it is no lock.
+    async fn held(&self, key: LockKey) -> Result<Option<LockEntry>, StoreError> {
+        match self.call(&key, |_| Ok(admin::inspect(&key))).await {
+            Ok(Value::Int(admin::NO_LOCK)) => Ok(None),
+            Ok(answer) => {
+                let inspection =
+                    admin::inspection(&answer).ok_or_else(|| unintelligible(&answer))?;
+                Ok(inspection
+                    .is_held()
+                    .then(|| LockEntry::new(key, inspection)))
+            }
+            // It was a hash a moment ago.
+            Err(error) if error.kind() == StoreErrorKind::Conflict => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
+        let names = Names::of(&key);
+        let call = script::RECORD_SIZE.call(names, 1, 0).arg(names.record());
+        let answer = self.call(&key, |_| Ok(call)).await?;
+        match array(&answer) {
+            Some([Value::Int(_), Value::Int(-2)]) => Ok(None),
+            Some([Value::Int(size), Value::Int(left)]) => {
+                let size = u64::try_from(*size).unwrap_or_default();
+                Ok(Some(RecordEntry::new(key, size, admin::lifetime(*left))))
+            }
+            _ => Err(unintelligible(&answer)),
+        }
+    }
+}
+
+impl Walk {
+    /// The names of the next keys; `None` at the end, or when a page has cost enough.
+    async fn step(&mut self) -> Result<Option<Vec<String>>, StoreError> {
+        let Some((_, connection)) = self.servers.get(self.place) else {
+            return Ok(None);
+        };
+        if self.steps == STEPS {
+            return Ok(None);
+        }
+        self.steps += 1;
+        let answer = match connection.query(&self.scan()).await? {
+            Value::ServerError(error) => return Err(failure::refusal(error)),
+            answer => answer,
+        };
+        let (next, names) = read(&answer).ok_or_else(|| unintelligible(&answer))?;
+        self.place += usize::from(next == END);
+        self.cursor = next;
+        Ok(Some(names))
+    }
+
+    fn scan(&self) -> redis::Cmd {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
+        scan.arg("COUNT").arg(STEP).arg("TYPE").arg(self.kind);
+        scan
+    }
+
+    /// Where the next page begins; `None` if there is nothing left.
+    fn position(&self) -> Option<Cursor> {
+        let (server, _) = self.servers.get(self.place)?;
+        Some(Cursor::new(format!("{server}/{}", self.cursor)))
+    }
+}
+
+/// The server to go on with, and its cursor. A server that is gone is followed by the next one.
+fn begin(query: &ListQuery, servers: &[Server]) -> Result<(usize, String), StoreError> {
+    let Some(text) = query.position() else {
+        return Ok((0, END.to_owned()));
+    };
+    let (server, cursor) = text.rsplit_once('/').ok_or_else(foreign_cursor)?;
+    if cursor.is_empty() || !cursor.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(foreign_cursor());
+    }
+    let place = servers.partition_point(|(name, _)| **name < *server);
+    let is_there = servers.get(place).is_some_and(|(name, _)| name == server);
+    Ok((place, if is_there { cursor } else { END }.to_owned()))
+}
+
+/// Looks at some of the keys at a time.
+async fn each<T, F>(keys: Vec<LockKey>, look: impl Fn(LockKey) -> F) -> Result<Vec<T>, StoreError>
+where
+    F: Future<Output = Result<Option<T>, StoreError>>,
+{
+    let mut found = Vec::new();
+    for some in keys.chunks(BATCH) {
+        for entry in join_all(some.iter().cloned().map(&look)).await {
+            found.extend(entry?);
+        }
+    }
+    Ok(found)
+}
+
+/// The next cursor, and the keys. A key whose name is no text is no key of ours.
+fn read(answer: &Value) -> Option<(String, Vec<String>)> {
+    let [cursor, names] = array(answer)? else {
+        return None;
+    };
+    let name = |name: &Value| match name {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    Some((
+        text(cursor)?,
+        array(names)?.iter().filter_map(name).collect(),
+    ))
+}
+
+/// A pattern that stands for this text.
+fn literally(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_matches_literally() {
+        assert_eq!(literally("lock:a*[b]?\\"), "lock:a\\*\\[b\\]\\?\\\\");
+    }
+
+    #[test]
+    fn a_key_is_read_from_the_name_of_its_record() {
+        for name in ["n", "a{n}b", "order:42"] {
+            let key = LockKey::new(name);
+            let record = Names::of(&key).record().to_string();
+            assert_eq!(Names::recorded(&record), Some(key));
+        }
+        assert_eq!(Names::recorded("tower_lock_recorder"), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! What an administrator sees, on every store: lists of keys and records, page by page.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use tower_distributed_lock::store::{
+    Attempt, Capabilities, Feature, HoldStatus, Outcome, Record, Release, Released, Renewal,
+};
+use tower_distributed_lock::{
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockClient, LockEntry, LockError,
+    LockKey, LockMode, LockStore, LockStoreExt, MemoryStore, Page, QuorumStore, RecordEntry,
+    RedisStore, StoreError, StoreErrorKind, Wakeups,
+};
+
+use crate::redis_store::attempt;
+use crate::support::{RedisCluster, RedisServer};
+
+/// Every page of a list.
+async fn pages<T>(
+    query: ListQuery,
+    list: impl AsyncFn(&ListQuery) -> Result<Page<T>, LockError>,
+) -> Vec<Vec<T>> {
+    let (mut query, mut pages) = (query, Vec::new());
+    loop {
+        let page = list(&query).await.unwrap();
+        pages.push(page.entries);
+        match page.next {
+            Some(next) => query = query.after(next.to_string().parse::<Cursor>().unwrap()),
+            None => return pages,
+        }
+    }
+}
+
+async fn names(admin: &LockAdmin, query: ListQuery) -> Vec<String> {
+    let pages = pages(query, async |query| admin.locks(query).await).await;
+    let entries = pages.into_iter().flatten();
+    entries.map(|entry| entry.key.to_string()).collect()
+}
+
+/// Runs a case on the memory, on a quorum of three, on a Redis server, and on a Cluster that other tests use too.
+async fn on_every_store(case: impl AsyncFn(LockClient)) {
+    case(LockClient::new(MemoryStore::new())).await;
+    let stores = std::array::from_fn::<_, 3, _>(|_| MemoryStore::new());
+    let quorum = QuorumStore::new(stores).unwrap();
+    case(LockClient::new(quorum)).await;
+    let server = RedisServer::start().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    case(LockClient::new(store)).await;
+    let cluster = RedisCluster::shared().await;
+    let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+    case(LockClient::new(store)).await;
+}
+
+#[tokio::test]
+async fn every_held_key_is_listed_once_with_its_holders() {
+    on_every_store(async |locks| {
+        let prefix = "lock:admin:held:";
+        let admin = locks.admin().unwrap();
+        let mut expected = BTreeSet::new();
+        let mut guards = Vec::new();
+        for n in 0..25 {
+            let key = format!("{prefix}{n}");
+            let mode = [LockMode::Reentrant, LockMode::Read, LockMode::Write][n % 3];
+            guards.push(locks.lock(&key).mode(mode).await.unwrap());
+            expected.insert(key);
+        }
+        guards.push(locks.lock(format!("{prefix}*[{{x}}]")).await.unwrap());
+        expected.insert(format!("{prefix}*[{{x}}]"));
+        let other = locks.lock("lock:admin:other").await.unwrap();
+        let freed = locks.lock(format!("{prefix}freed")).await.unwrap();
+        freed.release().await.unwrap();
+
+        for limit in [1, 10, 1000] {
+            let query = ListQuery::new().prefix(prefix).limit(limit);
+            let found = names(&admin, query).await;
+            assert_eq!(found.len(), expected.len(), "each once: {found:?}");
+            assert_eq!(BTreeSet::from_iter(found), expected);
+        }
+        let literal = ListQuery::new().prefix(format!("{prefix}*["));
+        assert_eq!(names(&admin, literal).await.len(), 1);
+        let list = async |query: &ListQuery| admin.locks(query).await;
+        let found = pages(ListQuery::new().prefix("lock:admin:other"), list).await;
+        let entry = found.concat().remove(0);
+        let mut seen = admin.inspect(&entry.key).await.unwrap();
+        seen.holders[0].remaining = entry.inspection.holders[0].remaining;
+        assert_eq!(entry.inspection, seen);
+        assert!(seen.holders[0].id.starts_with(&locks.id().to_string()));
+        other.release().await.unwrap();
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+        assert_eq!(
+            names(&admin, ListQuery::new().prefix(prefix)).await,
+            [""; 0]
+        );
+    })
+    .await;
+}
+
+async fn lists_records(store: impl Inspect + Clone) {
+    let (prefix, admin) = ("lock:admin:records:", LockAdmin::new(store.clone()));
+    let retention = Duration::from_secs(60);
+    let leave = async |key: &str, size: usize| {
+        let attempt = attempt(key, LockMode::Reentrant);
+        store.acquire(&attempt).await.unwrap();
+        let record = Record::new(vec![b'x'; size], retention);
+        let left = store.release_recording(&attempt.hold, &record).await;
+        assert_eq!(left.unwrap().status, HoldStatus::Held);
+    };
+    let mut expected = BTreeSet::new();
+    for n in 0..12 {
+        // One with a hash tag of its own has no braces added.
+        let tag = if n % 2 == 0 { "" } else { "{tag}" };
+        let key = format!("{prefix}{tag}{n}");
+        leave(&key, n).await;
+        expected.insert((key, n as u64));
+    }
+    leave("lock:elsewhere", 0).await;
+    let list = async |query: &ListQuery| admin.records(query).await;
+    for limit in [1, 5, 1000] {
+        let found = pages(ListQuery::new().prefix(prefix).limit(limit), list).await;
+        let found = found.concat();
+        let lives = |record: &RecordEntry| {
+            record.remaining <= retention && record.remaining > retention / 2
+        };
+        assert!(found.iter().all(lives), "{found:?}");
+        let found = found
+            .iter()
+            .map(|record| (record.key.to_string(), record.size));
+        assert_eq!(found.collect::<BTreeSet<_>>(), expected);
+    }
+    let seven = format!("{prefix}{{tag}}7");
+    let value = admin.record(&seven).await.unwrap();
+    assert_eq!(value.as_deref(), Some(&b"xxxxxxx"[..]));
+    assert!(admin.forget_record(&seven).await.unwrap());
+    assert!(!admin.forget_record(&seven).await.unwrap());
+    assert_eq!(admin.record(&seven).await.unwrap(), None);
+    let left = pages(ListQuery::new().prefix(prefix), list).await.concat();
+    assert_eq!(left.len(), expected.len() - 1);
+    for (key, _) in &expected {
+        admin.forget_record(key).await.unwrap();
+    }
+    assert!(admin.forget_record("lock:elsewhere").await.unwrap());
+}
+
+#[tokio::test]
+async fn records_are_listed_with_their_size_and_forgotten() {
+    lists_records(MemoryStore::new()).await;
+    let server = RedisServer::start().await;
+    lists_records(RedisStore::connect(server.url()).await.unwrap()).await;
+    let cluster = RedisCluster::shared().await;
+    lists_records(RedisStore::cluster(cluster.urls()).connect().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_page_among_many_other_keys_takes_a_bounded_time_and_shows_no_other_data() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    for n in 0..30_000 {
+        let key = format!("lock:data:{n}");
+        let mut pipe = redis::pipe();
+        pipe.hset(key, "name", "Ada").ignore();
+        if n % 3_000 == 0 {
+            pipe.set(format!("lock:text:{n}"), "x").ignore();
+        }
+        pipe.exec_async(&mut redis).await.unwrap();
+    }
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let locks = LockClient::new(store);
+    let admin = locks.admin().unwrap();
+    let guard = locks.lock("lock:data").await.unwrap();
+
+    let monitor = server.monitor().await;
+    let query = ListQuery::new().prefix("lock:").limit(10);
+    let first = admin.locks(&query).await.unwrap();
+    let scans = monitor.lines().await.into_iter();
+    let scans = scans.filter(|line| line.contains("\"SCAN\"")).count();
+    assert!((1..=16).contains(&scans), "{scans}");
+    assert!(first.next.is_some(), "a page looks at a part of the keys");
+    assert_eq!(names(&admin, query).await, ["lock:data"]);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_goes_on() {
+    let refused = |error: LockError| matches!(error, LockError::Unavailable(_));
+    on_every_store(async |locks| {
+        let admin = locks.admin().unwrap();
+        for text in ["", "x", "x/y", "/"] {
+            let query = ListQuery::new().after(Cursor::new(text));
+            let error = admin.locks(&query).await.unwrap_err();
+            assert!(refused(error), "{text}");
+        }
+    })
+    .await;
+    let cluster = RedisCluster::shared().await;
+    let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+    let locks = LockClient::new(store);
+    let admin = locks.admin().unwrap();
+    let guard = locks.lock("lock:admin:gone").await.unwrap();
+    let query = ListQuery::new().prefix("lock:admin:gone").limit(1000);
+    let before = query.clone().after(Cursor::new("0.0.0.0:1/17"));
+    assert_eq!(names(&admin, before).await, ["lock:admin:gone"]);
+    let behind = query.after(Cursor::new("~/17"));
+    let page = admin.locks(&behind).await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (0, None));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quorum_shows_what_most_stores_carry_while_most_answer() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(RedisServer::start().await);
+    }
+    let stores = servers.iter().map(|server| {
+        let lazily = RedisStore::builder(server.url()).connect_lazy();
+        lazily.unwrap()
+    });
+    let stores: Vec<_> = stores.collect();
+    let locks = LockClient::new(QuorumStore::new(stores.clone()).unwrap());
+    let admin = locks.admin().unwrap();
+    let guard = locks.lock("lock:q:all").await.unwrap();
+    // Left over on one store.
+    let leftover = attempt("lock:q:one", LockMode::Reentrant);
+    stores[0].acquire(&leftover).await.unwrap();
+
+    let query = || ListQuery::new().prefix("lock:q:");
+    for limit in [1, 100] {
+        assert_eq!(names(&admin, query().limit(limit)).await, ["lock:q:all"]);
+    }
+    let seen = admin.inspect("lock:q:all").await.unwrap();
+    assert_eq!(seen.holders.len(), 1);
+    assert!(!admin.inspect("lock:q:one").await.unwrap().is_held());
+    let records = admin.records(&query()).await;
+    assert!(matches!(records, Err(LockError::Unavailable(_))));
+
+    drop(servers.remove(0));
+    assert_eq!(names(&admin, query()).await, ["lock:q:all"]);
+    assert!(admin.force_unlock("lock:q:all").await.unwrap());
+    assert!(!admin.force_unlock("lock:q:all").await.unwrap());
+    assert_eq!(names(&admin, query()).await, [""; 0]);
+    drop(servers.remove(0));
+    for error in [
+        admin.locks(&query()).await.map(drop),
+        admin.inspect("lock:q:all").await.map(drop),
+        admin.force_unlock("lock:q:all").await.map(drop),
+    ] {
+        assert!(matches!(error, Err(LockError::Unavailable(_))), "{error:?}");
+    }
+    drop(guard);
+}
+
+/// A store of a program's own, which cannot be looked into.
+struct Opaque(MemoryStore);
+
+impl LockStore for Opaque {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.0.acquire(attempt).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        self.0.renew(renewals).await
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.0.release(releases).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.0.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.0.subscribe(attempt).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::all()
+    }
+}
+
+impl Inspect for Opaque {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.0.inspect(key).await
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        self.0.force_unlock(key).await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_shows_nothing_says_so() {
+    let locks = LockClient::new(Opaque(MemoryStore::new()));
+    match locks.admin() {
+        Err(LockError::Unsupported(missing)) => assert_eq!(missing.feature(), Feature::Inspection),
+        other => panic!("{other:?}"),
+    }
+    let admin = LockAdmin::new(Opaque(MemoryStore::new()));
+    assert!(!admin.inspect("k").await.unwrap().is_held());
+    for missing in [
+        admin.locks(&ListQuery::new()).await.map(drop),
+        admin.records(&ListQuery::new()).await.map(drop),
+        admin.forget_record("k").await.map(drop),
+    ] {
+        let error = missing.unwrap_err();
+        let LockError::Unavailable(error) = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+    }
+    let members = [(), (), ()].map(|()| Opaque(MemoryStore::new()));
+    let quorum = LockClient::new(QuorumStore::new(members).unwrap());
+    assert!(matches!(quorum.admin(), Err(LockError::Unsupported(_))));
+}
+
+#[tokio::test]
+async fn inspections_lists_and_audits_are_serialized() {
+    let holder = Holder::new("id:1", LockMode::Write, Duration::from_millis(1500));
+    let for_ever = Holder::new("id:2", LockMode::Read, Duration::MAX).count(2);
+    let inspection = Inspection::new(vec![holder, for_ever], vec!["id:3".to_owned()]);
+    let entry = LockEntry::new(LockKey::new("lock:k"), inspection);
+    let page = Page::new(vec![entry], Some(Cursor::new("/7")));
+    assert_eq!(
+        serde_json::to_value(page).unwrap(),
+        json!({
+            "entries": [{
+                "key": "lock:k",
+                "holders": [
+                    { "id": "id:1", "mode": "write", "count": 1, "remaining_ms": 1500 },
+                    { "id": "id:2", "mode": "read", "count": 2, "remaining_ms": null },
+                ],
+                "waiters": ["id:3"],
+                "truncated": false,
+            }],
+            "next": "/7",
+        })
+    );
+    let record = RecordEntry::new(LockKey::new("k"), 12, Duration::from_secs(1));
+    assert_eq!(
+        serde_json::to_value(record).unwrap(),
+        json!({ "key": "k", "size": 12, "remaining_ms": 1000 })
+    );
+    let audit = LockAdmin::new(MemoryStore::new()).audit().await.unwrap();
+    let audit = serde_json::to_value(audit).unwrap();
+    assert_eq!(audit["deployment"], "the memory of one process");
+    assert_eq!(audit["promises"][0]["id"], "S1");
+    assert_eq!(audit["promises"][0]["kept"], "yes");
+    assert_eq!(audit["members"], json!([]));
+    let dead = RedisStore::builder("redis://127.0.0.1:1")
+        .connect_lazy()
+        .unwrap();
+    let quorum = QuorumStore::new([dead.clone(), dead.clone(), dead]).unwrap();
+    let audit = serde_json::to_value(quorum.audit().await.unwrap()).unwrap();
+    assert_eq!(audit["members"][0]["error"], "the store cannot be reached");
+    assert_eq!(audit["warnings"][0], "store 1 does not answer");
+}
