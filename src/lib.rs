@@ -69,6 +69,7 @@
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests; the conformance suite, for your store |
+//! | `cli` | | the binary `lockctl`: `cargo install tower-distributed-lock --features cli` |
 
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

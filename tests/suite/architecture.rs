@@ -154,7 +154,10 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                // Binaries stand above the library, and import it by its name.
+                if path != root.join("src/bin") {
+                    folders.push(path);
+                }
                 continue;
             }
             let inside = path.strip_prefix(root.join("src")).expect("below src");

@@ -16,6 +16,7 @@ mod golden;
 mod idempotency;
 mod interop;
 mod layer;
+mod lockctl;
 mod museum;
 mod operations;
 mod quorum;

@@ -22,7 +22,7 @@ pub(crate) use authority::{Authority, Credentials};
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
-pub(crate) use example::example;
+pub(crate) use example::{binary, example};
 pub(crate) use monitor::Monitor;
 pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;

@@ -112,7 +112,8 @@ impl Process {
         self.signal(Signal::SIGCONT);
     }
 
-    fn signal(&mut self, signal: Signal) {
+    /// Does not wait for what the signal does.
+    pub(crate) fn signal(&mut self, signal: Signal) {
         // The id of a child that has been reaped may belong to a stranger.
         let ended = self.ended();
         assert!(

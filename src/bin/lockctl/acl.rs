@@ -1,0 +1,32 @@
+//! `lockctl acl`: the rights that a Redis user needs.
+
+use tower_distributed_lock::RedisStore;
+
+use crate::cli::AclArgs;
+use crate::connection::Connection;
+use crate::exit::Failure;
+use crate::print;
+
+pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure> {
+    let mut rules = RedisStore::acl_rules(&args.prefixes);
+    if args.admin {
+        rules = rules.admin();
+    }
+    if args.audit {
+        rules = rules.audit();
+    }
+    if args.replicas {
+        rules = rules.replicas();
+    }
+    if connection.is_cluster() {
+        rules = rules.cluster();
+    }
+    if connection.follows_sentinels() {
+        rules = rules.sentinel();
+    }
+    let text = match args.json {
+        true => serde_json::json!({ "rules": rules.iter().collect::<Vec<_>>() }).to_string(),
+        false => rules.to_string(),
+    };
+    print(format!("{text}\n").as_bytes())
+}

@@ -1,0 +1,210 @@
+//! What the command line says.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use tower_distributed_lock::LockMode;
+
+use crate::connection::Connection;
+use crate::durations;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+    0    done; `run`: the command succeeded, and the lock was held until its end
+    1    nothing to show or to break, or the person did not confirm
+    64   the command line is wrong
+    74   the output cannot be written
+    80   busy: the lock was not to be had within --wait
+    81   unavailable: the store does not answer; `run` has not started the command
+    82   lost: the lock was lost while the command ran, and the command was ended
+    83   unconfirmed: the command has ended, and the store did not confirm its lock
+    84   refused: by the store (password, rights, memory), or the key is no such lock
+
+Otherwise `run` exits with the code of the command: 128+N if signal N ended it, 126 if
+it cannot be run, 127 if it does not exist.";
+
+const EXAMPLES: &str = "\
+Examples:
+    export REDIS_URL=redis://locks.internal
+    lockctl run --key nightly-report --wait 0 -- ./report.sh
+    lockctl acl --admin order: | xargs redis-cli ACL SETUSER locks on '>secret'
+    lockctl completions bash > /etc/bash_completion.d/lockctl
+";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+    # From cron on several machines: one runs it, the others do nothing, and that is no failure.
+    lockctl run --key nightly-report --wait 0 --busy-code 0 -- ./report.sh
+
+    # One deployment after the other, in the order in which they were asked for.
+    lockctl run --key deploy:shop --mode fair --wait 30m -- ./deploy.sh
+
+    # The token that rises with each grant, for a resource that refuses what is late.
+    lockctl run --key import -- sh -c 'psql -v token=$LOCK_FENCING_TOKEN -f import.sql'
+
+The command has LOCK_KEY and, unless --mode is read, LOCK_FENCING_TOKEN in its environment (not with --quorum). Its input
+and output are those of lockctl.
+
+Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
+all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal itself
+then sends HUP, INT and QUIT to both, and the other signals go to the command alone. While lockctl waits for the lock, HUP,
+INT, QUIT and TERM end the wait.
+
+When the lock is lost, or can no longer be renewed in time, the command is ended (see --on-lost). With `term`, it gets TERM
+while --grace is left of the lease, and KILL when the lease is over, so that the next holder does not meet it.
+
+If lockctl is killed itself, the command gets TERM (with `--on-lost kill`: KILL), on Linux; what it has started does not.
+Elsewhere it goes on. The lock stays until its lease is over.
+";
+
+/// Distributed locks from a shell: runs commands under a lock, and shows who holds one.
+///
+/// The locks are those of tower-distributed-lock and of Redisson, in Redis or Valkey.
+#[derive(Debug, Parser)]
+#[command(name = "lockctl", version, after_help = EXIT_CODES)]
+#[command(after_long_help = format!("{EXAMPLES}\n{EXIT_CODES}"), max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while a lock is held
+    #[cfg(unix)]
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{RUN_EXAMPLES}\n{EXIT_CODES}"))]
+    Run(RunArgs),
+
+    /// Print the rights that a Redis user needs, as rules for ACL SETUSER; asks no server
+    #[command(alias = "acl-rules")]
+    Acl(AclArgs),
+
+    /// Print a script that completes the options of lockctl in a shell
+    Completions { shell: Shell },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Name of the lock. It is a key in Redis: choose one that no data has, such as lock:report
+    #[arg(long, value_name = "NAME")]
+    pub(crate) key: String,
+
+    /// How the lock is held
+    #[arg(long, value_enum, default_value_t = Mode::Reentrant)]
+    pub(crate) mode: Mode,
+
+    /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    pub(crate) wait: Option<Duration>,
+
+    /// How long the lock outlives lockctl. It is renewed every third of that
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "30s")]
+    pub(crate) lease: Duration,
+
+    /// What becomes of the command when the lock is lost
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+
+    /// How long after TERM the command is killed, at most half of the lease [default: a third of the lease, at most 10s]
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    pub(crate) grace: Option<Duration>,
+
+    /// Exit code when the lock is busy, in place of 80
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub(crate) busy_code: Option<u8>,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Mode {
+    /// Excludes all others; whoever asks first after a release has it (Redisson's RLock)
+    Reentrant,
+    /// Excludes all others; granted in the order of asking (RFairLock)
+    Fair,
+    /// Shares with other readers, excludes writers (RReadWriteLock)
+    Read,
+    /// Excludes readers and writers (RReadWriteLock)
+    Write,
+}
+
+impl From<Mode> for LockMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Reentrant => Self::Reentrant,
+            Mode::Fair => Self::Fair,
+            Mode::Read => Self::Read,
+            Mode::Write => Self::Write,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// TERM before the lease is over, KILL after the grace
+    Term,
+    /// KILL when the lease is over
+    Kill,
+    /// The command goes on, and its exit code counts
+    Ignore,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AclArgs {
+    /// What the names of the locks begin with. Names with a hash tag of their own need a prefix up to the brace: order:{
+    #[arg(required = true, value_name = "KEY-PREFIX")]
+    pub(crate) prefixes: Vec<String>,
+
+    /// Also what show, ls, watch and break need
+    #[arg(long)]
+    pub(crate) admin: bool,
+
+    /// Also what audit needs, to see everything
+    #[arg(long)]
+    pub(crate) audit: bool,
+
+    /// Also what a service needs that waits for replicas
+    #[arg(long)]
+    pub(crate) replicas: bool,
+
+    /// JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_command_is_the_commands() {
+        let line = ["lockctl", "run", "--key", "k", "--", "ls", "--url", "-x"];
+        let Command::Run(args) = Cli::parse_from(line).command else {
+            panic!("it is `run`");
+        };
+        assert_eq!(args.command, ["ls", "--url", "-x"]);
+    }
+
+    #[test]
+    fn options_of_the_store_stand_before_a_subcommand_or_after_it() {
+        for line in [
+            ["lockctl", "--cluster", "acl", "a"],
+            ["lockctl", "acl", "a", "--cluster"],
+        ] {
+            assert!(Cli::parse_from(line).connection.is_cluster());
+        }
+    }
+}

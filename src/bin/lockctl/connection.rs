@@ -1,0 +1,290 @@
+//! Which store, and how it is reached.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use clap::Args;
+use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use tower_distributed_lock::{LockClient, QuorumStore, RedisStore, RedisStoreBuilder};
+
+use crate::exit::{Exit, Failure};
+
+/// Where the locks are. Every command takes these options, before its name or after it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where the locks are")]
+pub(crate) struct Connection {
+    /// Address of the server: redis://HOST:PORT/DB, rediss://… for TLS, redis+unix:///PATH. Several, separated by commas or
+    /// by repeating the option, need --cluster, --sentinel or --quorum. An address with a password is taken from the
+    /// environment only. [env: REDIS_URL]
+    #[arg(long, global = true, value_name = "URL", value_delimiter = ',')]
+    url: Vec<String>,
+
+    /// The addresses are those of some servers of a Redis Cluster
+    #[arg(long, global = true)]
+    cluster: bool,
+
+    /// The addresses are those of sentinels, which name the server MASTER
+    #[arg(long, global = true, value_name = "MASTER")]
+    sentinel: Option<String>,
+
+    /// The addresses are those of independent servers, of which a majority holds each lock (Redlock)
+    #[arg(long, global = true)]
+    quorum: bool,
+
+    /// User of the servers; with sentinels, not of the sentinels. The password is in the file of --password-file, or in the
+    /// environment variable REDIS_PASSWORD
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "REDIS_USER",
+        hide_env_values = true
+    )]
+    user: Option<String>,
+
+    /// File with the password; a line break at its end does not count
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "REDIS_PASSWORD_FILE",
+        hide_env_values = true
+    )]
+    password_file: Option<PathBuf>,
+
+    /// Number of the database behind sentinels; elsewhere it is part of the address
+    #[arg(long, global = true, value_name = "NUMBER")]
+    database: Option<i64>,
+
+    /// File with the certificates (PEM) of the authorities that sign those of the servers, in place of the system's
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "LOCKCTL_TLS_CA",
+        hide_env_values = true
+    )]
+    tls_ca: Option<PathBuf>,
+
+    /// File with the client certificate (PEM), for servers that ask for one
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "LOCKCTL_TLS_CERT",
+        hide_env_values = true
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// File with the private key (PEM) of the client certificate
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "LOCKCTL_TLS_KEY",
+        hide_env_values = true
+    )]
+    tls_key: Option<PathBuf>,
+}
+
+/// A store that was asked for.
+pub(crate) enum Store {
+    Redis(RedisStore),
+    Quorum(QuorumStore<RedisStore>),
+}
+
+impl Store {
+    pub(crate) fn client(self) -> LockClient {
+        match self {
+            Self::Redis(store) => LockClient::new(store),
+            Self::Quorum(store) => LockClient::new(store),
+        }
+    }
+
+    /// Whether grants carry fencing tokens.
+    pub(crate) fn issues_tokens(&self) -> bool {
+        matches!(self, Self::Redis(_))
+    }
+}
+
+/// What may stand beside an address.
+#[derive(Default)]
+struct Credentials {
+    user: Option<String>,
+    password: Option<String>,
+}
+
+impl Credentials {
+    fn put_into(&self, address: ConnectionInfo) -> ConnectionInfo {
+        let mut settings = address.redis_settings().clone();
+        if let Some(user) = &self.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            settings = settings.set_password(password);
+        }
+        address.set_redis_settings(settings)
+    }
+}
+
+impl Connection {
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster
+    }
+
+    pub(crate) fn follows_sentinels(&self) -> bool {
+        self.sentinel.is_some()
+    }
+
+    /// Connects. Of a quorum, some servers may be down.
+    pub(crate) async fn store(&self) -> Result<Store, Failure> {
+        let addresses = self.addresses()?;
+        let credentials = self.credentials()?;
+        let with_credentials = |address| credentials.put_into(address);
+        let deployments = [self.cluster, self.quorum, self.sentinel.is_some()];
+        if deployments.iter().filter(|chosen| **chosen).count() > 1 {
+            return Err(Failure::usage(
+                "--cluster, --sentinel and --quorum are different deployments: choose one",
+            ));
+        }
+        if self.database.is_some() && self.sentinel.is_none() {
+            return Err(Failure::usage(
+                "--database is for --sentinel: put the number at the end of the address, as in redis://host/2",
+            ));
+        }
+        let builder = if let Some(master) = &self.sentinel {
+            let servers = with_credentials(self.behind_sentinels(&addresses)?);
+            RedisStore::sentinel(addresses, master).servers(servers)
+        } else if self.cluster {
+            RedisStore::cluster(addresses.into_iter().map(with_credentials))
+        } else if self.quorum {
+            let stores = addresses
+                .into_iter()
+                .map(|address| {
+                    Ok(self
+                        .with_tls(RedisStore::builder(with_credentials(address)))?
+                        .connect_lazy()?)
+                })
+                .collect::<Result<Vec<_>, Failure>>()?;
+            let quorum = QuorumStore::new(stores);
+            return quorum
+                .map(Store::Quorum)
+                .map_err(|error| Failure::usage(error.to_string()));
+        } else {
+            let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
+                Failure::usage("there are several addresses: say with --cluster, --sentinel MASTER or --quorum what they are")
+            })?;
+            RedisStore::builder(with_credentials(address))
+        };
+        Ok(Store::Redis(self.with_tls(builder)?.connect().await?))
+    }
+
+    /// At least one.
+    fn addresses(&self) -> Result<Vec<ConnectionInfo>, Failure> {
+        let (texts, shown) = match self.url.is_empty() {
+            false => (self.url.clone(), true),
+            true => {
+                let url = env::var("REDIS_URL").unwrap_or_default();
+                let urls = url.split(',').map(str::trim).filter(|url| !url.is_empty());
+                (urls.map(str::to_owned).collect(), false)
+            }
+        };
+        if texts.is_empty() {
+            return Err(Failure::usage(
+                "no address: set REDIS_URL, or name it with --url redis://HOST",
+            ));
+        }
+        texts.iter().map(|text| address(text, shown)).collect()
+    }
+
+    fn credentials(&self) -> Result<Credentials, Failure> {
+        let password = match &self.password_file {
+            Some(file) => {
+                let bytes = read(file)?;
+                let text = String::from_utf8(bytes).map_err(|_| {
+                    Failure::usage(format!("{} is not text in UTF-8", file.display()))
+                })?;
+                Some(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            None => env::var("REDIS_PASSWORD")
+                .ok()
+                .filter(|password| !password.is_empty()),
+        };
+        Ok(Credentials {
+            user: self.user.clone(),
+            password,
+        })
+    }
+
+    /// How servers are spoken to that sentinels name: by TLS if the sentinels are.
+    fn behind_sentinels(&self, sentinels: &[ConnectionInfo]) -> Result<ConnectionInfo, Failure> {
+        let is_tls =
+            |address: &ConnectionInfo| matches!(address.addr(), ConnectionAddr::TcpTls { .. });
+        let scheme = if sentinels.iter().any(is_tls) {
+            "rediss"
+        } else {
+            "redis"
+        };
+        address(
+            &format!("{scheme}://any/{}", self.database.unwrap_or(0)),
+            true,
+        )
+    }
+
+    fn with_tls(&self, mut builder: RedisStoreBuilder) -> Result<RedisStoreBuilder, Failure> {
+        if let Some(file) = &self.tls_ca {
+            builder = builder.ca_certificate(read(file)?);
+        }
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(chain), Some(key)) => Ok(builder.client_certificate(read(chain)?, read(key)?)),
+            (None, None) => Ok(builder),
+            _ => Err(Failure::usage(
+                "--tls-cert and --tls-key belong together: name both",
+            )),
+        }
+    }
+}
+
+/// Reads an address. One that was `shown` on the command line has no password: every user of the machine sees it there.
+fn address(text: &str, shown: bool) -> Result<ConnectionInfo, Failure> {
+    // The text may contain a password, so no message repeats it.
+    let address = text
+        .into_connection_info()
+        .map_err(|error| Failure::usage(format!("an address cannot be read: {error}")))?;
+    match shown && address.redis_settings().password().is_some() {
+        true => Err(Failure::usage(
+            "a password on the command line can be read by every user of this machine: put the address into REDIS_URL, or the \
+             password into REDIS_PASSWORD or a file (--password-file)",
+        )),
+        false => Ok(address),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("cannot read {}: {error}", file.display()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_taken_from_where_others_do_not_see_it() {
+        let refused = address("redis://me:secret@host", true).unwrap_err();
+        assert_eq!(refused.code(), 64);
+        assert!(!refused.to_string().contains("secret"));
+        assert!(address("redis://me:secret@host", false).is_ok());
+        assert!(address("redis://me@host", true).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_read_is_not_repeated() {
+        let refused = address("http://me:secret@host", false).unwrap_err();
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Exit codes, and what leads to them.
+
+use std::error::Error;
+use std::fmt;
+
+use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
+
+/// The codes that are lockctl's own. docs/lockctl.md and the help texts list them; they do not change.
+///
+/// Usage errors have the code of `sysexits.h`. The others are beside what commands use: `sysexits.h` ends at 78, `timeout`,
+/// shells and signals begin at 124.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// There was nothing to show or to break, or the person did not confirm.
+    #[allow(dead_code)]
+    Nothing = 1,
+    /// `EX_USAGE`.
+    Usage = 64,
+    /// `EX_IOERR`.
+    Output = 74,
+    Busy = 80,
+    Unavailable = 81,
+    Lost = 82,
+    Unconfirmed = 83,
+    Refused = 84,
+}
+
+/// Why lockctl did not do what it was asked for: the exit code, and the sentence for a person.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            code: exit as u8,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// The same sentence with another code, if it has the code of `exit`.
+    pub(crate) fn with_code_for(self, exit: Exit, code: Option<u8>) -> Self {
+        match code {
+            Some(code) if self.code == exit as u8 => Self { code, ..self },
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let exit = match &error {
+            LockError::Busy { .. } | LockError::Overloaded => Exit::Busy,
+            LockError::Lost => Exit::Lost,
+            LockError::Unavailable(store) => of_store(store.kind()),
+            LockError::Invalid(_) => Exit::Usage,
+            LockError::Shutdown => Exit::Unavailable,
+            _ => Exit::Refused,
+        };
+        Self::new(exit, sentence(&error))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(of_store(error.kind()), sentence(&error))
+    }
+}
+
+fn of_store(kind: StoreErrorKind) -> Exit {
+    match kind {
+        StoreErrorKind::Refused | StoreErrorKind::Conflict => Exit::Refused,
+        _ => Exit::Unavailable,
+    }
+}
+
+/// An error with its causes. A cause that its error repeats is left out.
+pub(crate) fn sentence(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    in_words_of_the_command_line(&text)
+}
+
+/// The library names calls where a person needs options.
+fn in_words_of_the_command_line(text: &str) -> String {
+    text.replace("`RedisStore::cluster`", "--cluster")
+        .replace("`RedisStore::sentinel`", "--sentinel MASTER")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_store_is_told_with_its_causes() {
+        let error = StoreError::new(StoreErrorKind::Unreachable, "connection refused");
+        let failure = Failure::from(LockError::from(error));
+        assert_eq!(failure.code(), 81);
+        let said = "the lock store is unavailable: the store cannot be reached: connection refused";
+        assert_eq!(failure.to_string(), said);
+    }
+
+    #[test]
+    fn what_waiting_does_not_mend_has_a_code_of_its_own() {
+        let refused = StoreError::new(StoreErrorKind::Refused, "NOAUTH");
+        assert_eq!(Failure::from(refused).code(), 84);
+        let conflict = StoreError::new(StoreErrorKind::Conflict, "a string");
+        assert_eq!(Failure::from(LockError::from(conflict)).code(), 84);
+    }
+
+    #[test]
+    fn only_the_code_of_a_busy_lock_is_chosen_by_the_caller() {
+        let busy = Failure::from(LockError::Busy { retry_after: None });
+        assert_eq!(busy.with_code_for(Exit::Busy, Some(0)).code(), 0);
+        let lost = Failure::from(LockError::Lost);
+        assert_eq!(lost.with_code_for(Exit::Busy, Some(0)).code(), 82);
+    }
+}

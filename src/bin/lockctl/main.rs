@@ -1,0 +1,71 @@
+//! `lockctl`: distributed locks from a shell.
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+mod acl;
+mod cli;
+mod connection;
+mod durations;
+mod exit;
+#[cfg(unix)]
+mod run;
+
+use cli::{Cli, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = run::trampoline(env::args_os()) {
+        return ExitCode::from(code);
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() {
+                Exit::Usage as u8
+            } else {
+                0
+            };
+            // Nothing can be said where nothing can be written.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let code = command(&cli).unwrap_or_else(|failure| {
+        let _ = writeln!(io::stderr(), "lockctl: {failure}");
+        failure.code()
+    });
+    ExitCode::from(code)
+}
+
+/// Does what the command line says; the exit code.
+///
+/// The runtime has one thread, the main one: a command's parent is that thread, and lives as long as the process.
+#[tokio::main(flavor = "current_thread")]
+async fn command(cli: &Cli) -> Result<u8, Failure> {
+    match &cli.command {
+        #[cfg(unix)]
+        Command::Run(args) => run::run(args, &cli.connection).await,
+        Command::Acl(args) => acl::acl(args, &cli.connection),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "lockctl", &mut script);
+            print(&script)
+        }
+    }
+}
+
+/// Writes to standard output. A reader that has gone, such as `head`, has read what it wants.
+fn print(text: &[u8]) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Output, format!("cannot write: {error}")))
+        }
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,183 @@
+//! The command, as a process.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+use std::{env, process};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getppid};
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::LockHandle;
+
+use crate::cli::OnLost;
+
+/// The first argument of a lockctl that is to become a command. No subcommand begins so.
+const TRAMPOLINE: &str = "__become";
+
+/// The exit codes of a shell for a command that cannot be run.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// How often a group is asked whether anything is left of it.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running command.
+pub(super) struct Child {
+    process: tokio::process::Child,
+    /// Of the command, and of its group if that is its own.
+    id: Pid,
+    group: Group,
+}
+
+/// Whose process group the command is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Its own: a signal reaches whatever it has started.
+    Own,
+    /// That of lockctl, so that it may read from the terminal.
+    Shared,
+}
+
+impl Child {
+    /// Starts `command` under `lock`, by a lockctl that becomes it.
+    pub(super) fn start(
+        command: &[OsString],
+        lock: &LockHandle,
+        on_lost: OnLost,
+    ) -> io::Result<Self> {
+        let group = match io::stdin().is_terminal() {
+            true => Group::Shared,
+            false => Group::Own,
+        };
+        let mut start = tokio::process::Command::new(own_program()?);
+        start
+            .arg0("lockctl")
+            .arg(TRAMPOLINE)
+            .arg(process::id().to_string())
+            .arg(death_signal(on_lost).map_or("none", Signal::as_str))
+            .args(command)
+            .env("LOCK_KEY", lock.key().as_str())
+            .env_remove("LOCK_FENCING_TOKEN");
+        if let Some(token) = lock.fencing_token() {
+            start.env("LOCK_FENCING_TOKEN", token.to_string());
+        }
+        if group == Group::Own {
+            start.process_group(0);
+        }
+        let process = start.spawn()?;
+        let id = process.id().expect("it has not been waited for");
+        Ok(Self {
+            process,
+            id: Pid::from_raw(id.cast_signed()),
+            group,
+        })
+    }
+
+    /// Waits for its end. Cancel safe.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.process.wait().await
+    }
+
+    /// Passes a signal on that lockctl got.
+    pub(super) fn pass_on(&self, signal: Signal) {
+        let from_terminal = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+        if self.group == Group::Own || !from_terminal.contains(&signal) {
+            self.signal(signal);
+        }
+    }
+
+    /// Signals the command, and whatever it has started in its group.
+    pub(super) fn signal(&self, signal: Signal) {
+        let sent = match self.group {
+            Group::Own => killpg(self.id, signal),
+            // The id of a command that has been waited for may belong to another process.
+            Group::Shared if self.process.id().is_none() => Ok(()),
+            Group::Shared => kill(self.id, signal),
+        };
+        if let Err(error) = sent
+            && error != Errno::ESRCH
+        {
+            eprintln!("lockctl: cannot send {signal} to the command: {error}");
+        }
+    }
+
+    /// Ends what the command has left in its group: waits until `deadline`, and then kills.
+    pub(super) async fn clear(&self, deadline: Instant) {
+        if self.group == Group::Shared {
+            return;
+        }
+        // While there is anything of the group, its id is no other's.
+        while killpg(self.id, None).is_ok() {
+            if Instant::now() >= deadline {
+                self.signal(Signal::SIGKILL);
+                return;
+            }
+            sleep(POLL).await;
+        }
+    }
+}
+
+/// The exit code that a shell would give.
+pub(super) fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code();
+    let code = code.or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+}
+
+/// What the command gets when lockctl dies without having ended it.
+fn death_signal(on_lost: OnLost) -> Option<Signal> {
+    match on_lost {
+        OnLost::Term => Some(Signal::SIGTERM),
+        OnLost::Kill => Some(Signal::SIGKILL),
+        OnLost::Ignore => None,
+    }
+}
+
+/// The running program, also after another has been installed in its place.
+fn own_program() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok("/proc/self/exe".into()),
+        false => env::current_exe(),
+    }
+}
+
+/// Becomes the command, if the arguments are those of [`Child::start`]; the exit code if it cannot.
+///
+/// What has to be done between the start of a process and its program is done here, by a program: the kernel is asked to
+/// signal the command when lockctl dies. It remembers that when the program is replaced.
+pub(crate) fn trampoline(arguments: impl Iterator<Item = OsString>) -> Option<u8> {
+    let mut arguments = arguments.skip(1);
+    if arguments.next()? != TRAMPOLINE {
+        return None;
+    }
+    let (parent, signal, program) = (arguments.next()?, arguments.next()?, arguments.next()?);
+    if let Ok(signal) = signal.to_str()?.parse::<Signal>() {
+        ask_to_be_signalled(signal);
+    }
+    if getppid().to_string() != parent.to_str()? {
+        // lockctl died before it was asked for.
+        return Some(CANNOT_RUN);
+    }
+    let error = Command::new(&program).args(arguments).exec();
+    eprintln!("lockctl: cannot run {program:?}: {error}");
+    Some(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_RUN,
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn ask_to_be_signalled(signal: Signal) {
+    if let Err(error) = nix::sys::prctl::set_pdeathsig(signal) {
+        eprintln!("lockctl: the command will go on if lockctl is killed: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_to_be_signalled(_: Signal) {}

@@ -1,0 +1,103 @@
+//! The signals that lockctl gets.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+/// What is passed on. The rest cannot be caught, or means lockctl itself.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// Listens for the signals that are passed on to the command.
+pub(super) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+/// A signal that ends lockctl while there is no command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending(Signal);
+
+impl Ending {
+    /// The exit code of a shell for a process that this signal ended.
+    pub(super) fn code(self) -> u8 {
+        u8::try_from(128 + self.0 as i32).expect("signals are small numbers")
+    }
+}
+
+impl Signals {
+    /// Begins to listen. A signal that is ignored stays ignored, for the command, too: that is what `nohup` asks for.
+    pub(super) fn listen() -> io::Result<Self> {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = ignored(&status);
+        let heard = PASSED_ON
+            .into_iter()
+            .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
+        let streams = heard.map(|signal| {
+            let stream = unix::signal(SignalKind::from_raw(signal as i32))?;
+            Ok((signal, stream))
+        });
+        Ok(Self {
+            streams: streams.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// The next signal. Cancel safe.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
+                if stream.poll_recv(cx).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next signal that ends lockctl. USR1 and USR2 mean the command, which is not there yet. Cancel safe.
+    pub(super) async fn ending(&mut self) -> Ending {
+        loop {
+            match self.next().await {
+                Signal::SIGUSR1 | Signal::SIGUSR2 => {}
+                signal => return Ending(signal),
+            }
+        }
+    }
+}
+
+/// The signals that a process ignores, as bits; the lowest is that of signal 1. None where Linux does not tell.
+fn ignored(status: &str) -> u64 {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_from_the_status_of_the_process() {
+        assert_eq!(
+            ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0"),
+            0x1001
+        );
+        assert_eq!(ignored(""), 0);
+    }
+
+    #[test]
+    fn a_signal_has_the_exit_code_of_a_shell() {
+        assert_eq!(Ending(Signal::SIGTERM).code(), 143);
+    }
+}

@@ -1,0 +1,103 @@
+//! A command and its lock, until the command has ended.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::time::{Instant, sleep_until};
+use tower_distributed_lock::LockHandle;
+
+use super::child::Child;
+use super::signals::Signals;
+use crate::cli::OnLost;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// Whether it was ended because its lock was lost, or could not be renewed in time.
+    pub(super) by_loss: bool,
+}
+
+/// Waits for the end of `child`. Passes signals on, and ends it when its lock is lost.
+///
+/// The lock counts as lost when `grace` is left of its lease: the command has gone when the lease ends, and the next
+/// holder begins.
+pub(super) async fn supervise(
+    child: &mut Child,
+    lock: &LockHandle,
+    on_lost: OnLost,
+    grace: Duration,
+    signals: &mut Signals,
+) -> io::Result<Ended> {
+    let mut lost = false;
+    let mut kill_at = None;
+    loop {
+        tokio::select! {
+            biased;
+            status = child.ended() => {
+                let ended = Ended { status: status?, by_loss: lost && on_lost != OnLost::Ignore };
+                if ended.by_loss {
+                    child.clear(kill_at.unwrap_or_else(Instant::now)).await;
+                }
+                return Ok(ended);
+            }
+            signal = signals.next() => child.pass_on(signal),
+            () = nearly_lost(lock, grace), if !lost => {
+                lost = true;
+                kill_at = begin_to_end(child, lock, on_lost, grace);
+            }
+            () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
+                kill_at = None;
+                child.signal(Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Does what is to be done when the lock is lost; when the command is to be killed.
+fn begin_to_end(
+    child: &Child,
+    lock: &LockHandle,
+    on_lost: OnLost,
+    grace: Duration,
+) -> Option<Instant> {
+    let loss = match lock.is_lost() {
+        true => "is lost",
+        false => "could not be renewed in time",
+    };
+    let what = match on_lost {
+        OnLost::Term => "ending the command",
+        OnLost::Kill => "killing the command",
+        OnLost::Ignore => "the command goes on",
+    };
+    eprintln!("lockctl: the lock on {:?} {loss}: {what}", lock.key());
+    match on_lost {
+        OnLost::Ignore => None,
+        OnLost::Term => {
+            child.signal(Signal::SIGTERM);
+            Some(Instant::now() + grace)
+        }
+        OnLost::Kill => Some(Instant::now()),
+    }
+}
+
+/// Waits until the lock is lost, or `grace` is left of its lease.
+async fn nearly_lost(lock: &LockHandle, grace: Duration) {
+    loop {
+        let deadline = lock.deadline();
+        let limit = deadline.checked_sub(grace).unwrap_or(deadline);
+        tokio::select! {
+            biased;
+            () = lock.lost() => return,
+            () = sleep_until(limit) => {
+                // A renewal has moved it meanwhile.
+                if lock.deadline() > deadline {
+                    continue;
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The command line, as a process, against real servers.
+
+mod addresses;
+mod losses;
+mod run;
+mod signals;
+mod texts;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tower_distributed_lock::{LockClient, RedisStore};
+
+use crate::support::{Process, RedisServer, binary, eventually};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// `lockctl` with these arguments, for the store at `url`.
+fn lockctl(url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary("lockctl"));
+    command
+        .args(arguments)
+        .env("REDIS_URL", url)
+        .stdin(Stdio::null());
+    for variable in ["REDIS_USER", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// What a `lockctl` that has ended did.
+#[derive(Debug)]
+struct Done {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Waits for the end.
+async fn done(command: Command) -> Done {
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(true);
+    let output = timeout(SOON, command.output()).await.expect("it ends");
+    let output = output.unwrap_or_else(|error| {
+        panic!("{error}\n`./scripts/test` builds lockctl, and so does `cargo build --features cli --bin lockctl`.")
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Done {
+        code: output.status.code().expect("lockctl exits"),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
+}
+
+/// `lockctl run` under the lock `key` of a script for the shell.
+fn running(redis: &RedisServer, key: &str, options: &[&str], script: &str) -> Command {
+    let mut arguments = vec!["run", "--key", key];
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "-c", script]);
+    lockctl(&redis.url(), &arguments)
+}
+
+/// Starts a `lockctl` that runs a script, and waits until the script has written `ready`.
+async fn ready(mut command: Command) -> Process {
+    let mut process = Process::spawn(&mut command).expect("lockctl is built");
+    until_written(&mut process, "ready").await;
+    process
+}
+
+/// Waits until `text` is among what the process has written.
+async fn until_written(process: &mut Process, text: &str) {
+    eventually("it is written", SOON, async || {
+        let output = process.output();
+        if let Some(status) = process.ended() {
+            assert!(output.contains(text), "{status}: {output}");
+        }
+        output.contains(text)
+    })
+    .await;
+}
+
+/// The id that a script wrote as `pid <number>`.
+fn pid(process: &Process) -> nix::unistd::Pid {
+    let output = process.output();
+    let mut lines = output.lines();
+    let number = lines.find_map(|line| line.strip_prefix("pid "));
+    let number = number.expect("the script wrote its id").parse();
+    nix::unistd::Pid::from_raw(number.expect("a number"))
+}
+
+/// Waits until no process has this id. An orphan that only waits to be reaped counts as gone.
+async fn until_gone(pid: nix::unistd::Pid) {
+    eventually("the process has gone", SOON, async || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = status.rsplit_once(") ").map(|(_, state)| state);
+        state.is_none_or(|state| state.starts_with('Z'))
+    })
+    .await;
+}
+
+async fn client(redis: &RedisServer) -> LockClient {
+    LockClient::new(
+        RedisStore::connect(redis.url())
+            .await
+            .expect("Redis is there"),
+    )
+}

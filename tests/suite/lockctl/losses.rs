@@ -1,0 +1,160 @@
+//! Locks that are lost while a command runs, and stores that do not answer.
+
+use tower_distributed_lock::{LockAdmin, RedisStore};
+
+use super::{SOON, done, pid, ready, running, until_gone, until_written};
+use crate::support::{RedisServer, eventually};
+
+/// Ends by itself when it gets TERM.
+const TIDY: &str =
+    "trap 'echo tidied up; exit 0' TERM; echo pid $$; echo ready; while :; do sleep 0.02; done";
+
+/// Ends by KILL only, and so does what it has started.
+const STUBBORN: &str =
+    "trap '' TERM; (while :; do sleep 0.02; done) & echo pid $!; echo ready; wait";
+
+const LEASE: [&str; 2] = ["--lease", "1s"];
+
+async fn break_lock(redis: &RedisServer) {
+    let store = RedisStore::connect(redis.url())
+        .await
+        .expect("Redis is there");
+    let broken = LockAdmin::new(store).force_unlock("k").await;
+    assert!(broken.expect("it is a lock"));
+}
+
+#[tokio::test]
+async fn a_command_whose_lock_was_taken_away_is_ended_and_that_is_no_success() {
+    let redis = RedisServer::start().await;
+    let mut process = ready(running(&redis, "k", &LEASE, TIDY)).await;
+    break_lock(&redis).await;
+    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    let output = process.output();
+    assert!(
+        output.contains("the lock on \"k\" is lost: ending the command"),
+        "{output}"
+    );
+    assert!(output.contains("tidied up"), "{output}");
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_end_is_killed_with_what_it_has_started() {
+    let redis = RedisServer::start().await;
+    for options in [["--grace", "100ms"], ["--on-lost", "kill"]] {
+        let options = [LEASE, options].concat();
+        let mut process = ready(running(&redis, "k", &options, STUBBORN)).await;
+        let started = pid(&process);
+        break_lock(&redis).await;
+        assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+        until_gone(started).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_tidy_command_has_left_behind_is_killed_as_well() {
+    let redis = RedisServer::start().await;
+    let script =
+        "(trap '' TERM; while :; do sleep 0.02; done) & echo pid $!; echo ready; exec sleep 60";
+    let options = [&LEASE[..], &["--grace", "200ms"]].concat();
+    let mut process = ready(running(&redis, "k", &options, script)).await;
+    let left = pid(&process);
+    break_lock(&redis).await;
+    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    until_gone(left).await;
+}
+
+#[tokio::test]
+async fn a_command_goes_on_without_its_lock_if_losses_are_ignored() {
+    let redis = RedisServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let script = format!(
+        "echo ready; while ! [ -e {} ]; do sleep 0.02; done; exit 5",
+        go.display()
+    );
+    let options = [&LEASE[..], &["--on-lost", "ignore"]].concat();
+    let mut process = ready(running(&redis, "k", &options, &script)).await;
+    break_lock(&redis).await;
+    until_written(&mut process, "is lost: the command goes on").await;
+    std::fs::write(go, "").expect("it is written");
+    assert_eq!(process.end().await.code(), Some(5), "{}", process.output());
+}
+
+#[tokio::test]
+async fn a_command_has_ended_before_the_lease_when_the_store_is_silent() {
+    let mut redis = RedisServer::start().await;
+    let options = ["--lease", "2s", "--grace", "500ms"];
+    let mut process = ready(running(&redis, "k", &options, STUBBORN)).await;
+    let started = pid(&process);
+    redis.pause();
+    // It ends while the store is still silent: nobody has told lockctl that the lock is gone.
+    until_gone(started).await;
+    let output = process.output();
+    assert!(output.contains("could not be renewed in time"), "{output}");
+    redis.resume();
+    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+}
+
+#[tokio::test]
+async fn a_command_is_not_started_while_the_store_is_down() {
+    let mut redis = RedisServer::start().await;
+    redis.kill9();
+    let done = done(running(&redis, "k", &[], "echo it ran")).await;
+    assert_eq!((done.code, &*done.out), (81, ""), "{done:?}");
+    assert!(done.err.contains("cannot be reached"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_goes_away_later_leaves_the_end_unconfirmed() {
+    let mut redis = RedisServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let script = format!(
+        "echo ready; while ! [ -e {} ]; do sleep 0.02; done",
+        go.display()
+    );
+    let mut process = ready(running(&redis, "k", &[], &script)).await;
+    redis.kill9();
+    std::fs::write(&go, "").expect("it is written");
+    assert_eq!(process.end().await.code(), Some(83), "{}", process.output());
+    let output = process.output();
+    assert!(output.contains("exit status: 0"), "{output}");
+}
+
+#[tokio::test]
+async fn a_lock_that_was_lost_unseen_is_no_success() {
+    let redis = RedisServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let script = format!(
+        "echo ready; while ! [ -e {} ]; do sleep 0.02; done",
+        go.display()
+    );
+    // The next renewal is ten seconds away.
+    let mut process = ready(running(&redis, "k", &[], &script)).await;
+    break_lock(&redis).await;
+    std::fs::write(&go, "").expect("it is written");
+    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    eventually("nothing is held", SOON, async || {
+        !redis.dump().await.contains_key("k")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_grace_that_would_end_healthy_commands_is_refused() {
+    let redis = RedisServer::start().await;
+    for options in [
+        &["--lease", "1s", "--grace", "600ms"][..],
+        &["--on-lost", "kill", "--grace", "1s"],
+        &["--lease", "1ms"],
+        &["--lease", "10"],
+    ] {
+        let done = done(running(&redis, "k", options, "echo it ran")).await;
+        assert_eq!((done.code, &*done.out), (64, ""), "{options:?}: {done:?}");
+    }
+    // A healthy command outlives many renewals with the longest grace.
+    let options = ["--lease", "900ms", "--grace", "450ms"];
+    let done = done(running(&redis, "k", &options, "sleep 3")).await;
+    assert_eq!(done.code, 0, "{done:?}");
+}

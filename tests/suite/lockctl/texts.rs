@@ -1,0 +1,80 @@
+//! What `lockctl` says about itself, and what needs no server.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tower_distributed_lock::RedisStore;
+
+use super::{done, lockctl};
+
+async fn said(arguments: &[&str]) -> String {
+    let done = done(lockctl("", arguments)).await;
+    assert_eq!((done.code, &*done.err), (0, ""), "{arguments:?}");
+    done.out
+}
+
+/// The codes in a text, where they begin a line or a row of a table.
+fn codes(text: &str) -> Vec<u8> {
+    let lines = text
+        .lines()
+        .map(|line| line.trim_start_matches(['|', ' ', '`']));
+    let codes = lines.filter_map(|line| {
+        let digits: String = line.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    });
+    codes.collect()
+}
+
+#[tokio::test]
+async fn the_help_texts_and_the_docs_have_the_same_exit_codes() {
+    let expected = [0, 1, 64, 74, 80, 81, 82, 83, 84];
+    for arguments in [&["--help"][..], &["run", "--help"]] {
+        let help = said(arguments).await;
+        let (_, table) = help.split_once("Exit codes:").expect("a table");
+        assert_eq!(codes(table), expected, "{help}");
+        assert!(help.contains("Examples:"), "{help}");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the root");
+    let docs = fs::read_to_string(root.join("docs/lockctl.md")).expect("it is there");
+    let (_, rest) = docs.split_once("## Exit codes").expect("a section");
+    let section = rest.split("\n## ").next().expect("it ends");
+    assert_eq!(codes(section), expected, "{section}");
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_has_the_code_of_sysexits() {
+    for arguments in [
+        &[][..],
+        &["run"],
+        &["run", "--key", "k"],
+        &["--no-such-option"],
+    ] {
+        let done = done(lockctl("", arguments)).await;
+        assert_eq!((done.code, &*done.out), (64, ""), "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn rights_are_those_of_the_library() {
+    let rules = RedisStore::acl_rules(["order:", "cart:"]).admin().cluster();
+    let arguments = ["--cluster", "acl", "--admin", "order:", "cart:"];
+    assert_eq!(said(&arguments).await, format!("{rules}\n"));
+    let json = said(&[&arguments[..], &["--json"]].concat()).await;
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let listed: Vec<_> = rules.iter().map(Value::from).collect();
+    assert_eq!(json["rules"], Value::from(listed));
+}
+
+#[tokio::test]
+async fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = said(&["completions", shell]).await;
+        assert!(
+            script.contains("--on-lost") || script.contains("on-lost"),
+            "{shell}"
+        );
+    }
+}
