@@ -15,6 +15,7 @@ Exit codes:
     0    done; `run`: the command succeeded, and the lock was held until its end
     1    nothing to show or to break, or the person did not confirm
     64   the command line is wrong
+    71   a process cannot be started, or the system refuses something else
     74   the output cannot be written
     80   busy: the lock was not to be had within --wait
     81   unavailable: the store does not answer; `run` has not started the command

@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Nothing = 1,
     /// `EX_USAGE`.
     Usage = 64,
+    /// `EX_OSERR`.
+    System = 71,
     /// `EX_IOERR`.
     Output = 74,
     Busy = 80,

@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     let grace = grace(args)?;
     // Before anything is held: a signal that comes later must not end lockctl with a lock in its hands.
     let mut signals = Signals::listen().map_err(|error| {
-        Failure::new(Exit::Output, format!("cannot listen for signals: {error}"))
+        Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
     })?;
     let store = tokio::select! {
         biased;
@@ -93,7 +93,7 @@ async fn under(
             // The command has done nothing: how its lock ended does not matter.
             let _ = guard.release().await;
             return Err(Failure::new(
-                Exit::Output,
+                Exit::System,
                 format!("cannot start a process: {error}"),
             ));
         }
@@ -101,7 +101,7 @@ async fn under(
     let ended = supervise(&mut child, &lock, args.on_lost, grace, signals).await;
     let ended = ended.map_err(|error| {
         Failure::new(
-            Exit::Output,
+            Exit::System,
             format!("cannot wait for the command: {error}"),
         )
     })?;

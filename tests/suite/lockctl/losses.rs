@@ -13,7 +13,7 @@ const TIDY: &str =
 const STUBBORN: &str =
     "trap '' TERM; (while :; do sleep 0.02; done) & echo pid $!; echo ready; wait";
 
-const LEASE: [&str; 2] = ["--lease", "1s"];
+const LEASE: [&str; 2] = ["--lease", "2s"];
 
 async fn break_lock(redis: &RedisServer) {
     let store = RedisStore::connect(redis.url())
@@ -154,7 +154,7 @@ async fn a_grace_that_would_end_healthy_commands_is_refused() {
         assert_eq!((done.code, &*done.out), (64, ""), "{options:?}: {done:?}");
     }
     // A healthy command outlives many renewals with the longest grace.
-    let options = ["--lease", "900ms", "--grace", "450ms"];
-    let done = done(running(&redis, "k", &options, "sleep 3")).await;
+    let options = ["--lease", "6s", "--grace", "3s"];
+    let done = done(running(&redis, "k", &options, "sleep 5")).await;
     assert_eq!(done.code, 0, "{done:?}");
 }

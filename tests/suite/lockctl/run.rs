@@ -132,15 +132,15 @@ async fn readers_run_together_and_have_no_token() {
 #[tokio::test]
 async fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let redis = RedisServer::start().await;
-    let options = ["--lease", "500ms"];
+    let options = ["--lease", "2s"];
     let mut holder = ready(running(
         &redis,
         "k",
         &options,
-        "echo ready; sleep 2; exit 3",
+        "echo ready; sleep 5; exit 3",
     ))
     .await;
-    let request = client(&redis).await.lock("k").wait(Duration::from_secs(1));
+    let request = client(&redis).await.lock("k").wait(Duration::from_secs(3));
     assert!(request.await.is_err_and(|error| error.is_busy()));
     assert_eq!(holder.end().await.code(), Some(3), "{}", holder.output());
 }
