@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::select_all;
 use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tracing::Span;
 use crate::error::LockError;
 use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
-use crate::queue::Share;
+use crate::queue::{Share, Shares};
 use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
 
@@ -24,25 +24,17 @@ use crate::telemetry::{Holding, Labels, Waiting};
 #[must_use = "a guard that is dropped releases its lock at once"]
 pub struct LockGuard {
     /// At least one.
-    shares: SmallVec<[Share; 1]>,
+    shares: Shares,
     handles: Handles,
     /// `None` if nothing observes it.
     holding: Option<Box<Holding>>,
 }
 
 impl LockGuard {
-    pub(crate) fn one(share: Share) -> Self {
-        Self::of(SmallVec::from_buf([share]))
-    }
-
-    /// `None` if there is nothing to hold.
-    pub(crate) fn all(shares: Vec<Share>) -> Option<Self> {
-        (!shares.is_empty()).then(|| Self::of(shares.into()))
-    }
-
-    fn of(shares: SmallVec<[Share; 1]>) -> Self {
+    /// `shares`: at least one.
+    pub(crate) fn new(shares: impl Into<Shares>) -> Self {
         Self {
-            shares,
+            shares: shares.into(),
             handles: Handles::default(),
             holding: None,
         }
@@ -150,7 +142,7 @@ impl LockGuard {
             handles,
             holding,
         } = self;
-        let released = Holding::over(holding, release_all(shares)).await;
+        let released = Holding::over(holding, shares.release()).await;
         handles.released(&released);
         released
     }
@@ -167,13 +159,11 @@ impl LockGuard {
     /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
         let Self {
-            mut shares,
+            shares,
             handles,
             holding,
         } = self;
-        debug_assert!(shares.len() == 1, "a record belongs to one key");
-        let share = shares.pop().expect("a guard holds at least one key");
-        let released = Holding::over(holding, share.release_recording(record)).await;
+        let released = Holding::over(holding, shares.release_recording(record)).await;
         handles.released(&released);
         released
     }
@@ -408,20 +398,4 @@ impl Tenure {
 async fn any_lost(tenures: impl Iterator<Item = Tenure>) {
     let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost().await }));
     select_all(lost).await;
-}
-
-async fn release_all(mut shares: SmallVec<[Share; 1]>) -> Result<(), LockError> {
-    if shares.len() == 1 {
-        let only = shares.pop().expect("there is one");
-        return only.release().await;
-    }
-    let mut result = Ok(());
-    for released in join_all(shares.into_iter().map(Share::release)).await {
-        match released {
-            Err(LockError::Lost) => result = Err(LockError::Lost),
-            Err(error) if result.is_ok() => result = Err(error),
-            _ => {}
-        }
-    }
-    result
 }

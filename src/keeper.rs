@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::future::join_all;
 use tokio::runtime;
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ use cleanup::CleanupTasks;
 pub(crate) use cleanup::Job;
 pub(crate) use driven::Driven;
 pub(crate) use live::{LiveHold, Phase};
-use pace::Pace;
+use pace::{Pace, Slot};
 use watchdog::{OnLost, Watchdog};
 
 /// The pause after a release or a check failed, before the next try; it doubles.
@@ -106,17 +106,10 @@ impl Keeper {
         // Counted first: a shutdown that finds no hold any more finds the count.
         let unfinished = self.handle.tasks.begin();
         let held = self.begin_release(&live);
-        let partition = self
-            .handle
-            .store
-            .partition(&live.hold.key)
-            .unwrap_or_default();
+        let partition = self.partition(&live);
         let keeper = self.clone();
         let release = async move {
-            let slot = match driven::is_in_background() {
-                true => Some(keeper.handle.pace.clone().enter(partition).await),
-                false => None,
-            };
+            let slot = keeper.slot(partition).await;
             // One that the store does not answer is tried again at growing pauses, and no longer in the way of others.
             let asked = move |listeners| {
                 drop(slot);
@@ -129,6 +122,78 @@ impl Keeper {
             if held { released } else { Err(LockError::Lost) }
         };
         Driven::counted(unfinished, release).of_lost(!held)
+    }
+
+    /// Ends several holds together, those of one partition in few questions. Answers whether all were held until then.
+    pub(crate) fn end_all<A, D>(
+        &self,
+        ends: impl IntoIterator<Item = End<A, D>>,
+    ) -> Driven<Result<(), LockError>>
+    where
+        A: FnOnce(usize) + Send + 'static,
+        D: Send + 'static,
+    {
+        let unfinished = self.handle.tasks.begin();
+        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+        let mut held = true;
+        for end in ends {
+            held &= self.begin_release(&end.live);
+            let partition = partitions.entry(self.partition(&end.live));
+            partition.or_default().push(end);
+        }
+        let keeper = self.clone();
+        let release = async move {
+            let releases = partitions.into_iter();
+            let releases = releases.map(|(partition, ends)| keeper.end_in(partition, ends));
+            let all = join_all(releases).await.into_iter().flatten();
+            match held {
+                true => worst(all),
+                false => Err(LockError::Lost),
+            }
+        };
+        Driven::counted(unfinished, release).of_lost(!held)
+    }
+
+    async fn end_in<A: FnOnce(usize) + Send, D: Send>(
+        &self,
+        partition: u16,
+        ends: Vec<End<A, D>>,
+    ) -> Vec<Result<(), LockError>> {
+        let mut slot = self.slot(partition).await;
+        let mut unasked = ends.len();
+        let mut lives = Vec::with_capacity(unasked);
+        let mut asked = Vec::with_capacity(unasked);
+        let mut until_done = Vec::with_capacity(unasked);
+        for end in ends {
+            lives.push(end.live);
+            asked.push(Some(end.asked));
+            until_done.push(end.until_done);
+        }
+        let answered = |place: usize, listeners| {
+            unasked -= 1;
+            if unasked == 0 {
+                slot.take();
+            }
+            if let Some(asked) = asked[place].take() {
+                asked(listeners);
+            }
+        };
+        let released = self.clone().release_many(lives, answered).await;
+        drop(until_done);
+        released
+    }
+
+    /// A place among the releases that no caller waits for; none for one that a caller waits for.
+    async fn slot(&self, partition: u16) -> Option<Slot> {
+        match driven::is_in_background() {
+            true => Some(self.handle.pace.clone().enter(partition).await),
+            false => None,
+        }
+    }
+
+    fn partition(&self, live: &LiveHold) -> u16 {
+        let partition = self.handle.store.partition(&live.hold.key);
+        partition.unwrap_or_default()
     }
 
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
@@ -179,22 +244,13 @@ impl Keeper {
         for live in self.handle.watchdog.all() {
             let watchdog = &self.handle.watchdog;
             watchdog.lose(&live, "the client was shut down");
-            let partition = self
-                .handle
-                .store
-                .partition(&live.hold.key)
-                .unwrap_or_default();
-            partitions.entry(partition).or_default().push(live);
+            let partition = partitions.entry(self.partition(&live));
+            partition.or_default().push(live);
         }
         for lives in partitions.into_values() {
             let store = self.store();
             self.adopt(Box::pin(async move {
-                let release = |live: Arc<LiveHold>| {
-                    let store = store.clone();
-                    async move { drop(release::release(store, &live, None, |_| ()).await) }
-                };
-                let releases = stream::iter(lives);
-                releases.for_each_concurrent(BATCH, release).await;
+                release::release_together(store, &lives, |_, _| ()).await;
             }));
         }
     }
@@ -203,6 +259,25 @@ impl Keeper {
     pub(crate) async fn drained(&self) {
         self.handle.tasks.drained().await;
     }
+}
+
+/// A hold that ends together with others: see [`Keeper::end`].
+pub(crate) struct End<A, D> {
+    pub(crate) live: Arc<LiveHold>,
+    pub(crate) asked: A,
+    pub(crate) until_done: D,
+}
+
+/// Of several results the one that says most to the caller: a loss, or else the first error.
+pub(crate) fn worst(
+    results: impl IntoIterator<Item = Result<(), LockError>>,
+) -> Result<(), LockError> {
+    results
+        .into_iter()
+        .fold(Ok(()), |all, one| match (&all, &one) {
+            (_, Err(LockError::Lost)) | (Ok(()), _) => one,
+            _ => all,
+        })
 }
 
 impl Drop for Handle {

@@ -29,6 +29,7 @@ mod key_state;
 mod owners;
 mod shards;
 mod share;
+mod shares;
 mod small_map;
 mod wait_queue;
 
@@ -36,6 +37,7 @@ use hold::Holder;
 use key_state::{Entered, KeyState};
 use shards::Shards;
 pub(crate) use share::{Queued, Share, Turn};
+pub(crate) use shares::Shares;
 use wait_queue::{Handoff, Waiter};
 
 /// How far a hold is passed on inside the process before other processes get their turn.

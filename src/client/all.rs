@@ -10,7 +10,7 @@ use super::attempt::{AttemptGuard, Reply, Want};
 use super::wait::{Failures, Wait, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{Decision, Share, Terms};
+use crate::queue::{Decision, Share, Shares, Terms};
 
 /// How many times a request asks for all keys at once, and between that waits for one of them without holding another,
 /// before it goes the ordered way.
@@ -25,7 +25,7 @@ pub(super) struct AllOf<'a> {
 
 /// How a try to take all keys ended.
 enum Tried {
-    Taken(Vec<Share>),
+    Taken(Shares),
     /// One key is in use.
     Blocked {
         index: usize,
@@ -40,7 +40,7 @@ impl LockClient {
     /// others meanwhile: no other request waits for a free key because of one that is in use. When it has got that key, it asks for
     /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve: what
     /// waits then holds only keys that come before, so that no requests wait in a circle.
-    pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Vec<Share>, LockError> {
+    pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Shares, LockError> {
         let mut failures = Failures::default();
         let mut blocked = None;
         let mut hint = None;
@@ -139,12 +139,12 @@ impl LockClient {
                 }
             }
         }
-        let shares: Option<Vec<_>> = shares.into_iter().collect();
+        let shares: Option<Shares> = shares.into_iter().collect();
         Ok(Tried::Taken(shares.expect("the store granted every key")))
     }
 
     async fn take_in_order(&self, all: &AllOf<'_>) -> Result<Tried, LockError> {
-        let mut shares = Vec::with_capacity(all.keys.len());
+        let mut shares = Shares::default();
         for index in 0..all.keys.len() {
             shares.push(self.take_one_of_all(all, index).await?);
         }

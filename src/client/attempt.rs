@@ -1,9 +1,11 @@
 //! Attempts that clean up after themselves.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -12,7 +14,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{self, Answer, Attempt, DynStore, Fencing, Outcome, SeveralOutcome, Wakeups};
+use crate::store::{
+    self, Answer, Attempt, BATCH, DynStore, Fencing, HoldStatus, Outcome, Release, SeveralOutcome,
+    Wakeups,
+};
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -223,13 +228,16 @@ impl AttemptGuard {
                 Some(mut asking) => residue(before, want, &asking.answer(sent).await),
                 None => before,
             };
-            if after != Residue::Nothing {
-                let unanswered = after == Residue::Unknown;
-                let withdrawals = attempts
-                    .into_iter()
-                    .map(|attempt| withdraw(store.clone(), attempt, unanswered));
-                futures_util::future::join_all(withdrawals).await;
-            }
+            let attempts = match (after, want) {
+                (Residue::Nothing, _) => Vec::new(),
+                (Residue::Known, Want::Any | Want::All) => give_back(&store, attempts).await,
+                _ => attempts,
+            };
+            let unanswered = after == Residue::Unknown;
+            let withdrawals = attempts
+                .into_iter()
+                .map(|attempt| withdraw(store.clone(), attempt, unanswered));
+            join_all(withdrawals).await;
             drop(until_done);
         }));
     }
@@ -292,6 +300,34 @@ fn residue(before: Residue, want: Want, answer: &Result<Reply, StoreError>) -> R
         (Err(_), Want::Any | Want::All) => Residue::Known,
         _ => before,
     }
+}
+
+/// Ends what answered attempts without patience have left, which are holds and nothing else: those of one partition in few
+/// questions. Returns the attempts of which the store does not say whether they have left anything.
+async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Attempt> {
+    let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    for attempt in attempts {
+        let partition = store.partition(&attempt.hold.key).unwrap_or_default();
+        partitions.entry(partition).or_default().push(attempt);
+    }
+    let in_batches = |attempts: Vec<Attempt>| async move {
+        let mut undecided = Vec::new();
+        for batch in attempts.chunks(BATCH) {
+            let releases = batch
+                .iter()
+                .map(|attempt| Release::new(attempt.hold.clone()));
+            let answer = store.clone().release(releases.collect()).await;
+            let is_undecided = |index: usize| {
+                let status = answer.as_ref().map(|released| released[index].status);
+                !matches!(status, Ok(HoldStatus::Held | HoldStatus::Gone))
+            };
+            let left = (0..).zip(batch).filter(|(index, _)| is_undecided(*index));
+            undecided.extend(left.map(|(_, attempt)| attempt.clone()));
+        }
+        undecided
+    };
+    let undecided = join_all(partitions.into_values().map(in_batches)).await;
+    undecided.into_iter().flatten().collect()
 }
 
 /// Withdraws until the store has answered, or the attempt would be over anyway.

@@ -168,7 +168,7 @@ impl LockRequest {
                 Targets::One(target) => {
                     let keys = slice::from_ref(&target.key);
                     let share = client.take(keys, &terms, wait, None, now).await?;
-                    Ok(LockGuard::one(share))
+                    Ok(LockGuard::new(share))
                 }
                 Targets::All(targets) => {
                     let keys = in_order(targets, self.mode);
@@ -178,14 +178,14 @@ impl LockRequest {
                         wait,
                     };
                     let shares = Box::pin(client.take_all(all)).await?;
-                    Ok(LockGuard::all(shares).expect("there is at least one key"))
+                    Ok(LockGuard::new(shares))
                 }
                 Targets::Any(targets) => {
                     let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
                     // Every request begins somewhere else, so that the keys are used alike.
                     fastrand::shuffle(&mut keys);
                     let share = client.take(&keys, &terms, wait, None, now).await?;
-                    Ok(LockGuard::one(share))
+                    Ok(LockGuard::new(share))
                 }
             }
         });

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::live::{LiveHold, Phase};
 use super::{FIRST_BACKOFF, Keeper, undecided};
-use crate::error::{LockError, StoreErrorKind};
-use crate::store::{DynStore, HoldStatus, Record, Release};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
 use crate::telemetry;
 
 /// The longest pause between two tries to release.
@@ -30,11 +30,31 @@ impl Keeper {
         record: Option<Record>,
         asked: impl FnOnce(usize) + Send,
     ) -> Result<(), LockError> {
-        // A release that is dropped was dropped with the runtime that drove it, or has panicked: it does not go on, and
-        // no one shall wait for its end.
         let cut_off = CutOff(live.clone());
         let result = release(self.store(), &live, record, asked).await;
-        if was_refused(&result) {
+        self.released(&live, &result);
+        drop(cut_off);
+        result
+    }
+
+    /// The same for many holds of one partition, in few questions. Answers for each, in order.
+    pub(crate) async fn release_many(
+        self,
+        lives: Vec<Arc<LiveHold>>,
+        asked: impl FnMut(usize, usize) + Send,
+    ) -> Vec<Result<(), LockError>> {
+        let cut_off: Vec<_> = lives.iter().cloned().map(CutOff).collect();
+        let results = release_together(self.store(), &lives, asked).await;
+        for (live, result) in lives.iter().zip(&results) {
+            self.released(live, result);
+        }
+        drop(cut_off);
+        results
+    }
+
+    /// The release of `live` has ended.
+    fn released(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
+        if was_refused(result) {
             self.adopt(Box::pin(insist(self.store(), live.clone())));
         }
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
@@ -45,12 +65,11 @@ impl Keeper {
             Ok(()) => Phase::Released,
             Err(_) => Phase::Lost,
         });
-        drop(cut_off);
-        result
     }
 }
 
-/// A release under way. Dropped before the end, it ends the hold as one whose fate is unknown.
+/// A release under way. Dropped before the end, it ends the hold as one whose fate is unknown: it was dropped with the
+/// runtime that drove it, or has panicked, and does not go on, so that no task waits for its end.
 struct CutOff(Arc<LiveHold>);
 
 impl Drop for CutOff {
@@ -66,34 +85,104 @@ pub(super) async fn release(
     asked: impl FnOnce(usize) + Send,
 ) -> Result<(), LockError> {
     let mut asked = Some(asked);
-    let over = Instant::now() + live.lease.duration();
+    let mut tries = Tries::of(live);
     let mut backoff = FIRST_BACKOFF;
-    let mut unanswered = None;
     loop {
         let release = Release::new(live.hold.clone()).record(record.clone());
         let released = store.clone().release(smallvec![release]).await;
         let released = released.map(|released| released[0]);
         if let Some(asked) = asked.take() {
-            asked(released.as_ref().map_or(0, |released| released.notified));
+            asked(notified(&released));
         }
-        let error = match released.map(|released| released.status) {
-            Ok(HoldStatus::Held) => return Ok(()),
-            // An earlier try may have been the one that released it.
-            Ok(HoldStatus::Gone) => return Err(unanswered.map_or(LockError::Lost, LockError::from)),
-            Ok(HoldStatus::Unknown) => undecided(),
-            Err(error) => error,
-        };
-        match error.kind() {
-            StoreErrorKind::Refused | StoreErrorKind::Conflict => return Err(error.into()),
-            // It is released, and asking again would not find it.
-            StoreErrorKind::Unacknowledged => return Err(error.into()),
-            _ if Instant::now() >= over => return Err(error.into()),
-            StoreErrorKind::Unanswered => unanswered = Some(error),
-            StoreErrorKind::Unreachable | StoreErrorKind::Transient => {}
+        if let Some(result) = tries.decided(released) {
+            return result;
         }
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(LONGEST_BACKOFF);
     }
+}
+
+/// Releases many holds of one partition. Each question names as many holds as one may. Calls `asked` for each hold, with
+/// its place among `lives`, when the store was asked about it once.
+pub(super) async fn release_together(
+    store: Arc<dyn DynStore>,
+    lives: &[Arc<LiveHold>],
+    mut asked: impl FnMut(usize, usize) + Send,
+) -> Vec<Result<(), LockError>> {
+    let mut tries: Vec<_> = lives.iter().map(|live| Tries::of(live)).collect();
+    let mut results: Vec<_> = lives.iter().map(|_| None).collect();
+    let mut open: Vec<_> = (0..lives.len()).collect();
+    let mut backoff = FIRST_BACKOFF;
+    let mut is_first = true;
+    loop {
+        for batch in open.chunks(BATCH) {
+            let releases = batch.iter();
+            let releases = releases.map(|place| Release::new(lives[*place].hold.clone()));
+            let answer = store.clone().release(releases.collect()).await;
+            for (index, place) in batch.iter().enumerate() {
+                let released = answer.as_ref().map(|released| released[index]);
+                let released = released.map_err(Clone::clone);
+                if is_first {
+                    asked(*place, notified(&released));
+                }
+                results[*place] = tries[*place].decided(released);
+            }
+        }
+        open.retain(|place| results[*place].is_none());
+        if open.is_empty() {
+            return results.into_iter().flatten().collect();
+        }
+        is_first = false;
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(LONGEST_BACKOFF);
+    }
+}
+
+/// What is known of a hold that the store is asked to release, once or several times.
+struct Tries {
+    /// When its lease is over anyway.
+    over: Instant,
+    /// The store may have released it without saying so.
+    unanswered: Option<StoreError>,
+}
+
+impl Tries {
+    fn of(live: &LiveHold) -> Self {
+        Self {
+            over: Instant::now() + live.lease.duration(),
+            unanswered: None,
+        }
+    }
+
+    /// What the store's answer decides; `None` if it is to be asked again.
+    fn decided(&mut self, released: Result<Released, StoreError>) -> Option<Result<(), LockError>> {
+        let error = match released.map(|released| released.status) {
+            Ok(HoldStatus::Held) => return Some(Ok(())),
+            Ok(HoldStatus::Gone) => {
+                // An earlier try may have been the one that released it.
+                let why = self.unanswered.take();
+                return Some(Err(why.map_or(LockError::Lost, LockError::from)));
+            }
+            Ok(HoldStatus::Unknown) => undecided(),
+            Err(error) => error,
+        };
+        match error.kind() {
+            StoreErrorKind::Refused | StoreErrorKind::Conflict => Some(Err(error.into())),
+            // It is released, and asking again would not find it.
+            StoreErrorKind::Unacknowledged => Some(Err(error.into())),
+            _ if Instant::now() >= self.over => Some(Err(error.into())),
+            StoreErrorKind::Unanswered => {
+                self.unanswered = Some(error);
+                None
+            }
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient => None,
+        }
+    }
+}
+
+/// How many listeners have heard of a release.
+fn notified(released: &Result<Released, StoreError>) -> usize {
+    released.as_ref().map_or(0, |released| released.notified)
 }
 
 /// Goes on after a refusal, which may be over before the lease is: rights are given back, as are passwords.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -18,7 +19,7 @@ use super::{Decision, Grant, Intent, Queues, Terms};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::keeper::{Driven, LiveHold};
+use crate::keeper::{self, Driven, End, LiveHold};
 use crate::lock::{FencingToken, HoldId, LockKey, LockMode, Owner};
 use crate::store::{Record, Wakeups};
 
@@ -307,40 +308,110 @@ impl Share {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
-    fn leave(&mut self, ending: Ending) -> Departure {
-        self.left = true;
-        let queues = &self.queues;
-        let key = &self.live.hold.key;
-        let pass_on = matches!(ending, Ending::PassOn);
-        let left = queues.with(key, |state| {
-            state.leave(&self.live, &self.holder, pass_on, queues.at(Instant::now()))
-        });
-        let turn = match left {
-            Left::LivesOn(effects) => {
-                queues.apply(key, effects);
-                return Departure::Shared;
+    /// Leaves each of them, and says whether the store carried all holds until now.
+    pub(crate) async fn release_all(
+        shares: impl IntoIterator<Item = Self>,
+    ) -> Result<(), LockError> {
+        let (mut last, mut shared) = (Vec::new(), Vec::new());
+        let mut keeper = None;
+        let mut is_over = false;
+        for mut share in shares {
+            is_over |= share.is_over();
+            keeper.get_or_insert_with(|| share.queues.keeper().clone());
+            match share.depart(true) {
+                Some(departed) => last.push(departed.end()),
+                None => shared.push(share),
             }
-            Left::Release(next) => {
-                next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff))
-            }
+        }
+        let Some(keeper) = keeper else {
+            return Ok(());
         };
-        let (until_done, until_asked) = match turn {
-            Some(turn) if turn.nested().is_some() => (Some(turn), None),
-            turn => (None, turn),
+        let released = keeper.end_all(last).in_time();
+        let checks = shared.iter().map(|share| keeper.check(&share.live));
+        let (released, checked) = tokio::join!(released, join_all(checks));
+        let over = is_over.then_some(Err(LockError::Lost));
+        keeper::worst(checked.into_iter().chain([released]).chain(over))
+    }
+
+    /// Drops all of them. Holds that end by that are released together in the background.
+    pub(crate) fn drop_all(shares: impl IntoIterator<Item = Self>) {
+        let mut keeper = None;
+        let mut last = Vec::new();
+        for mut share in shares {
+            keeper.get_or_insert_with(|| share.queues.keeper().clone());
+            last.extend(share.depart(true).map(Departed::end));
+        }
+        if let Some(keeper) = keeper
+            && !last.is_empty()
+        {
+            // Dropping the release hands it to the keeper.
+            drop(keeper.end_all(last));
+        }
+    }
+
+    fn leave(&mut self, ending: Ending) -> Departure {
+        let Some(departed) = self.depart(matches!(ending, Ending::PassOn)) else {
+            return Departure::Shared;
         };
         let record = match ending {
             Ending::Record(record) => Some(record),
             Ending::PassOn => None,
         };
+        let End {
+            live,
+            asked,
+            until_done,
+        } = departed.end();
+        let keeper = self.queues.keeper();
+        Departure::Last(keeper.end(live, record, asked, until_done))
+    }
+
+    /// Leaves in this process; `None` if the hold lives on.
+    fn depart(&mut self, pass_on: bool) -> Option<Departed> {
+        self.left = true;
+        let queues = &self.queues;
+        let key = &self.live.hold.key;
+        let left = queues.with(key, |state| {
+            state.leave(&self.live, &self.holder, pass_on, queues.at(Instant::now()))
+        });
+        match left {
+            Left::LivesOn(effects) => {
+                queues.apply(key, effects);
+                None
+            }
+            Left::Release(next) => Some(Departed {
+                live: self.live.clone(),
+                next: next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff)),
+            }),
+        }
+    }
+}
+
+/// The last share of a hold has left: the hold is to be released in the store.
+struct Departed {
+    live: Arc<LiveHold>,
+    next: Option<Turn>,
+}
+
+impl Departed {
+    /// The end of the hold for the keeper. The next in line asks only when the store was asked; a nested read only when
+    /// nothing is left of the one before.
+    fn end(self) -> End<impl FnOnce(usize) + Send + 'static, Option<Turn>> {
+        let (until_done, until_asked) = match self.next {
+            Some(turn) if turn.nested().is_some() => (Some(turn), None),
+            turn => (None, turn),
+        };
         let began = Instant::now();
-        // The next in line asks only afterwards.
         let asked = move |listeners| {
             if let Some(mut next) = until_asked {
                 next.released(listeners, began.elapsed());
             }
         };
-        let live = self.live.clone();
-        Departure::Last(queues.keeper().end(live, record, asked, until_done))
+        End {
+            live: self.live,
+            asked,
+            until_done,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
+    Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
 };
 
 use super::wired::Wired;
@@ -81,4 +81,89 @@ fn a_check_on_a_runtime_at_rest_keeps_nobody_waiting() {
         released.expect("it is answered").expect("held");
         first.release().await.expect("held");
     });
+}
+
+const KEYS: usize = 250;
+
+/// Keys of two parts, most of them of the first.
+fn many_keys() -> Vec<String> {
+    let keys = (0..KEYS).map(|n| format!("1:{n}"));
+    keys.chain(["2:a".to_owned(), "2:b".to_owned()]).collect()
+}
+
+/// How many holds each question named, largest first.
+fn sizes(store: &Wired, what: &str, part: u16) -> Vec<usize> {
+    let calls = store.calls(what, part);
+    let mut sizes: Vec<_> = calls.iter().map(|call| call.holds).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes
+}
+
+/// A guard of many keys is released by few questions, whether its caller waits for that or not.
+#[tokio::test(start_paused = true)]
+async fn many_keys_of_one_guard_are_released_together() {
+    for mode in MODES {
+        for waits in [true, false] {
+            let store = Wired::default();
+            let locks = LockClient::new(store.clone());
+            let guard = locks.lock_all(many_keys()).mode(mode).await.unwrap();
+            match waits {
+                true => guard.release().await.unwrap(),
+                false => {
+                    drop(guard);
+                    sleep(Duration::from_secs(1)).await;
+                }
+            }
+            assert_eq!(sizes(&store, "release", 1), [100, 100, 50], "{mode:?}");
+            assert_eq!(sizes(&store, "release", 2), [2], "{mode:?}");
+            assert!(store.is_empty());
+        }
+    }
+}
+
+/// Nothing is confirmed while a part is silent, and the keys of the other part are free at once.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_down_keeps_only_its_own_keys() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock_all(many_keys()).await.unwrap();
+    store.cut(1);
+    let releasing = tokio::spawn(is_unavailable_soon(guard));
+    sleep(Duration::from_millis(100)).await;
+    let free = locks.lock_all(["2:a", "2:b"]).wait(Duration::ZERO).await;
+    free.expect("released").release().await.expect("held");
+    releasing.await.unwrap();
+    store.mend(1);
+    sleep(Duration::from_secs(2)).await;
+    assert!(store.is_empty(), "the release has gone on");
+}
+
+/// One key of many was lost: the release says so, and all others are released all the same.
+#[tokio::test(start_paused = true)]
+async fn one_lost_key_of_many_is_a_loss() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock_all(many_keys()).await.unwrap();
+    let admin = LockAdmin::new(store.inner());
+    admin.force_unlock("1:7").await.unwrap();
+    let released = guard.release().await;
+    assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+    assert!(store.is_empty());
+}
+
+/// The caller leaves while the store grants many keys: they are given back by few questions.
+#[tokio::test(start_paused = true)]
+async fn many_keys_of_a_caller_that_left_are_given_back_together() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    store.slow(Duration::from_secs(1));
+    let asked = locks.lock_all(many_keys()).wait(Duration::from_secs(30));
+    timeout(Duration::from_millis(500), asked)
+        .await
+        .expect_err("not yet");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(sizes(&store, "release", 1), [100, 100, 50]);
+    assert_eq!(sizes(&store, "release", 2), [2]);
+    assert!(sizes(&store, "withdraw", 1).is_empty());
+    assert!(store.is_empty());
 }

@@ -155,7 +155,7 @@ async fn a_shutdown_waits_for_releases_that_callers_await() {
     releasing.await.unwrap().expect("held");
 }
 
-/// Many holds are released many at a time, and not all at once.
+/// Many holds are released by few questions, and not all at once.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_releases_many_holds_together() {
     const HOLDS: u32 = 2000;
@@ -170,7 +170,32 @@ async fn a_shutdown_releases_many_holds_together() {
     locks.shutdown(LIMIT).await.expect("in time");
     assert!(store.is_empty());
     assert!(began.elapsed() <= latency * (HOLDS / AT_ONCE + 1));
+    let asked = store.calls("release", 1);
+    assert_eq!(asked.len(), (HOLDS / AT_ONCE) as usize);
+    assert!(asked.iter().all(|call| call.holds == AT_ONCE as usize));
     let most = store.most_in_flight();
-    assert!(most <= AT_ONCE as usize, "{most} at once");
+    assert_eq!(most, 1, "one question after the other");
+    drop(guards);
+}
+
+/// What a shutdown cannot release at once it asks for again, together and at growing pauses.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
+    const HOLDS: usize = 250;
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guards = join_all((0..HOLDS).map(|n| locks.lock(format!("1:{n}")).acquire())).await;
+    store.cut(1);
+    let ending = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.shutdown(Duration::from_secs(25)).await })
+    };
+    sleep(Duration::from_secs(5)).await;
+    let asked = store.calls("release", 1);
+    assert!(asked.iter().all(|call| call.holds >= HOLDS % 100));
+    assert!(asked.len() <= 3 * 12, "{} questions", asked.len());
+    store.mend(1);
+    ending.await.unwrap().expect("in time");
+    assert!(store.is_empty());
     drop(guards);
 }

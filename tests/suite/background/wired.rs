@@ -87,6 +87,11 @@ impl Wired {
         self.shared.abandoned.lock().unwrap().clone()
     }
 
+    /// The store behind the wires.
+    pub(super) fn inner(&self) -> MemoryStore {
+        self.shared.inner.clone()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.shared.inner.is_empty()
     }

@@ -69,6 +69,51 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert!(in_memory <= 10.0 + INSTRUMENTS, "{in_memory}");
 }
 
+/// The guard of many keys, and all guards at the shutdown, end by few scripts for each hundred.
+#[tokio::test]
+async fn many_keys_end_in_few_scripts() {
+    const KEYS: usize = 250;
+    // Of the hundred of a question, each of the two connections sends its part.
+    const MOST: usize = 2 * KEYS.div_ceil(100);
+    let server = RedisServer::start().await;
+    for mode in super::MODES {
+        let locks = super::client(server.url()).await;
+        let keys = || (0..KEYS).map(|n| format!("{mode:?}:{n}"));
+        let both = || locks.lock_all(keys()).mode(mode).wait(super::SOON);
+        both().await.expect("free").release().await.expect("held");
+
+        let guard = both().await.expect("free");
+        let released = scripts(&server, async {
+            guard.release().await.expect("held");
+        });
+        let released = released.await;
+        assert!(released <= MOST, "{mode:?}: {released} scripts");
+
+        let mut guards = Vec::new();
+        for key in keys() {
+            guards.push(locks.lock(key).mode(mode).await.expect("free"));
+        }
+        let ended = scripts(&server, async {
+            locks.shutdown(super::SOON).await.expect("in time");
+        });
+        let ended = ended.await;
+        assert!(ended <= MOST, "{mode:?}: {ended} scripts");
+        drop(guards);
+        super::until_nothing_is_left(&server).await;
+    }
+}
+
+/// How many scripts Redis runs for this.
+async fn scripts(server: &RedisServer, work: impl Future<Output = ()>) -> usize {
+    let monitor = server.monitor().await;
+    work.await;
+    let lines = monitor.lines().await;
+    // A connection that is new asks for its rights.
+    let is_script =
+        |line: &&String| line.contains(r#"] "EVALSHA""#) && !line.contains("tower_lock_rights");
+    lines.iter().filter(is_script).count()
+}
+
 /// Its question, the one when it is its turn, and its release: none of a crowd asks again only because it listens by now.
 #[tokio::test]
 async fn a_fair_section_in_a_crowd_takes_three_scripts() {
