@@ -30,6 +30,7 @@
 //! | `DATA_URL` | `REDIS_URL` | where data lives, if not beside the locks |
 //! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies: 10 ms to a day |
 //! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock: a day at most |
+//! | `WORK_LIMIT_MS` | `90000` | how long a request may take beside that: 10 ms to a day. Then it is answered with 503 |
 //! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with, at least 24 bytes: `whsec_<base64>`, or text |
 
 use std::time::Duration;
@@ -61,9 +62,6 @@ use store::Store;
 /// How long requests that are under way may take after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long a request may take beside the wait for its locks. Longer than any `hold_ms`.
-const WORK: Duration = Duration::from_secs(90);
-
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
@@ -92,7 +90,7 @@ async fn main() -> anyhow::Result<()> {
         // Outside the locks: a request that takes too long is dropped, and its locks are released.
         .layer(TimeoutLayer::with_status_code(
             StatusCode::SERVICE_UNAVAILABLE,
-            wait.saturating_mul(2) + WORK,
+            wait.saturating_mul(2) + settings.work,
         ))
         .route("/healthz", get(|| async { "ok" }))
         .with_state(store);

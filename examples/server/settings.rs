@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) data: Option<String>,
     pub(crate) lease: Duration,
     pub(crate) wait: Duration,
+    /// How long a request may take beside the wait for its locks.
+    pub(crate) work: Duration,
     pub(crate) secret: Option<Secret>,
 }
 
@@ -32,6 +34,7 @@ impl Settings {
             data: variable("DATA_URL")?,
             lease: milliseconds("LOCK_LEASE_MS", 30_000, 10..=DAY)?,
             wait: milliseconds("LOCK_WAIT_MS", 10_000, 0..=DAY)?,
+            work: milliseconds("WORK_LIMIT_MS", 90_000, 10..=DAY)?,
             secret: secret.context("WEBHOOK_SECRET")?,
         })
     }

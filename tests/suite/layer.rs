@@ -29,7 +29,7 @@ mod resources;
 mod retry;
 mod sockets;
 pub(crate) mod store;
-mod telemetry;
+pub(crate) mod telemetry;
 mod uploads;
 
 use store::TestStore;

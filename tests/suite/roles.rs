@@ -7,6 +7,7 @@ use crate::faults::processes::citizen;
 use crate::idempotency::costs::namer;
 use crate::interop::hoarder;
 use crate::layer::costs::refuser;
+use crate::layer::telemetry::logs::unlayered;
 use crate::support::{Console, Role};
 
 /// The test that a peer runs instead of all others; in a usual run it checks the table.
@@ -21,6 +22,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("contender", |console| Box::pin(contender(console))),
     ("namer", |console| Box::pin(namer(console))),
     ("refuser", |console| Box::pin(refuser(console))),
+    ("unlayered", |console| Box::pin(unlayered(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

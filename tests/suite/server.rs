@@ -5,6 +5,7 @@ mod faults;
 mod late;
 mod settings;
 mod signatures;
+mod timeouts;
 mod transfers;
 mod webhooks;
 

@@ -9,7 +9,7 @@ use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, LockMode};
 use super::store::TestStore;
 use super::{locking, put, settle};
 
-mod logs;
+pub(crate) mod logs;
 mod metrics;
 
 /// What a stranger has put into a path.

@@ -28,6 +28,7 @@ async fn a_setting_that_makes_no_sense_ends_the_server_and_is_named() {
         ("LOCK_LEASE_MS", "86400001", "choose from 10 to 86400000 ms"),
         ("LOCK_WAIT_MS", "-1", "choose from 0 to 86400000 ms"),
         ("LOCK_WAIT_MS", "18446744073709551615", "choose from 0 to"),
+        ("WORK_LIMIT_MS", "9", "choose from 10 to 86400000 ms"),
         ("LISTEN", "here", "invalid socket address"),
         ("ADMIN_LISTEN", "here", "invalid socket address"),
         ("REDIS_URL", "", "did not parse"),
