@@ -335,6 +335,14 @@ impl Door {
 /// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
 /// them. These settings bound how long that may go on before other processes get their turn. Then every process that
 /// listens for the lock at that moment may have a turn before this one asks again.
+///
+/// ```
+/// # use tower_distributed_lock::{LockClient, MemoryStore};
+/// let locks = LockClient::builder(MemoryStore::new())
+///     .handovers(16) // other processes get their turn sooner
+///     .max_keys(100_000) // a key that is too many is refused: `LockError::Overloaded`
+///     .build();
+/// ```
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,

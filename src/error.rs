@@ -14,6 +14,23 @@ pub use unsupported::{Feature, Unsupported};
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why a lock was not acquired, or why a release does not confirm the work done under it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use std::time::Duration;
+/// use tower_distributed_lock::LockError;
+///
+/// match locks.lock("lock:nightly").wait(Duration::ZERO).await {
+///     Ok(guard) => guard.release().await?,
+///     Err(LockError::Busy { .. }) => println!("it runs elsewhere"),
+///     Err(error) if error.is_retryable() => println!("try again: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {

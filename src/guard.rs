@@ -21,6 +21,20 @@ use crate::telemetry::{Holding, Labels, Waiting};
 /// As long as the guard lives, the lock is renewed, unless its lease is fixed or its longest hold is over. Dropping the
 /// guard releases the lock in the background; it never blocks, and works outside a runtime too. [`LockGuard::release`]
 /// releases it and says whether it was held until then.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// # async fn import() {}
+/// let guard = locks.lock("lock:import").await?;
+/// tokio::select! {
+///     () = import() => guard.release().await?, // an error: the lock was not held until now
+///     () = guard.lost() => eprintln!("cut short: another may import now"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a guard that is dropped releases its lock at once"]
 pub struct LockGuard {
     /// At least one.
@@ -183,6 +197,23 @@ impl fmt::Debug for LockGuard {
 ///
 /// It keeps nothing alive: the lock is released when its guard says so. What a handle observes ends with that guard, also
 /// where the hold lives on for others that share it.
+///
+/// Work in another task stops when the lock is no longer held:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::Ended;
+///
+/// let guard = locks.lock("lock:import").await?;
+/// let handle = guard.handle();
+/// let watcher = tokio::spawn(async move { handle.ended().await });
+/// guard.release().await?;
+/// assert_eq!(watcher.await?, Ended::Released);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct LockHandle {
     observed: Arc<Observed>,

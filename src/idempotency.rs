@@ -151,6 +151,23 @@ use settings::Settings;
 /// [`Layer::layer`] (so `Router::layer`, too) panics when the layer does not know whose keys it serves, when the store keeps
 /// no records, and on settings that make no sense or contradict each other. The text says what to change. Setters do not
 /// panic. A duration that is longer than ten years is taken as ten years.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// # use axum::{Router, routing::post};
+/// # async fn pay() {}
+/// # #[derive(Clone)] struct User(String);
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use std::time::Duration;
+/// use tower_distributed_lock::IdempotencyLayer;
+///
+/// let once = IdempotencyLayer::new(locks)
+///     .tenant(|parts| parts.extensions.get::<User>().map(|user| user.0.clone())) // two users' keys never meet
+///     .required() // 400 without `Idempotency-Key`
+///     .retention(Duration::from_secs(7 * 24 * 60 * 60));
+/// let app: Router = Router::new().route("/payments", post(pay).route_layer(once));
+/// # }
+/// ```
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
 pub struct IdempotencyLayer<K = IdempotencyKey> {

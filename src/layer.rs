@@ -128,6 +128,22 @@ use policy::Policy;
 /// [`Layer::layer`] (so `Router::layer`, too) panics on settings that make no sense, contradict each other, or that the store
 /// cannot serve. The text says what to change. Setters do not panic. A duration that is longer than ten years is taken as
 /// ten years.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// # use axum::{Router, routing::get};
+/// # async fn show() {}
+/// # async fn replace() {}
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use std::time::Duration;
+/// use tower_distributed_lock::{DistributedLockLayer, key};
+///
+/// let lock = DistributedLockLayer::new(locks)
+///     .key(key::param("lock:document", "id")) // one lock for each document, whatever the route
+///     .wait(Duration::from_secs(2)); // then 423
+/// let app: Router = Router::new().route("/documents/{id}", get(show).put(replace)).route_layer(lock);
+/// # }
+/// ```
 #[must_use = "a layer does nothing until it is applied"]
 pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
     client: LockClient,

@@ -22,6 +22,18 @@ pub use resource::{Resource, ResourceKey};
 /// exclusive lock and a read-write lock are different things in the store: use one of the two on a key. While one of them
 /// is held, the other is refused with [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`].
 /// The names are Redisson's; every mode re-enters.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::LockMode;
+///
+/// let a = locks.lock("lock:prices").mode(LockMode::Read).await?;
+/// let b = locks.lock("lock:prices").mode(LockMode::Read).await?; // readers share
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {
     /// Excludes everybody else. Waiters are served in no particular order across processes. Redisson's `RLock`.
@@ -75,6 +87,21 @@ pub enum LockFamily {
 }
 
 /// How long a hold lives without being renewed.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use std::time::Duration;
+/// use tower_distributed_lock::Lease;
+///
+/// // The others wait 5 s at most when this process dies.
+/// let guard = locks.lock("lock:job").lease(Lease::Renewed(Duration::from_secs(5))).await?;
+/// // The lock ends after a minute, whatever this process does.
+/// let short = locks.lock("lock:import").lease(Lease::Fixed(Duration::from_secs(60))).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
     /// Renewed to this duration every third of it, for as long as the guard lives. When the process dies, others wait at
@@ -105,6 +132,20 @@ impl Default for Lease {
 /// Two requests with the same owner (a clone of one value) share what they hold: the second acquisition of a key that
 /// the owner holds already succeeds at once, without asking the store. Every acquisition that names no owner is an owner
 /// of its own. An owner means something within one process only; it is never a task or a thread, and never sent anywhere.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::Owner;
+///
+/// let owner = Owner::new();
+/// let outer = locks.lock("lock:order:7").owner(&owner).await?;
+/// let inner = locks.lock("lock:order:7").owner(&owner).await?; // at once: the owner holds it
+/// assert!(locks.lock("lock:order:7").wait(std::time::Duration::ZERO).await.is_err()); // anyone else waits
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(u64);
 
@@ -178,6 +219,20 @@ pub struct Hold {
 /// Send it along with every write to the protected resource, and let the resource refuse a token smaller than the
 /// largest that it has seen: then a holder that was paused past its lease can do no harm (Kleppmann, "How to do
 /// distributed locking", 2016).
+///
+/// In SQL, the row remembers the largest token that has written to it. An update of no row means: a later holder was here.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// let guard = locks.lock("lock:document:42").fenced().await?;
+/// let token = guard.fencing_token().expect("it was asked for").value();
+/// let update = "UPDATE documents SET content = $1, token = $2 WHERE id = 42 AND token <= $2";
+/// # let _ = (update, token);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FencingToken(u64);
 

@@ -23,6 +23,23 @@ use crate::telemetry::{Route, Waiting};
 /// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: mode `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use std::time::Duration;
+/// use tower_distributed_lock::{Lease, LockMode};
+///
+/// let guard = locks
+///     .lock("lock:account:42")
+///     .mode(LockMode::Fair)
+///     .wait(Duration::from_secs(5))
+///     .lease(Lease::Renewed(Duration::from_secs(10)))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {

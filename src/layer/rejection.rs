@@ -20,6 +20,19 @@ const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_dist
 ///
 /// It is in the extensions of every response that the layer makes itself, so that layers further out can count and log
 /// the reason, whatever [`rejection`](super::DistributedLockLayer::rejection) made of it.
+///
+/// A layer further out counts the reasons:
+///
+/// ```
+/// use http::Response;
+/// use tower_distributed_lock::Rejection;
+///
+/// fn count<B>(response: &Response<B>) {
+///     if let Some(rejection) = response.extensions().get::<Rejection>() {
+///         println!("refused: {:?}", rejection.kind());
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Rejection {
     kind: RejectionKind,

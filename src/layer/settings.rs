@@ -1,6 +1,14 @@
 //! The choices of a program about failures.
 
 /// How to treat a handler whose lock is lost while it runs. Either way its response is not sent.
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{DistributedLockLayer, OnLost};
+///
+/// // The handler tidies up by itself: it watches `LockHandle::lost`.
+/// let lock = DistributedLockLayer::new(locks).on_lost(OnLost::Continue);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnLost {
@@ -12,6 +20,13 @@ pub enum OnLost {
 }
 
 /// How to treat a handler whose client has gone.
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{DistributedLockLayer, OnCancel};
+///
+/// let lock = DistributedLockLayer::new(locks).on_cancel(OnCancel::RunToCompletion);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCancel {
@@ -24,6 +39,14 @@ pub enum OnCancel {
 }
 
 /// How to treat a request when the store is unavailable.
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{DistributedLockLayer, OnUnavailable};
+///
+/// // The handler is safe by itself (a version, a token); the lock only saves it conflicts.
+/// let lock = DistributedLockLayer::new(locks).on_unavailable(OnUnavailable::Proceed);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnUnavailable {
@@ -35,6 +58,13 @@ pub enum OnUnavailable {
 }
 
 /// How to treat a request that carries no key.
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{DistributedLockLayer, OnMissing, key};
+///
+/// let lock = DistributedLockLayer::new(locks).key(key::header("x-order")).on_missing(OnMissing::Use("lock:no-order"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnMissing {
@@ -62,6 +92,14 @@ pub enum OnMissing {
 ///
 /// [`Confirmation::Store`]: super::Confirmation::Store
 /// [`Confirmation::Lease`]: super::Confirmation::Lease
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{Confirm, DistributedLockLayer};
+///
+/// // Reads are answered without a round trip for their release.
+/// let lock = DistributedLockLayer::new(locks).confirm_reads(Confirm::Deadline);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Confirm {
@@ -76,6 +114,14 @@ pub enum Confirm {
 }
 
 /// When a request's lock is released.
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::{DistributedLockLayer, ReleaseOn};
+///
+/// // The export is read while its body streams.
+/// let lock = DistributedLockLayer::new(locks).release_on(ReleaseOn::BodyEnd);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReleaseOn {

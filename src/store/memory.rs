@@ -57,6 +57,13 @@ const SHARDS: usize = 64;
 /// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
 ///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
 /// 5. Records of finished work take a bounded amount of memory, see [`with_record_limit`](Self::with_record_limit).
+///
+/// ```
+/// # use tower_distributed_lock::{LockClient, MemoryStore};
+/// let store = MemoryStore::new();
+/// // Two clients of one store exclude each other, like two processes of one Redis.
+/// let (one, other) = (LockClient::new(store.clone()), LockClient::new(store));
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
