@@ -136,7 +136,7 @@ pub use crate::layer::ResponseFuture;
 
 use fingerprint::Fingerprint;
 use scope::Scope;
-use settings::Settings;
+use settings::IdempotencySettings;
 
 /// Runs each request once per idempotency key. See the [module](self).
 ///
@@ -173,7 +173,7 @@ use settings::Settings;
 pub struct IdempotencyLayer<K = IdempotencyKey> {
     client: LockClient,
     key: K,
-    settings: Settings,
+    settings: IdempotencySettings,
 }
 
 impl IdempotencyLayer {
@@ -183,7 +183,7 @@ impl IdempotencyLayer {
         Self {
             client,
             key: IdempotencyKey::default(),
-            settings: Settings::default(),
+            settings: IdempotencySettings::default(),
         }
     }
 }

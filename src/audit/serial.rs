@@ -14,7 +14,7 @@ impl Serialize for Audit {
         audit.serialize_field("promises", &self.promises())?;
         audit.serialize_field("facts", &self.facts)?;
         audit.serialize_field("warnings", &self.warnings)?;
-        let members: Vec<_> = self.members.iter().map(Member::of).collect();
+        let members: Vec<_> = self.members.iter().map(MemberJson::of).collect();
         audit.serialize_field("members", &members)?;
         audit.serialize_field("sentinels", &self.sentinels)?;
         audit.serialize_field("server_id", &self.server_id)?;
@@ -24,12 +24,12 @@ impl Serialize for Audit {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Member<'a> {
+enum MemberJson<'a> {
     Seen(&'a Audit),
     Silent { error: String },
 }
 
-impl<'a> Member<'a> {
+impl<'a> MemberJson<'a> {
     fn of(member: &'a Result<Audit, StoreError>) -> Self {
         match member {
             Ok(audit) => Self::Seen(audit),

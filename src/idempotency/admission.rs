@@ -99,18 +99,18 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(Result<Keys, KeyError>, Payload<B>), Refusal>
+    ) -> Result<(Result<Keys, KeyError>, TakenBody<B>), Refusal>
     where
         B: Body<Data: Send> + Send,
     {
         // A layer further out may have read another body than this one.
         parts.extensions.remove::<RequestBody>();
-        let mut body = Payload::Unread(body);
+        let mut body = TakenBody::Unread(body);
         let mut found = self.key.extract(parts).await;
         if found.as_ref().is_err_and(KeyError::is_body_unread) {
             let read = body.read(&self.settings.body_reader).await?;
             parts.extensions.insert(RequestBody(read.clone()));
-            body = Payload::Read(read);
+            body = TakenBody::Read(read);
             found = self.key.extract(parts).await;
         }
         match found {
@@ -185,12 +185,12 @@ pub(super) fn route(parts: &Parts) -> Route {
 }
 
 /// A request's body, read or not.
-enum Payload<B> {
+enum TakenBody<B> {
     Unread(B),
     Read(Bytes),
 }
 
-impl<B: Body> Payload<B> {
+impl<B: Body> TakenBody<B> {
     async fn read(self, reader: &BodyReader) -> Result<Bytes, Rejection> {
         match self {
             Self::Unread(body) => reader.read(body).await.map_err(Rejection::new),
@@ -199,7 +199,7 @@ impl<B: Body> Payload<B> {
     }
 }
 
-impl<B: From<Bytes>> Payload<B> {
+impl<B: From<Bytes>> TakenBody<B> {
     fn into_body(self) -> B {
         match self {
             Self::Unread(body) => body,

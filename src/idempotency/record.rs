@@ -28,7 +28,7 @@ pub(super) struct Recorded {
 /// A record after its version: this in postcard's wire format, and then the body as it is. Both versions have this layout;
 /// they differ in what the fingerprint covers.
 #[derive(Serialize, Deserialize)]
-struct Head<'a> {
+struct RecordHead<'a> {
     fingerprint: [u8; 32],
     status: u16,
     #[serde(borrow)]
@@ -82,7 +82,7 @@ impl Recorded {
 
     pub(super) fn encode(&self) -> Bytes {
         let headers = self.headers.iter();
-        let head = Head {
+        let head = RecordHead {
             fingerprint: self.fingerprint.digest,
             status: self.status.as_u16(),
             headers: headers
@@ -105,7 +105,7 @@ impl Recorded {
             [version, ..] => return Err(Unreadable::Version(*version)),
             [] => return Err(Unreadable::Damaged),
         };
-        let (head, body): (Head<'_>, _) =
+        let (head, body): (RecordHead<'_>, _) =
             postcard::take_from_bytes(rest).map_err(|_| Unreadable::Damaged)?;
         if head.body_length != body.len() as u64 {
             return Err(Unreadable::Damaged);

@@ -8,13 +8,13 @@ use http_body::Body;
 use super::collect::{Collected, Length, collect};
 use super::fingerprint::Fingerprint;
 use super::record::Recorded;
-use super::settings::Settings;
+use super::settings::IdempotencySettings;
 use crate::error::BoxError;
 use crate::layer::{ResponseBody, local, whole};
 use crate::limits;
 use crate::store::Record;
 
-impl Settings {
+impl IdempotencySettings {
     /// Reads a response that is final, and writes its record. `None`: the response goes out unrecorded.
     pub(super) async fn record_response<R>(
         &self,

@@ -18,7 +18,7 @@ type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 
 /// Every setting of a layer that is not a type parameter.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct IdempotencySettings {
     pub(super) required: bool,
     pub(super) scope: Scope,
     pub(super) fingerprint: Arc<FingerprintOf>,
@@ -39,7 +39,7 @@ pub(super) struct Settings {
     pub(super) warned: Arc<Seldom>,
 }
 
-impl Default for Settings {
+impl Default for IdempotencySettings {
     fn default() -> Self {
         Self {
             required: false,
@@ -63,7 +63,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl IdempotencySettings {
     /// Why a layer with these settings cannot serve requests.
     pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
         if !client.keeps_records() {
@@ -109,9 +109,9 @@ fn is_final(status: StatusCode) -> bool {
     (status.is_success() || status.is_redirection() || status.is_client_error()) && !may_change
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for IdempotencySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("IdempotencySettings")
             .field("required", &self.required)
             .field("scope", &self.scope)
             .field("wait", &self.wait)

@@ -16,7 +16,7 @@ use crate::guard::LockGuard;
 
 mod hold;
 
-use hold::Hold;
+use hold::BodyLock;
 
 /// A body that the layer made itself.
 pub(crate) type LocalBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -44,7 +44,7 @@ pin_project! {
     #[project = KindProjected]
     enum Kind<B> {
         Handlers { #[pin] body: B },
-        Guarded { #[pin] body: B, hold: Hold },
+        Guarded { #[pin] body: B, hold: BodyLock },
         Local { body: LocalBody },
     }
 }
@@ -73,7 +73,7 @@ impl<B> ResponseBody<B> {
         how: Confirm,
         on_lost: OnLost,
     ) -> Self {
-        let hold = Hold::new(guard, length, how, on_lost);
+        let hold = BodyLock::new(guard, length, how, on_lost);
         Self {
             kind: Kind::Guarded { body, hold },
         }

@@ -69,7 +69,7 @@ pub use replicas::Replicas;
 pub use rights::{AclRules, MissingRights};
 use router::Router;
 use script::Call;
-use thread::Background;
+use thread::ConnectionThread;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
@@ -109,7 +109,7 @@ pub struct RedisStore {
 
 struct Inner {
     router: Router,
-    background: Arc<Background>,
+    background: Arc<ConnectionThread>,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
 }

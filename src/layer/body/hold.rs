@@ -14,8 +14,8 @@ use crate::layer::confirm::{Confirmation, Unconfirmed, confirm};
 use crate::layer::settings::{Confirm, OnLost};
 
 /// The lock inside a body.
-pub(super) struct Hold {
-    phase: Phase,
+pub(super) struct BodyLock {
+    phase: BodyPhase,
     how: Confirm,
     /// Resolves when the lock is lost, if that is to end the body.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -25,14 +25,14 @@ pub(super) struct Hold {
     withheld: Option<Frame<Bytes>>,
 }
 
-enum Phase {
+enum BodyPhase {
     Open(LockGuard),
     Releasing(Pin<Box<dyn Future<Output = Result<Confirmation, Unconfirmed>> + Send>>),
     Released,
     Failed,
 }
 
-impl Hold {
+impl BodyLock {
     pub(super) fn new(
         guard: LockGuard,
         length: Option<u64>,
@@ -44,7 +44,7 @@ impl Hold {
                 let handle = guard.handle();
                 Box::pin(async move { handle.lost().await }) as Pin<Box<_>>
             }),
-            phase: Phase::Open(guard),
+            phase: BodyPhase::Open(guard),
             how,
             remaining: length,
             withheld: None,
@@ -63,7 +63,7 @@ impl Hold {
     {
         loop {
             match &mut self.phase {
-                Phase::Open(_) => {
+                BodyPhase::Open(_) => {
                     if self.is_lost(cx) {
                         return self.fail(Box::new(LockLost));
                     }
@@ -76,15 +76,15 @@ impl Hold {
                         Some(Err(error)) => return self.fail(error),
                     }
                 }
-                Phase::Releasing(releasing) => match ready!(releasing.as_mut().poll(cx)) {
+                BodyPhase::Releasing(releasing) => match ready!(releasing.as_mut().poll(cx)) {
                     Ok(_) => {
-                        self.phase = Phase::Released;
+                        self.phase = BodyPhase::Released;
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }
                     Err(Unconfirmed) => return self.fail(Box::new(LockLost)),
                 },
-                Phase::Released => return poll_bytes(body, cx),
-                Phase::Failed => return Poll::Ready(None),
+                BodyPhase::Released => return poll_bytes(body, cx),
+                BodyPhase::Failed => return Poll::Ready(None),
             }
         }
     }
@@ -106,14 +106,14 @@ impl Hold {
     fn release(&mut self, withheld: Option<Frame<Bytes>>) {
         self.withheld = withheld;
         self.lost = None;
-        if let Phase::Open(guard) = std::mem::replace(&mut self.phase, Phase::Released) {
-            self.phase = Phase::Releasing(Box::pin(confirm(self.how, guard, None)));
+        if let BodyPhase::Open(guard) = std::mem::replace(&mut self.phase, BodyPhase::Released) {
+            self.phase = BodyPhase::Releasing(Box::pin(confirm(self.how, guard, None)));
         }
     }
 
     /// Ends the body; what is left of the lock is released in the background.
     fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.phase = Phase::Failed;
+        self.phase = BodyPhase::Failed;
         self.withheld = None;
         self.lost = None;
         Poll::Ready(Some(Err(error)))
@@ -122,15 +122,15 @@ impl Hold {
     /// Whether the body inside and the lock are both at their end.
     pub(super) fn has_ended<B: Body>(&self, body: &B) -> bool {
         match self.phase {
-            Phase::Open(_) | Phase::Releasing(_) => false,
-            Phase::Released => body.is_end_stream(),
-            Phase::Failed => true,
+            BodyPhase::Open(_) | BodyPhase::Releasing(_) => false,
+            BodyPhase::Released => body.is_end_stream(),
+            BodyPhase::Failed => true,
         }
     }
 
     /// What is to come, where the body inside says that `rest` is.
     pub(super) fn size_hint(&self, rest: SizeHint) -> SizeHint {
-        if matches!(self.phase, Phase::Failed) {
+        if matches!(self.phase, BodyPhase::Failed) {
             return SizeHint::with_exact(0);
         }
         let withheld = self.withheld.as_ref().and_then(Frame::data_ref);

@@ -48,7 +48,7 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
         return Ok(audit);
     };
     let info = Info::parse(&read::<String>(info)?);
-    let settings = Settings::of(connection).await?;
+    let settings = ServerConfig::of(connection).await?;
 
     let mut audit = Audit::new(deployment(&info, &settings));
     audit.server_id = info.field("run_id").map(str::to_owned);
@@ -85,14 +85,14 @@ fn blind(missing: Vec<String>) -> Audit {
 }
 
 /// What `INFO` does not tell; `None` if it may not be asked.
-struct Settings {
+struct ServerConfig {
     /// `always`, `everysec` or `no`.
     fsync: Option<String>,
     /// When snapshots are made; empty if never.
     snapshots: Option<String>,
 }
 
-impl Settings {
+impl ServerConfig {
     async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
         Ok(Self {
             fsync: setting(connection, "appendfsync").await?,
@@ -120,7 +120,7 @@ fn is_replaced(info: &Info) -> bool {
     others || info.is("cluster_enabled", "1") || !info.is("role", "master")
 }
 
-fn deployment(info: &Info, settings: &Settings) -> Deployment {
+fn deployment(info: &Info, settings: &ServerConfig) -> Deployment {
     if is_replaced(info) {
         return Deployment::Failover;
     }
@@ -152,7 +152,7 @@ fn replicas(info: &Info) -> String {
     }
 }
 
-fn persistence(info: &Info, settings: &Settings) -> String {
+fn persistence(info: &Info, settings: &ServerConfig) -> String {
     match (is_logged(info), &settings.fsync, &settings.snapshots) {
         (true, Some(fsync), _) => format!("append-only file, fsync {fsync}"),
         (true, None, _) => "append-only file, fsync unknown".to_owned(),
@@ -172,7 +172,7 @@ fn memory(info: &Info) -> String {
     format!("{used} {limit}, {policy}")
 }
 
-fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
+fn warnings(info: &Info, settings: &ServerConfig) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if !info.is_at_least(OLDEST) {
         warnings.push(Warning::OldServer {
@@ -201,7 +201,7 @@ fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
     warnings
 }
 
-fn unwritten(info: &Info, settings: &Settings) -> Vec<Warning> {
+fn unwritten(info: &Info, settings: &ServerConfig) -> Vec<Warning> {
     let mut warnings = Vec::new();
     match (is_logged(info), &settings.fsync, &settings.snapshots) {
         (true, None, _) => {
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_too_old_is_a_warning() {
-        let settings = Settings {
+        let settings = ServerConfig {
             fsync: Some("always".to_owned()),
             snapshots: Some(String::new()),
         };

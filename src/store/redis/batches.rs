@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::router::Route;
+use super::router::PartitionRoute;
 use super::script::Call;
 use super::{calls, reply};
 use crate::error::StoreError;
@@ -13,7 +13,7 @@ use crate::store::{BATCH, HoldStatus, Renewal};
 
 /// Begins leases anew.
 pub(super) async fn renew(
-    route: Route<'_>,
+    route: PartitionRoute<'_>,
     renewals: &[Renewal],
 ) -> Result<Vec<HoldStatus>, StoreError> {
     call_in_batches(
@@ -27,7 +27,7 @@ pub(super) async fn renew(
 
 /// Asks which holds are there; if replicas are to `acknowledge` the answer, each batch leaves them something to.
 pub(super) async fn check(
-    route: Route<'_>,
+    route: PartitionRoute<'_>,
     checks: &[Renewal],
     acknowledge: bool,
 ) -> Result<Vec<HoldStatus>, StoreError> {
@@ -48,7 +48,7 @@ pub(super) async fn check(
 
 /// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
 async fn call_in_batches<'a, T>(
-    route: Route<'a>,
+    route: PartitionRoute<'a>,
     items: &'a [T],
     key: impl Fn(&T) -> &LockKey,
     call: impl Fn(&[&'a T]) -> Call,

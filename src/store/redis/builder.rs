@@ -8,14 +8,14 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::channels::Channels;
 use super::cluster::{self, Cluster, MemberFactory};
-use super::connection::Settings;
+use super::connection::ConnectionSettings;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address};
 use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
-use super::sentinel::Sentinels;
-use super::thread::Background;
+use super::sentinel::SentinelGroup;
+use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::tls::{Tls, TlsConfig};
 use super::{Inner, RedisStore};
@@ -234,8 +234,8 @@ impl RedisStoreBuilder {
     ///
     /// If the address is unusable.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let background = Arc::new(Background::default());
-        let settings = Settings {
+        let background = Arc::new(ConnectionThread::default());
+        let settings = ConnectionSettings {
             timeouts: self.timeouts,
             acknowledgement: self.acknowledgement,
             background: background.clone(),
@@ -253,7 +253,7 @@ impl RedisStoreBuilder {
         Ok(RedisStore { inner })
     }
 
-    fn one(self, settings: &Settings) -> Result<Node, StoreError> {
+    fn one(self, settings: &ConnectionSettings) -> Result<Node, StoreError> {
         if self.channels.is_some() {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
@@ -288,7 +288,7 @@ impl RedisStoreBuilder {
         }
     }
 
-    fn cluster(self, settings: Settings) -> Result<Cluster, StoreError> {
+    fn cluster(self, settings: ConnectionSettings) -> Result<Cluster, StoreError> {
         let address = self.address?;
         let seeds = self.seeds.unwrap_or_default();
         let tls = self.tls.config(&seeds)?;
@@ -307,13 +307,13 @@ fn watched(
     master: String,
     server: Endpoint,
     tls: &TlsConfig,
-    settings: &Settings,
-) -> Arc<Sentinels> {
+    settings: &ConnectionSettings,
+) -> Arc<SentinelGroup> {
     let timeouts = settings.timeouts;
     let sentinels = sentinels
         .into_iter()
         .map(|address| Endpoint::new(address, tls.clone(), timeouts));
-    Arc::new(Sentinels::new(
+    Arc::new(SentinelGroup::new(
         sentinels.collect(),
         master,
         server,

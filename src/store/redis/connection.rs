@@ -19,7 +19,7 @@ use super::replicas::Acknowledgement;
 use super::role::Role;
 use super::script::Call;
 use super::suspicion::Suspicion;
-use super::thread::Background;
+use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::waits::WaitCoalescer;
 use crate::error::{StoreError, StoreErrorKind};
@@ -50,7 +50,7 @@ pub(super) struct SharedConnection {
     timeouts: Timeouts,
     waits: Arc<WaitCoalescer>,
     suspicion: Arc<Suspicion>,
-    background: Arc<Background>,
+    background: Arc<ConnectionThread>,
     state: Mutex<State>,
     /// The task has succeeded or failed, or the connection is closed.
     settled: Notify,
@@ -62,7 +62,7 @@ pub(super) struct SharedConnection {
 /// probe has found it dead and another one answers. `closed` is final: no connection is installed and no task begun.
 /// Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command starts it.
 struct State {
-    link: Link,
+    link: LinkState,
     /// Counts connections, so that a late complaint about one is not held against the next.
     generation: u64,
     /// The connection's place in a pool.
@@ -78,7 +78,7 @@ struct State {
     closed: bool,
 }
 
-enum Link {
+enum LinkState {
     Up(Arc<Live>),
     /// The first try to connect is to come, or under way.
     Connecting,
@@ -87,14 +87,14 @@ enum Link {
 
 /// What a [`SharedConnection`] shares with the others to the same server, and how it is made.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct ConnectionSettings {
     pub(super) timeouts: Timeouts,
     pub(super) acknowledgement: Acknowledgement,
-    pub(super) background: Arc<Background>,
+    pub(super) background: Arc<ConnectionThread>,
 }
 
 /// A connection that has answered.
-struct Opened {
+struct NewConnection {
     taken: Taken,
     answer: Value,
     /// `None` if the server does not say.
@@ -123,7 +123,7 @@ impl SharedConnection {
     pub(super) fn new(
         connector: Connector,
         purpose: Purpose,
-        settings: &Settings,
+        settings: &ConnectionSettings,
         suspicion: Arc<Suspicion>,
     ) -> Arc<Self> {
         let connection = Arc::new(Self {
@@ -134,7 +134,7 @@ impl SharedConnection {
             suspicion: suspicion.clone(),
             background: settings.background.clone(),
             state: Mutex::new(State {
-                link: Link::Connecting,
+                link: LinkState::Connecting,
                 generation: 0,
                 place: None,
                 since: Instant::now(),
@@ -284,17 +284,17 @@ impl SharedConnection {
             return Some(Err(unreachable("the store is gone")));
         }
         let known = match &state.link {
-            Link::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
+            LinkState::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
             // The next caller of another runtime has it replaced.
             _ if self.runtime().is_none() => {
                 return Some(Err(unreachable("the connection broke")));
             }
-            Link::Up(_) => {
+            LinkState::Up(_) => {
                 self.begin_replacing(&mut state, "it broke");
                 None
             }
-            Link::Connecting => None,
-            Link::Down(error) => Some(Err(error.clone())),
+            LinkState::Connecting => None,
+            LinkState::Down(error) => Some(Err(error.clone())),
         };
         self.ensure_reconnecting(&mut state);
         known
@@ -311,7 +311,8 @@ impl SharedConnection {
     /// Has the connection replaced. What was sent on it is still answered on it, if it can be.
     fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
-        if state.generation != generation || !matches!(state.link, Link::Up(_)) || state.closed {
+        if state.generation != generation || !matches!(state.link, LinkState::Up(_)) || state.closed
+        {
             return;
         }
         self.begin_replacing(&mut state, reason);
@@ -320,13 +321,13 @@ impl SharedConnection {
 
     fn begin_replacing(&self, state: &mut State, reason: &'static str) {
         tracing::warn!(reason, "a connection to Redis is replaced");
-        state.link = Link::Connecting;
+        state.link = LinkState::Connecting;
         state.place = None;
     }
 
     /// Whether commands can be sent at once, as far as is known.
     pub(super) fn is_up(&self) -> bool {
-        matches!(&self.state().link, Link::Up(live) if !live.raw.has_ended())
+        matches!(&self.state().link, LinkState::Up(live) if !live.raw.has_ended())
     }
 
     /// Ends the connection and its tasks, for good.
@@ -334,7 +335,7 @@ impl SharedConnection {
         self.waits.close();
         let mut state = self.state();
         state.closed = true;
-        state.link = Link::Connecting;
+        state.link = LinkState::Connecting;
         let place = state.place.take();
         let tasks = [
             state.reconnecting.take(),

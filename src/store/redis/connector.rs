@@ -9,7 +9,7 @@ use super::failure::{self, failing_over};
 use super::master::MasterChanged;
 use super::pooled::{self, Place, Purpose, Taken};
 use super::role::Role;
-use super::sentinel::Sentinels;
+use super::sentinel::SentinelGroup;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Makes connections to one server.
@@ -22,7 +22,7 @@ pub(super) enum Connector {
     /// The same as the first, by a pool of the caller's; the endpoint is where to listen.
     Given(deadpool_redis::Pool, Box<Endpoint>),
     /// The master that the sentinels name.
-    Sentinels(Arc<Sentinels>),
+    Sentinels(Arc<SentinelGroup>),
 }
 
 impl Connector {

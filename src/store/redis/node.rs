@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::{Arc, OnceLock};
 
 use super::channels::Channels;
-use super::connection::{Settings, SharedConnection};
+use super::connection::{ConnectionSettings, SharedConnection};
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::heard;
@@ -18,7 +18,7 @@ use crate::telemetry;
 /// One server, or the master that sentinels name. It connects when it is first used; dropping it ends its connections.
 pub(super) struct Node {
     connector: Connector,
-    settings: Settings,
+    settings: ConnectionSettings,
     /// At least one.
     commands: Box<[Arc<SharedConnection>]>,
     /// Carries renewals and nothing else. The store's thread drives it.
@@ -29,7 +29,11 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(connector: Connector, connections: usize, settings: &Settings) -> Self {
+    pub(super) fn new(
+        connector: Connector,
+        connections: usize,
+        settings: &ConnectionSettings,
+    ) -> Self {
         let suspicion = Arc::new(Suspicion::default());
         let connection = |purpose| {
             SharedConnection::new(connector.clone(), purpose, settings, suspicion.clone())

@@ -28,7 +28,7 @@ pub(super) enum Router {
 
 /// The connections of one purpose.
 #[derive(Clone, Copy)]
-pub(super) struct Route<'a> {
+pub(super) struct PartitionRoute<'a> {
     router: &'a Router,
     purpose: Purpose,
 }
@@ -42,8 +42,8 @@ impl Router {
         }
     }
 
-    pub(super) fn route(&self, purpose: Purpose) -> Route<'_> {
-        Route {
+    pub(super) fn route(&self, purpose: Purpose) -> PartitionRoute<'_> {
+        PartitionRoute {
             router: self,
             purpose,
         }
@@ -124,7 +124,7 @@ impl Router {
     }
 }
 
-impl Route<'_> {
+impl PartitionRoute<'_> {
     /// Calls a script whose keys all belong to `key`, or to others that are [together](Self::together) with it.
     pub(super) async fn call(
         self,

@@ -19,7 +19,7 @@ use super::endpoint::Endpoint;
 use super::failure::{self, failing_over, more_telling};
 use super::master::{Master, MasterChanged};
 use super::pooled::{self, Purpose, Taken};
-use super::thread::Background;
+use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::tls;
 use crate::backoff::jittered;
@@ -39,20 +39,20 @@ const WATCH: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(250);
 
 /// What the sentinels answer, and whether more than half of them did.
-struct Answer {
+struct SentinelReply {
     master: Master,
     by_most: bool,
 }
 
 /// The servers of one master's name.
-pub(super) struct Sentinels {
+pub(super) struct SentinelGroup {
     sentinels: Box<[Sentinel]>,
     name: String,
     /// Credentials, database and encryption of the servers; host and port are ignored.
     server: Endpoint,
     config: PoolConfig,
     timeouts: Timeouts,
-    background: Arc<Background>,
+    background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
     /// The pool of the present master. No other mutex of this crate is taken under this one.
     pool: Mutex<Option<(Master, Pool<Endpoint>)>>,
@@ -66,14 +66,14 @@ struct Watching {
     closed: bool,
 }
 
-impl Sentinels {
+impl SentinelGroup {
     pub(super) fn new(
         sentinels: Vec<Endpoint>,
         name: String,
         server: Endpoint,
         config: PoolConfig,
         timeouts: Timeouts,
-        background: Arc<Background>,
+        background: Arc<ConnectionThread>,
     ) -> Self {
         let sentinels = sentinels.into_iter();
         Self {
@@ -139,7 +139,7 @@ impl Sentinels {
     }
 
     /// Asks all sentinels, and believes the one that has seen the latest failover.
-    async fn ask(&self) -> Result<Answer, StoreError> {
+    async fn ask(&self) -> Result<SentinelReply, StoreError> {
         let asking = self
             .sentinels
             .iter()
@@ -167,7 +167,7 @@ impl Sentinels {
                 None => break,
             }
         }
-        let answer = best.map(|master| Answer {
+        let answer = best.map(|master| SentinelReply {
             master,
             by_most: told >= most,
         });
@@ -193,7 +193,7 @@ impl Sentinels {
 
     /// Takes the sentinels' answer, and says whether it could: a few that were cut off from the others are not believed when
     /// they name a former master. All of them may have been set up anew, and count from the beginning.
-    fn learn(&self, Answer { master, by_most }: &Answer) -> bool {
+    fn learn(&self, SentinelReply { master, by_most }: &SentinelReply) -> bool {
         let mut believed = true;
         self.current.send_if_modified(|current| {
             let known = current.as_ref();
@@ -267,7 +267,7 @@ impl Sentinels {
 }
 
 /// Asks the sentinels again and again, as long as the store is there.
-async fn watch(sentinels: Weak<Sentinels>) {
+async fn watch(sentinels: Weak<SentinelGroup>) {
     loop {
         sleep(jittered(WATCH)).await;
         let Some(sentinels) = sentinels.upgrade() else {

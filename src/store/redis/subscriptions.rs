@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::channels::Channels;
 use super::connector::Connector;
 use super::suspicion::Suspicion;
-use super::thread::Background;
+use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
     pub(super) suspicion: Arc<Suspicion>,
-    background: Arc<Background>,
+    background: Arc<ConnectionThread>,
     registry: Mutex<Registry>,
     /// Something is wanted that the server was not told.
     pub(super) work: Notify,
@@ -91,7 +91,7 @@ impl Subscriptions {
         connector: Connector,
         channels: Channels,
         timeouts: Timeouts,
-        background: Arc<Background>,
+        background: Arc<ConnectionThread>,
         suspicion: Arc<Suspicion>,
     ) -> Self {
         let shared = Arc::new(Shared {

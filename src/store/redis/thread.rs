@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 
 /// The thread of one store. It is started when it is first needed.
 #[derive(Default)]
-pub(super) struct Background {
+pub(super) struct ConnectionThread {
     /// `None` if the thread could not be started.
     thread: OnceLock<Option<Thread>>,
 }
 
-impl Background {
+impl ConnectionThread {
     /// The thread's runtime; `None` if there is no such thread.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let thread = self.thread.get_or_init(|| {

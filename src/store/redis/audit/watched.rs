@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::super::connection::SharedConnection;
-use super::super::sentinel::{Sentinels, Survey};
+use super::super::sentinel::{SentinelGroup, Survey};
 use super::{ask, setting, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -21,7 +21,7 @@ const FEWEST: usize = 3;
 pub(super) async fn add(
     audit: &mut Audit,
     connection: &Arc<SharedConnection>,
-    sentinels: &Sentinels,
+    sentinels: &SentinelGroup,
     acknowledging: bool,
 ) {
     // Also while there is no replica, or the user may not ask the server.

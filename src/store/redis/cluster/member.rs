@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::slots::{Address, Range, ranges};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::connection::Settings;
+use crate::store::redis::connection::ConnectionSettings;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure;
@@ -18,7 +18,7 @@ pub(in super::super) struct MemberFactory {
     /// A seed: its credentials, protocol and TLS are those of every server.
     pub(in super::super) like: Endpoint,
     pub(in super::super) connections: usize,
-    pub(in super::super) settings: Settings,
+    pub(in super::super) settings: ConnectionSettings,
 }
 
 impl MemberFactory {

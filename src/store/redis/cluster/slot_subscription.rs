@@ -40,13 +40,13 @@ pub(super) async fn listen(
         signal,
     };
     let task = tokio::spawn(subscription.follow(there));
-    Ok(Wakeups::new(wakeups, Ended(task)))
+    Ok(Wakeups::new(wakeups, AbortOnDrop(task)))
 }
 
 /// Ends the task with the subscription.
-struct Ended(JoinHandle<()>);
+struct AbortOnDrop(JoinHandle<()>);
 
-impl Drop for Ended {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

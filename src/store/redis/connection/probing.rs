@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::super::live::Live;
-use super::{Link, Opened, SharedConnection, is_running};
+use super::{LinkState, NewConnection, SharedConnection, is_running};
 use crate::error::StoreError;
 
 impl SharedConnection {
     /// A command went unanswered, on this connection or another one to the same server: finds out whether this one is dead.
     pub(super) fn probe(self: &Arc<Self>) {
         let mut state = self.state();
-        let Link::Up(live) = &state.link else {
+        let LinkState::Up(live) = &state.link else {
             return;
         };
         if state.closed || is_running(&state.probing) {
@@ -50,10 +50,10 @@ impl SharedConnection {
     }
 
     /// Another connection answers, and the present one does not.
-    fn exchange(self: &Arc<Self>, live: &Live, opened: Opened, reason: &'static str) {
+    fn exchange(self: &Arc<Self>, live: &Live, opened: NewConnection, reason: &'static str) {
         {
             let state = self.state();
-            if state.generation != live.generation || !matches!(state.link, Link::Up(_)) {
+            if state.generation != live.generation || !matches!(state.link, LinkState::Up(_)) {
                 return;
             }
             tracing::warn!(reason, "a connection to Redis is replaced");
@@ -65,9 +65,9 @@ impl SharedConnection {
     /// The server answers on no connection.
     fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
         let mut state = self.state();
-        if state.generation == live.generation && matches!(state.link, Link::Up(_)) {
+        if state.generation == live.generation && matches!(state.link, LinkState::Up(_)) {
             tracing::warn!(%error, "a connection to Redis is replaced");
-            state.link = Link::Down(error);
+            state.link = LinkState::Down(error);
             self.ensure_reconnecting(&mut state);
         }
         drop(state);

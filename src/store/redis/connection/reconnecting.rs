@@ -11,7 +11,9 @@ use super::super::live::Live;
 use super::super::master::MasterChanged;
 use super::super::pooled::{Purpose, Taken};
 use super::super::role::Role;
-use super::{LONGEST_PAUSE, Link, Opened, SharedConnection, State, greeting, is_running};
+use super::{
+    LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, State, greeting, is_running,
+};
 use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::telemetry;
@@ -52,7 +54,7 @@ impl SharedConnection {
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis");
                     telemetry::store::failed(self.purpose.as_str());
-                    self.state().link = Link::Down(error);
+                    self.state().link = LinkState::Down(error);
                     self.settled.notify_waiters();
                 }
             }
@@ -60,7 +62,7 @@ impl SharedConnection {
         }
     }
 
-    pub(super) fn install(self: &Arc<Self>, Opened { taken, answer, .. }: Opened) {
+    pub(super) fn install(self: &Arc<Self>, NewConnection { taken, answer, .. }: NewConnection) {
         let mut state = self.state();
         if state.closed {
             return;
@@ -86,7 +88,7 @@ impl SharedConnection {
         }
         let up = telemetry::store::connected(self.purpose.as_str());
         let live = Live::new(raw, state.generation, state.server, up);
-        state.link = Link::Up(Arc::new(live));
+        state.link = LinkState::Up(Arc::new(live));
         state.reconnecting = None;
         // Whatever the answer was, each call finds out for itself.
         let _ = self.waits.saw(state.server, &answer);
@@ -105,7 +107,7 @@ impl SharedConnection {
 
     /// Opens a connection and asks whether it can be used. One that cannot carries no command: a lock that is taken by a
     /// user who may write and not expire would stay for ever.
-    pub(super) async fn open(&self) -> Result<Opened, StoreError> {
+    pub(super) async fn open(&self) -> Result<NewConnection, StoreError> {
         let opening = async {
             let mut taken = self.connector.take(self.purpose).await?;
             let greeting = self.waits.greeting();
@@ -121,7 +123,7 @@ impl SharedConnection {
                 self.connector.expect(role)?;
             }
             greeting::check_rights(&mut taken.raw.handle).await?;
-            Ok(Opened {
+            Ok(NewConnection {
                 taken,
                 answer,
                 role,

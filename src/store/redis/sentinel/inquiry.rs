@@ -18,11 +18,11 @@ use crate::sync::Mutex;
 pub(super) struct Sentinel {
     endpoint: Endpoint,
     timeouts: Timeouts,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<IdleConnection>>,
 }
 
 /// Of use on the runtime that drives it alone: another one may be there while that one is busy.
-struct Kept {
+struct IdleConnection {
     runtime: runtime::Id,
     connection: RawConnection,
 }
@@ -68,7 +68,7 @@ impl Sentinel {
             Some(answered) => answered,
             None => self.put_anew(&questions).await?,
         };
-        *self.kept.lock() = Some(Kept {
+        *self.kept.lock() = Some(IdleConnection {
             runtime: Handle::current().id(),
             connection,
         });
