@@ -12,6 +12,7 @@
 //! | test your service | [`testing`] |
 //! | make it faster | [`tuning`] |
 //! | come from Redisson, rslock, `SET NX` | [`migrating`] |
+//! | run a command under a lock, or see who holds one, from a shell | [`lockctl`] |
 //! | find a short answer | [`faq`] |
 
 macro_rules! pages {
@@ -34,5 +35,6 @@ pages! {
     testing "../docs/guide/testing.md"
     tuning "../docs/guide/tuning.md"
     migrating "../docs/guide/migrating.md"
+    lockctl "../docs/lockctl.md"
     faq "../docs/guide/faq.md"
 }

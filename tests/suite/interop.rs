@@ -10,6 +10,7 @@ mod downgrade;
 mod exclusion;
 mod handover;
 mod kind;
+mod lockctl;
 mod meeting;
 mod ownership;
 mod party;

@@ -1,6 +1,7 @@
 //! The command line, as a process, against real servers.
 
 mod addresses;
+mod looks;
 mod losses;
 mod run;
 mod signals;
@@ -17,7 +18,7 @@ use crate::support::{Process, RedisServer, binary, eventually};
 const SOON: Duration = Duration::from_secs(30);
 
 /// `lockctl` with these arguments, for the store at `url`.
-fn lockctl(url: &str, arguments: &[&str]) -> Command {
+pub(crate) fn lockctl(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary("lockctl"));
     command
         .args(arguments)
@@ -31,14 +32,14 @@ fn lockctl(url: &str, arguments: &[&str]) -> Command {
 
 /// What a `lockctl` that has ended did.
 #[derive(Debug)]
-struct Done {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Waits for the end.
-async fn done(command: Command) -> Done {
+pub(crate) async fn done(command: Command) -> Done {
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
     let output = timeout(SOON, command.output()).await.expect("it ends");

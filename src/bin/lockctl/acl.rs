@@ -24,7 +24,7 @@ pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure
     if connection.follows_sentinels() {
         rules = rules.sentinel();
     }
-    let text = match args.json {
+    let text = match args.output.json {
         true => serde_json::json!({ "rules": rules.iter().collect::<Vec<_>>() }).to_string(),
         false => rules.to_string(),
     };

@@ -30,6 +30,8 @@ const EXAMPLES: &str = "\
 Examples:
     export REDIS_URL=redis://locks.internal
     lockctl run --key nightly-report --wait 0 -- ./report.sh
+    lockctl show nightly-report
+    lockctl ls --match 'order:*' --json
     lockctl acl --admin order: | xargs redis-cli ACL SETUSER locks on '>secret'
     lockctl completions bash > /etc/bash_completion.d/lockctl
 ";
@@ -79,6 +81,22 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(after_help = EXIT_CODES, after_long_help = format!("{RUN_EXAMPLES}\n{EXIT_CODES}"))]
     Run(RunArgs),
+
+    /// Show who holds a lock, and who waits for it
+    Show(KeyArgs),
+
+    /// List the locks that are held, or the records that are kept
+    #[command(alias = "list")]
+    Ls(ListArgs),
+
+    /// Show a lock, and then whatever changes, until Ctrl-C
+    Watch(WatchArgs),
+
+    /// End the holds on a lock by force, after its name was typed
+    Break(BreakArgs),
+
+    /// Show what the deployment promises, and what weakens it
+    Audit(OutputArgs),
 
     /// Print the rights that a Redis user needs, as rules for ACL SETUSER; asks no server
     #[command(alias = "acl-rules")]
@@ -157,6 +175,60 @@ pub(crate) enum OnLost {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// Name of the lock
+    pub(crate) key: String,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Names to list: * stands for any characters, ? for one. Quote it
+    #[arg(long = "match", value_name = "PATTERN", default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// The records that commands and requests have left, in place of the locks
+    #[arg(long)]
+    pub(crate) records: bool,
+
+    /// How many to list at most
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    pub(crate) limit: usize,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+
+    /// How often the store is asked
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "1s")]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BreakArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+
+    /// Break it without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AclArgs {
     /// What the names of the locks begin with. Names with a hash tag of their own need a prefix up to the brace: order:{
     #[arg(required = true, value_name = "KEY-PREFIX")]
@@ -174,9 +246,8 @@ pub(crate) struct AclArgs {
     #[arg(long)]
     pub(crate) replicas: bool,
 
-    /// JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[cfg(test)]

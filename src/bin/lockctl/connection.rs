@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use clap::Args;
 use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-use tower_distributed_lock::{LockClient, QuorumStore, RedisStore, RedisStoreBuilder};
+use tower_distributed_lock::{LockAdmin, LockClient, QuorumStore, RedisStore, RedisStoreBuilder};
 
 use crate::exit::{Exit, Failure};
 
@@ -177,6 +177,11 @@ impl Connection {
             RedisStore::builder(with_credentials(address))
         };
         Ok(Store::Redis(self.with_tls(builder)?.connect().await?))
+    }
+
+    /// Connects, to look at locks and to break them.
+    pub(crate) async fn admin(&self) -> Result<LockAdmin, Failure> {
+        Ok(self.store().await?.client().admin()?)
     }
 
     /// At least one.

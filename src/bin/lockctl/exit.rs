@@ -12,7 +12,6 @@ use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// There was nothing to show or to break, or the person did not confirm.
-    #[allow(dead_code)]
     Nothing = 1,
     /// `EX_USAGE`.
     Usage = 64,

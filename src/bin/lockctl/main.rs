@@ -7,12 +7,19 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 mod acl;
+mod audit;
 mod cli;
 mod connection;
 mod durations;
 mod exit;
+mod force;
+mod glob;
+mod list;
 #[cfg(unix)]
 mod run;
+mod show;
+mod text;
+mod watch;
 
 use cli::{Cli, Command};
 use exit::{Exit, Failure};
@@ -50,6 +57,11 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         #[cfg(unix)]
         Command::Run(args) => run::run(args, &cli.connection).await,
+        Command::Show(args) => show::show(args, &cli.connection).await,
+        Command::Ls(args) => list::ls(args, &cli.connection).await,
+        Command::Watch(args) => watch::watch(args, &cli.connection).await,
+        Command::Break(args) => force::break_lock(args, &cli.connection).await,
+        Command::Audit(args) => audit::audit(args, &cli.connection).await,
         Command::Acl(args) => acl::acl(args, &cli.connection),
         Command::Completions { shell } => {
             let mut script = Vec::new();

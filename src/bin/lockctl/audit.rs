@@ -1,0 +1,17 @@
+//! `lockctl audit`: what the deployment promises, and what weakens it.
+
+use crate::cli::OutputArgs;
+use crate::connection::Connection;
+use crate::exit::Failure;
+use crate::print;
+use crate::show::json;
+use crate::text::plain_lines;
+
+pub(crate) async fn audit(args: &OutputArgs, connection: &Connection) -> Result<u8, Failure> {
+    let audit = connection.store().await?.client().audit().await?;
+    let text = match args.json {
+        true => json(&audit),
+        false => plain_lines(&audit.to_string()) + "\n",
+    };
+    print(text.as_bytes())
+}

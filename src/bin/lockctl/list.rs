@@ -1,0 +1,122 @@
+//! `lockctl ls`: which locks are held, and which records are kept.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tower_distributed_lock::admin::{ListQuery, LockEntry, Page, RecordEntry};
+use tower_distributed_lock::{LockError, LockKey};
+
+use crate::cli::ListArgs;
+use crate::connection::Connection;
+use crate::exit::Failure;
+use crate::glob;
+use crate::print;
+use crate::show::json;
+use crate::text::{left, plain, table};
+
+/// How many keys a question to the store is about.
+const PAGE: usize = 500;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listed<T> {
+    #[serde(flatten)]
+    found: BTreeMap<&'static str, Vec<T>>,
+    /// Whether there may be more than `--limit` allowed.
+    truncated: bool,
+}
+
+pub(crate) async fn ls(args: &ListArgs, connection: &Connection) -> Result<u8, Failure> {
+    let admin = connection.admin().await?;
+    match args.records {
+        false => {
+            let pages = async |query| admin.locks(&query).await;
+            let (locks, truncated) = all(args, pages, |entry: &LockEntry| &entry.key).await?;
+            tell(args, "locks", locks, truncated, LOCKS, lock)
+        }
+        true => {
+            let pages = async |query| admin.records(&query).await;
+            let (records, truncated) = all(args, pages, |entry: &RecordEntry| &entry.key).await?;
+            tell(args, "records", records, truncated, RECORDS, record)
+        }
+    }
+}
+
+/// Every entry that matches, in the order of the names; whether there may be more.
+async fn all<T>(
+    args: &ListArgs,
+    page: impl AsyncFn(ListQuery) -> Result<Page<T>, LockError>,
+    key: impl Fn(&T) -> &LockKey,
+) -> Result<(Vec<T>, bool), Failure> {
+    // A key may be on several pages.
+    let mut found = BTreeMap::new();
+    let mut query = ListQuery::new()
+        .prefix(glob::prefix(&args.pattern))
+        .limit(PAGE);
+    loop {
+        let page = page(query.clone()).await?;
+        for entry in page.entries {
+            if glob::matches(&args.pattern, key(&entry).as_str()) {
+                found.insert(key(&entry).clone(), entry);
+            }
+        }
+        let more = found.len() > args.limit;
+        match page.next {
+            Some(next) if !more => query = query.after(next),
+            _ => return Ok((found.into_values().take(args.limit).collect(), more)),
+        }
+    }
+}
+
+fn tell<T: Serialize>(
+    args: &ListArgs,
+    name: &'static str,
+    entries: Vec<T>,
+    truncated: bool,
+    head: &[&str],
+    row: fn(&T) -> Vec<String>,
+) -> Result<u8, Failure> {
+    if args.output.json {
+        let found = BTreeMap::from([(name, entries)]);
+        return print(json(&Listed { found, truncated }).as_bytes());
+    }
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let rows: Vec<_> = [head].into_iter().chain(entries.iter().map(row)).collect();
+    print(table(&rows).as_bytes())?;
+    if truncated {
+        eprintln!("lockctl: there are more: narrow --match, or raise --limit");
+    }
+    Ok(0)
+}
+
+const LOCKS: &[&str] = &["KEY", "MODE", "HOLDER", "LEASE LEFT", "WAITING"];
+
+/// The first holder stands for all of them.
+fn lock(entry: &LockEntry) -> Vec<String> {
+    let found = &entry.inspection;
+    let key = plain(entry.key.as_str());
+    let Some(first) = found.holders.first() else {
+        return vec![key];
+    };
+    let others = match found.holders.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    vec![
+        key,
+        first.mode.as_str().to_owned(),
+        plain(&first.id) + &others,
+        left(first.remaining),
+        found.waiters.len().to_string(),
+    ]
+}
+
+const RECORDS: &[&str] = &["KEY", "BYTES", "KEPT FOR"];
+
+fn record(entry: &RecordEntry) -> Vec<String> {
+    vec![
+        plain(entry.key.as_str()),
+        entry.size.to_string(),
+        left(entry.remaining),
+    ]
+}

@@ -1,0 +1,62 @@
+//! `lockctl show`: who holds a lock, and who waits for it.
+
+use tower_distributed_lock::admin::LockEntry;
+use tower_distributed_lock::{Holder, Inspection, LockKey};
+
+use crate::cli::KeyArgs;
+use crate::connection::Connection;
+use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::text::{left, plain, table};
+
+pub(crate) async fn show(args: &KeyArgs, connection: &Connection) -> Result<u8, Failure> {
+    let admin = connection.admin().await?;
+    let found = admin.inspect(&args.key).await?;
+    let code = match found.is_held() {
+        true => 0,
+        false => Exit::Nothing as u8,
+    };
+    let text = match args.output.json {
+        true => json(&LockEntry::new(LockKey::new(&*args.key), found)),
+        false => described(&args.key, &found),
+    };
+    print(text.as_bytes()).map(|_| code)
+}
+
+/// One line of JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_string(value).expect("it has only texts for keys");
+    json + "\n"
+}
+
+/// What a person wants to know of a key.
+pub(crate) fn described(key: &str, found: &Inspection) -> String {
+    let key = plain(key);
+    let mut text = match found.is_held() {
+        true => format!("{key} is held:\n\n{}", holders(&found.holders)),
+        false => format!("{key} is free\n"),
+    };
+    if !found.waiters.is_empty() {
+        text += "\nwaiting, as far as the store knows:\n\n";
+        for waiter in &found.waiters {
+            text += &format!("{}\n", plain(waiter));
+        }
+    }
+    if found.truncated {
+        text += "\nthere are more\n";
+    }
+    text
+}
+
+fn holders(holders: &[Holder]) -> String {
+    let head = ["HOLDER", "MODE", "ENTERED", "LEASE LEFT"].map(str::to_owned);
+    let rows = holders.iter().map(|holder| {
+        vec![
+            plain(&holder.id),
+            holder.mode.as_str().to_owned(),
+            holder.count.to_string(),
+            left(holder.remaining),
+        ]
+    });
+    table(&[head.to_vec()].into_iter().chain(rows).collect::<Vec<_>>())
+}

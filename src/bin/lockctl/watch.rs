@@ -1,0 +1,98 @@
+//! `lockctl watch`: what changes at a lock.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use tokio::time::sleep;
+use tower_distributed_lock::admin::LockEntry;
+use tower_distributed_lock::{Inspection, LockKey};
+
+use crate::cli::WatchArgs;
+use crate::connection::Connection;
+use crate::exit::{Failure, sentence};
+use crate::show::json;
+use crate::text::plain;
+
+/// One line of `--json`.
+#[derive(Serialize)]
+struct Change {
+    at: String,
+    #[serde(flatten)]
+    lock: LockEntry,
+}
+
+/// Prints the state of the lock, and then each state that differs, until it is ended by a signal or nobody reads any more.
+///
+/// What comes and goes between two looks is not seen. A store that fails after the first look is asked again.
+pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u8, Failure> {
+    let admin = connection.admin().await?;
+    let mut found = admin.inspect(&args.key.key).await?;
+    let mut seen = None;
+    let mut failing = None;
+    loop {
+        let state = state(&found);
+        if seen.as_ref() != Some(&state) {
+            if tell(args, &state, found).is_err() {
+                return Ok(0);
+            }
+            seen = Some(state);
+        }
+        found = loop {
+            sleep(args.interval).await;
+            match admin.inspect(&args.key.key).await {
+                Ok(found) => break found,
+                Err(error) => {
+                    let error = sentence(&error);
+                    if failing.as_ref() != Some(&error) {
+                        eprintln!("lockctl: {error}");
+                    }
+                    failing = Some(error);
+                }
+            }
+        };
+        failing = None;
+    }
+}
+
+fn tell(args: &WatchArgs, state: &str, found: Inspection) -> io::Result<()> {
+    let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+    let line = match args.key.output.json {
+        true => json(&Change {
+            at,
+            lock: LockEntry::new(LockKey::new(&*args.key.key), found),
+        }),
+        false => format!("{at}  {state}\n"),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.flush()
+}
+
+/// Who holds and who waits, without what changes all the time.
+fn state(found: &Inspection) -> String {
+    let holders: Vec<_> = found
+        .holders
+        .iter()
+        .map(|holder| {
+            let times = match holder.count {
+                1 => String::new(),
+                count => format!(", entered {count} times"),
+            };
+            format!("{} ({}{times})", plain(&holder.id), holder.mode.as_str())
+        })
+        .collect();
+    let mut state = match holders.is_empty() {
+        true => "free".to_owned(),
+        false => {
+            let mut holders = holders;
+            holders.sort();
+            format!("held by {}", holders.join(", "))
+        }
+    };
+    if !found.waiters.is_empty() {
+        let waiters: Vec<_> = found.waiters.iter().map(|waiter| plain(waiter)).collect();
+        state += &format!("; waiting: {}", waiters.join(", "));
+    }
+    state
+}

@@ -1,0 +1,359 @@
+//! Who holds, who waits, and force, as people and programs see them.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tower_distributed_lock::{LockClient, LockMode, RedisStore};
+
+use super::{Done, SOON, client, done, lockctl, until_written};
+use crate::support::{Process, RedisCluster, RedisServer, eventually};
+
+async fn looked(redis: &RedisServer, arguments: &[&str]) -> Done {
+    done(lockctl(&redis.url(), arguments)).await
+}
+
+fn parsed(done: &Done) -> Value {
+    serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+#[tokio::test]
+async fn a_holder_of_every_kind_is_shown_with_its_lease() {
+    let redis = RedisServer::start().await;
+    let locks = client(&redis).await;
+    for (mode, shown) in [
+        (LockMode::Reentrant, "reentrant"),
+        // The store does not tell.
+        (LockMode::Fair, "reentrant"),
+        (LockMode::Read, "read"),
+        (LockMode::Write, "write"),
+    ] {
+        let guard = locks.lock("k").mode(mode).await.expect("it is free");
+        let table = looked(&redis, &["show", "k"]).await;
+        assert_eq!((table.code, &*table.err), (0, ""), "{mode:?}");
+        assert!(table.out.contains("k is held"), "{table:?}");
+        assert!(table.out.contains(&locks.id().to_string()), "{table:?}");
+        assert!(table.out.contains(shown), "{table:?}");
+
+        let found = parsed(&looked(&redis, &["show", "k", "--json"]).await);
+        assert_eq!(found["key"], "k");
+        assert_eq!(found["truncated"], false);
+        assert_eq!(found["waiters"], json!([]));
+        let holder = &found["holders"][0];
+        assert_eq!(
+            (&holder["mode"], &holder["count"]),
+            (&json!(shown), &json!(1))
+        );
+        let left = holder["remaining_ms"].as_u64().expect("a number");
+        assert!((1..=30_000).contains(&left), "{found}");
+        guard.release().await.expect("it was held");
+    }
+    let free = looked(&redis, &["show", "k"]).await;
+    assert_eq!((free.code, &*free.out), (1, "k is free\n"), "{free:?}");
+    let free = looked(&redis, &["show", "k", "--json"]).await;
+    assert_eq!((free.code, &parsed(&free)["holders"]), (1, &json!([])));
+}
+
+/// A request of `client` that waits in the queue of `k`, when `before` wait already.
+async fn queued(
+    redis: &RedisServer,
+    client: &LockClient,
+    before: usize,
+) -> tokio::task::JoinHandle<()> {
+    let request = client.lock("k").mode(LockMode::Fair);
+    let waiting = tokio::spawn(async move {
+        let guard = request.await.expect("its turn comes");
+        guard.release().await.expect("it was held");
+    });
+    eventually("it waits", SOON, async || {
+        redis
+            .ask::<usize>(&["LLEN", "redisson_lock_queue:{k}"])
+            .await
+            > before
+    })
+    .await;
+    waiting
+}
+
+#[tokio::test]
+async fn those_who_wait_are_shown_in_their_order() {
+    let redis = RedisServer::start().await;
+    let holder = client(&redis).await;
+    let guard = holder
+        .lock("k")
+        .mode(LockMode::Fair)
+        .await
+        .expect("it is free");
+    let clients = [client(&redis).await, client(&redis).await];
+    let mut waiting = Vec::new();
+    for (before, client) in clients.iter().enumerate() {
+        waiting.push(queued(&redis, client, before).await);
+    }
+    let found = parsed(&looked(&redis, &["show", "k", "--json"]).await);
+    let waiters = found["waiters"].as_array().expect("a list");
+    assert_eq!(waiters.len(), 2, "{found}");
+    let table = looked(&redis, &["show", "k"]).await.out;
+    let (_, listed) = table.split_once("waiting").expect("some wait");
+    let mut places = Vec::new();
+    for (waiter, client) in waiters.iter().zip(&clients) {
+        let id = client.id().to_string();
+        assert!(waiter.as_str().expect("text").starts_with(&id), "{found}");
+        places.push(listed.find(&id).expect("it is listed"));
+    }
+    assert!(places.is_sorted(), "{table}");
+    guard.release().await.expect("it was held");
+    for waiting in waiting {
+        waiting.await.expect("it is served");
+    }
+}
+
+#[tokio::test]
+async fn names_cannot_act_on_the_terminal() {
+    let redis = RedisServer::start().await;
+    let locks = client(&redis).await;
+    let hostile = "k\u{1b}[2J\r\n\u{202e}x";
+    let guard = locks.lock(hostile).await.expect("it is free");
+    for arguments in [&["show", hostile][..], &["ls"]] {
+        let done = looked(&redis, arguments).await;
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.out.contains("k\\u{1b}[2J\\r\\n\\u{202e}x"), "{done:?}");
+        assert!(!done.out.contains('\u{1b}'), "{done:?}");
+    }
+    let json = parsed(&looked(&redis, &["ls", "--json"]).await);
+    assert_eq!(json["locks"][0]["key"], hostile);
+    guard.release().await.expect("it was held");
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_not_shown_as_one() {
+    let redis = RedisServer::start().await;
+    let () = redis.ask(&["SET", "data", "x"]).await;
+    for arguments in [
+        &["show", "data"][..],
+        &["break", "data", "--yes"],
+        &["watch", "data"],
+    ] {
+        let done = looked(&redis, arguments).await;
+        assert_eq!((done.code, &*done.out), (84, ""), "{done:?}");
+    }
+    assert_eq!(redis.ask::<String>(&["GET", "data"]).await, "x");
+    let listed = parsed(&looked(&redis, &["ls", "--json"]).await);
+    assert_eq!(listed, json!({"locks": [], "truncated": false}));
+}
+
+#[tokio::test]
+async fn a_silent_store_is_unavailable_for_every_command() {
+    let mut redis = RedisServer::start().await;
+    redis.kill9();
+    for arguments in [
+        &["show", "k"][..],
+        &["ls"],
+        &["watch", "k"],
+        &["break", "k"],
+        &["audit"],
+    ] {
+        let done = looked(&redis, arguments).await;
+        assert_eq!((done.code, &*done.out), (81, ""), "{done:?}");
+    }
+}
+
+fn keys(listed: &Value) -> Vec<&str> {
+    let locks = listed["locks"].as_array().expect("a list");
+    locks
+        .iter()
+        .map(|lock| lock["key"].as_str().expect("text"))
+        .collect()
+}
+
+#[tokio::test]
+async fn locks_are_listed_by_a_pattern_among_other_data() {
+    let redis = RedisServer::start().await;
+    for n in 0..2000 {
+        let () = redis
+            .ask(&["HSET", &format!("order:data:{n}"), "field", "1"])
+            .await;
+    }
+    let locks = client(&redis).await;
+    let mut guards = Vec::new();
+    for key in ["order:2", "order:1", "order:{3}:a", "cart:1"] {
+        guards.push(locks.lock(key).await.expect("it is free"));
+    }
+    for (pattern, expected) in [
+        ("order:*", &["order:1", "order:2", "order:{3}:a"][..]),
+        ("order:?", &["order:1", "order:2"]),
+        ("*:1", &["cart:1", "order:1"]),
+        ("cart:1", &["cart:1"]),
+        ("none:*", &[]),
+    ] {
+        let listed = parsed(&looked(&redis, &["ls", "--match", pattern, "--json"]).await);
+        assert_eq!(keys(&listed), expected, "{pattern}");
+        assert_eq!(listed["truncated"], false);
+        let table = looked(&redis, &["ls", "--match", pattern]).await.out;
+        let rows: Vec<_> = table
+            .lines()
+            .skip(1)
+            .map(|row| row.split(' ').next())
+            .collect();
+        let rows: Vec<_> = rows.into_iter().flatten().collect();
+        assert_eq!(rows, expected, "{table}");
+    }
+    let some = looked(&redis, &["ls", "--limit", "2", "--json"]).await;
+    let some = parsed(&some);
+    assert_eq!((keys(&some).len(), &some["truncated"]), (2, &json!(true)));
+    let some = looked(&redis, &["ls", "--limit", "2"]).await;
+    assert_eq!(some.out.lines().count(), 3, "{some:?}");
+    assert!(some.err.contains("there are more"), "{some:?}");
+    for guard in guards {
+        guard.release().await.expect("it was held");
+    }
+}
+
+#[tokio::test]
+async fn locks_on_every_server_of_a_cluster_are_listed() {
+    let cluster = RedisCluster::shared().await;
+    let store = RedisStore::cluster(cluster.urls()).connect().await;
+    let locks = LockClient::new(store.expect("it is whole"));
+    let keys: Vec<_> = (0..30).map(|n| format!("lockctl:ls:{n:02}")).collect();
+    let guard = locks.lock_all(&keys).await.expect("they are free");
+    let url = cluster.urls().join(",");
+    let arguments = ["ls", "--cluster", "--match", "lockctl:ls:*", "--json"];
+    let listed = parsed(&done(lockctl(&url, &arguments)).await);
+    assert_eq!(self::keys(&listed), keys);
+    guard.release().await.expect("they were held");
+}
+
+#[tokio::test]
+async fn a_watch_sees_what_changes() {
+    let redis = RedisServer::start().await;
+    let mut tables = lockctl(&redis.url(), &["watch", "k", "--interval", "20ms"]);
+    let mut json = lockctl(
+        &redis.url(),
+        &["watch", "k", "--interval", "20ms", "--json"],
+    );
+    let mut tables = Process::spawn(&mut tables).expect("lockctl is built");
+    let mut json = Process::spawn(&mut json).expect("lockctl is built");
+    until_written(&mut tables, "free\n").await;
+    until_written(&mut json, "\"holders\":[]").await;
+    let locks = client(&redis).await;
+    let guard = locks
+        .lock("k")
+        .mode(LockMode::Fair)
+        .await
+        .expect("it is free");
+    let held = format!("held by {}:1 (reentrant)\n", locks.id());
+    until_written(&mut tables, &held).await;
+    let other = client(&redis).await;
+    let waiting = queued(&redis, &other, 0).await;
+    until_written(
+        &mut tables,
+        &format!("(reentrant); waiting: {}", other.id()),
+    )
+    .await;
+    until_written(&mut json, &format!("\"waiters\":[\"{}", other.id())).await;
+    guard.release().await.expect("it was held");
+    waiting.await.expect("it is served");
+    eventually("it is free again", SOON, async || {
+        tables.output().ends_with("free\n")
+    })
+    .await;
+    let output = tables.output();
+    assert_eq!(output.matches(&held).count(), 1, "only changes: {output}");
+    for line in json.output().lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(line["key"], "k");
+        assert!(
+            line["at"].as_str().is_some_and(|at| at.ends_with('Z')),
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_watch_outlives_an_outage_and_ends_with_its_reader() {
+    let mut redis = RedisServer::start().await;
+    let mut command = lockctl(&redis.url(), &["watch", "k", "--interval", "20ms"]);
+    let mut watch = Process::spawn(&mut command).expect("lockctl is built");
+    until_written(&mut watch, "free\n").await;
+    redis.kill9();
+    until_written(&mut watch, "unavailable").await;
+    redis.restart().await;
+    let locks = client(&redis).await;
+    let guard = locks.lock("k").await.expect("it is free");
+    until_written(&mut watch, "held by").await;
+
+    let mut command = lockctl(&redis.url(), &["watch", "k", "--interval", "20ms"]);
+    let (mut unread, _, output) = Process::spawn_piped(&mut command).expect("lockctl is built");
+    drop(output);
+    guard.release().await.expect("it was held");
+    assert_eq!(unread.end().await.code(), Some(0));
+}
+
+/// `lockctl break` with this on its standard input.
+async fn typed(redis: &RedisServer, arguments: &[&str], text: &str) -> Done {
+    let mut command = lockctl(&redis.url(), arguments);
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(text.as_bytes()).expect("it is written");
+    command.stdin(Stdio::from(reader));
+    drop(writer);
+    done(command).await
+}
+
+#[tokio::test]
+async fn a_lock_is_broken_by_the_person_who_types_its_name() {
+    let redis = RedisServer::start().await;
+    let locks = client(&redis).await;
+    for text in ["", "\n", "y\n", "lock:b\n"] {
+        let guard = locks.lock("lock:a").await.expect("it is free");
+        let done = typed(&redis, &["break", "lock:a"], text).await;
+        assert_eq!((done.code, &*done.out), (1, ""), "{text:?}: {done:?}");
+        assert!(done.err.contains(&locks.id().to_string()), "{done:?}");
+        guard.release().await.expect("it was left alone");
+    }
+    for (arguments, text) in [
+        (&["break", "lock:a"][..], "lock:a\n"),
+        (&["break", "lock:a", "--yes"], ""),
+    ] {
+        let guard = locks.lock("lock:a").await.expect("it is free");
+        let done = typed(&redis, arguments, text).await;
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.out.contains("lock:a is broken"), "{done:?}");
+        assert!(done.out.contains(&locks.id().to_string()), "{done:?}");
+        assert!(guard.release().await.is_err());
+    }
+    let free = typed(&redis, &["break", "lock:a", "--json"], "").await;
+    assert_eq!((free.code, &parsed(&free)["broken"]), (1, &json!(false)));
+    let guard = locks.lock("lock:a").await.expect("it is free");
+    let broken = typed(&redis, &["break", "lock:a", "--json", "--yes"], "").await;
+    let found = parsed(&broken);
+    assert_eq!((broken.code, &found["broken"]), (0, &json!(true)));
+    let id = format!("{}:", locks.id());
+    assert!(
+        found["holders"][0]["id"]
+            .as_str()
+            .expect("text")
+            .starts_with(&id)
+    );
+    assert!(guard.release().await.is_err());
+}
+
+#[tokio::test]
+async fn an_audit_is_a_table_or_json() {
+    let redis = RedisServer::start().await;
+    let table = looked(&redis, &["audit"]).await;
+    assert_eq!(table.code, 0, "{table:?}");
+    assert!(table.out.contains("S5 confirmed exclusion"), "{table:?}");
+    let json = looked(&redis, &["audit", "--json"]).await;
+    assert_eq!(json.code, 0, "{json:?}");
+    assert!(parsed(&json)["warnings"].is_array(), "{json:?}");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_gone_is_no_failure() {
+    let redis = RedisServer::start().await;
+    let mut command = lockctl(&redis.url(), &["ls"]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    command.stdout(Stdio::from(writer));
+    drop(reader);
+    let status = command.status().expect("it runs");
+    assert_eq!(status.code(), Some(0));
+}
