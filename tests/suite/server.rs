@@ -1,5 +1,6 @@
 //! The demo server from outside: what a newcomer runs, over real sockets and in real processes.
 
+mod compose;
 mod documents;
 mod faults;
 mod late;
