@@ -418,7 +418,7 @@ impl LockClientBuilder {
         telemetry::describe();
         LockClient {
             inner: Arc::new(Inner {
-                id: Uuid::new_v4(),
+                id: new_id(),
                 grants: AtomicU64::new(1),
                 queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
                 store: self.store,
@@ -436,4 +436,9 @@ impl fmt::Debug for LockClientBuilder {
             .field("pace", &self.pace)
             .finish_non_exhaustive()
     }
+}
+
+/// Random, and of another version than Redisson's ids: a script can tell whose a hold is.
+fn new_id() -> Uuid {
+    uuid::Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
 }

@@ -36,13 +36,15 @@ pub use resource::{Resource, ResourceKey};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// Excludes everybody else. Waiters are served in no particular order across processes. Redisson's `RLock`.
+    /// Excludes everybody else. Processes that wait take turns in the order in which they began to wait, and compete with
+    /// clients of Redisson; on a quorum they compete with each other. Redisson's `RLock`.
     Reentrant,
     /// Excludes everybody else. Waiters are served in the order in which they asked. Redisson's `RFairLock`.
     Fair,
     /// Excludes writers. The read side of Redisson's `RReadWriteLock`.
     Read,
-    /// Excludes everybody else. The write side of Redisson's `RReadWriteLock`.
+    /// Excludes everybody else. Processes that wait take turns as with `Reentrant`. The write side of Redisson's
+    /// `RReadWriteLock`.
     Write,
 }
 

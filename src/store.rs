@@ -86,13 +86,17 @@ fn shared_work() -> StoreError {
 ///    released, the `Read` attempts that wait at that moment go first: until each has entered or withdrawn or stopped
 ///    asking, `Write` attempts are refused. Neither side can starve the other.
 /// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
-///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue that of the next in line. The end of
+///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue, and in line, that of the first. The end of
 ///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
-///    line, as with Redisson: a client that mixes them on one key relies on asking again. A wake-up may come in vain. What wakes
-///    an attempt wakes every attempt of its key and mode, `Fair` ones excepted, so that a listener for one may go on
-///    listening for the next.
+///    line, as with Redisson: a client that mixes them on one key relies on asking again. A wake-up may come in vain. What
+///    wakes an attempt wakes every attempt of its client, key and mode whose [`in_line`](Attempt::in_line) is the same, `Fair`
+///    ones excepted, so that a listener for one may go on listening for the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
+/// 10. **Line.** `Reentrant` and `Write` attempts with patience that are [`in_line`](Attempt::in_line) stand in line in the order
+///    of their first question, and those in line are granted in that order. One that does not ask for [`WAITER_LIVENESS`]
+///    loses its place. Whatever frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
+///    first. Attempts without a place are granted whenever the key is free.
 ///
 /// # Errors
 ///

@@ -1,10 +1,11 @@
 -- Ends every hold on a lock as Redisson does (PROTOCOL 1.1 to 1.3), and wakes those who wait. The readers that wait when
 -- a writer is ended get passes, as at its release. The timeout keys of more readers than a script may touch are left to
 -- expire, as Redisson leaves all of them.
--- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes
--- ARGV     1 publish command, 2 prefix of all reader timeouts
+-- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes,
+--          9 waiting writers, 10 line
+-- ARGV     1 publish command, 2 prefix of all reader timeouts, 3 turn channel
 -- Returns  1 ended, 0 nothing was held, 3 not a lock
--- Needs    now.lua, sample.lua, wake_all.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
+-- Needs    now.lua, sample.lua, wake_all.lua, line.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
 local found, kind = holders(KEYS[1])
 if not kind then
   return 3
@@ -15,8 +16,9 @@ end
 if kind == 'exclusive' then
   redis.call(ARGV[1], KEYS[2], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    wake(KEYS[3], KEYS[4], KEYS[5], KEYS[2], ARGV[1])
+    wake(KEYS[3], KEYS[4], KEYS[5], KEYS[2], ARGV[1], KEYS[9], KEYS[10], ARGV[3])
   end
+  call_first(KEYS[10], KEYS[9], ARGV[3], ARGV[1])
   return 1
 end
 local timeouts = {}
@@ -32,4 +34,5 @@ if kind == 'write' then
 else
   redis.call(ARGV[1], KEYS[6], '0')
 end
+call_first(KEYS[10], KEYS[9], ARGV[3], ARGV[1])
 return 1

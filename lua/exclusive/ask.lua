@@ -1,31 +1,49 @@
--- Whether an exclusive hold can be granted now (PROTOCOL 1.1): why not, or else what grants it.
+-- Whether an exclusive hold can be granted now (PROTOCOL 1.1): why not, or else what grants it. A refused attempt with a
+-- place in line keeps it.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
--- Needs    expire.lua, token.lua, holds.lua
+-- Needs    now.lua, expire.lua, token.lua, holds.lua, place.lua and what it needs
 local function ask_exclusive(keys, args)
+  local name, alive, line, id = keys[1], keys[3], keys[4], args[2]
+
   local function grant()
-    local token = keys[3] and next_token(keys[3], args[3], args[4])
-    redis.call('HSET', keys[1], args[2], 1)
-    expire(keys[1], args[1])
+    local token = keys[5] and next_token(keys[5], args[6], args[7])
+    redis.call('HSET', name, id, 1)
+    expire(name, args[1])
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', keys[1], keys[2]) == 0 then
+  if redis.call('EXISTS', name, keys[2], alive) == 0 then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then
     return 2
   end
-  local held = redis.call('HMGET', keys[1], args[2], 'mode')
+  local held = redis.call('HMGET', name, id, 'mode')
   if held[2] then
     return is_mode('mode', held[2]) and 3 or 5
   end
   if held[1] then
     return nil, grant
   end
-  local left = redis.call('PTTL', keys[1])
+  local left = redis.call('PTTL', name)
   if left == -1 then
     return 4
   end
-  return {1, left}
+  local now, others, dropped = now_ms(), nil, false
+  if args[3] ~= '0' then
+    others, dropped = others_first(line, alive, id, now)
+  end
+  if left == -2 and not others then
+    return nil, function()
+      local granted = grant()
+      leave_line(line, alive, id)
+      return granted
+    end
+  end
+  if args[3] == '0' then
+    return {1, left}
+  end
+  local listens = not others and is_redissons(name)
+  return refuse_in_line(line, alive, id, args, now, dropped, left == -2 and others or left, listens)
 end

@@ -1,14 +1,14 @@
 -- Ends an exclusive hold (PROTOCOL 1.2) and wakes the first in line. Where Redisson says that a hold which had lapsed was
 -- released, this says that it was gone, but still wakes the first in line.
--- keys     1 lock hash, 2 queue, 3 timeouts, 4 alive
--- args     1 hold id, 2 publish command, 3 channel of the lock
+-- keys     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 waiting in line, 6 line
+-- args     1 hold id, 2 publish command, 3 channel of the lock, 4 turn channel
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
--- Needs    end_hold.lua, now.lua, fair/queue.lua, fair/wake.lua
+-- Needs    end_hold.lua, now.lua, line.lua, fair/queue.lua, fair/wake.lua
 local function leave_fair(keys, args)
   local ended = end_hold(keys[1], args[1])
   if ended == 0 and (redis.call('EXISTS', keys[1]) == 1 or redis.call('EXISTS', keys[2]) == 0) then
     return 0
   end
-  wake(keys[2], keys[3], keys[4], args[3], args[2])
+  wake(keys[2], keys[3], keys[4], args[3], args[2], keys[5], keys[6], args[4])
   return ended
 end

@@ -1,9 +1,9 @@
 -- Ends a read hold (PROTOCOL 1.3). Beside a writer the lock's life is left alone. A reader whose timeout key lapsed was
 -- gone before, but its field still goes.
--- keys     1 lock hash, 2 channel, 3 own reader timeout
--- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts
+-- keys     1 lock hash, 2 channel, 3 own reader timeout, 4 waiting writers, 5 line
+-- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
--- Needs    on_hash.lua, settle.lua and what it needs
+-- Needs    on_hash.lua, now.lua, line.lua, settle.lua and what it needs
 local function leave_read(keys, args)
   local lived = redis.call('DEL', keys[3])
   if on_hash('HDEL', keys[1], args[1]) == 0 then
@@ -19,6 +19,7 @@ local function leave_read(keys, args)
   end
   if unknown or not lives then
     redis.call(args[2], keys[2], '0')
+    call_first(keys[5], keys[4], args[4], args[2])
   end
   return lived == 1 and data and -1 or lived
 end

@@ -2,17 +2,17 @@
 -- A refused attempt with patience is remembered as waiting.
 -- keys     as write/acquire.lua
 -- args     as write/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua and what it needs
+-- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, place.lua and what they need
 local function ask_write(keys, args)
-  local name, id, lease = keys[1], args[2], tonumber(args[1])
+  local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
 
   local function grant()
-    local token = keys[5] and next_token(keys[5], args[5], args[6])
+    local token = keys[6] and next_token(keys[6], args[7], args[8])
     redis.call('HSET', name, 'mode', 'write', field, 1)
     expire(name, life)
     if waits then
-      redis.call('ZREM', keys[3], id)
+      leave_line(line, alive, id)
     end
     return token and {0, token} or 0
   end
@@ -32,23 +32,29 @@ local function ask_write(keys, args)
     life = math.max(lease, left)
     return nil, grant
   end
-
   local refused, data, unknown = held[1] and left or nil, false, false
   local fields = held[1] == 'read' and redis.call('HLEN', name) or 0
   if fields > FEW then
-    refused, data, unknown = settle(name, args[4], fields)
+    refused, data, unknown = settle(name, args[6], fields)
   end
   if data then
     return 5
   end
   local now = now_ms()
   refused = unknown and 1 or refused or waiting(keys[4], now)
-  if not refused then
+  local others, dropped = nil, false
+  if args[3] ~= '0' and args[4] ~= '' then
+    others, dropped = others_first(line, alive, id, now)
+  end
+  if not (refused or others) then
     waits = true
     return nil, grant
-  end
-  if args[3] ~= '0' then
-    join(keys[3], id, args[3], now)
+  elseif args[3] ~= '0' and args[4] ~= '' then
+    -- The last of several readers may be Redisson's.
+    local listens = not others and (held[1] == 'read' or held[1] and is_redissons(name))
+    return refuse_in_line(line, alive, id, args, now, dropped, refused or others, listens)
+  elseif args[3] ~= '0' then
+    join(alive, id, args[3], now)
   end
   return {1, refused}
 end

@@ -364,6 +364,7 @@ impl LockClient {
                 Want::One { patience } => patience,
                 Want::Any | Want::All => None,
             },
+            in_line: true,
             fencing: terms.fenced.then(|| Fencing {
                 retention: self.inner.token_retention,
                 reserve: self.inner.queues.pace().handovers,

@@ -50,6 +50,7 @@ impl Watch {
             },
             lease: LEASE,
             patience: None,
+            in_line: true,
             fencing: None,
         };
         let sent = Instant::now();

@@ -166,7 +166,10 @@ impl Turn {
 
     /// The hold before was released, that woke `listeners`, and the answer took so long.
     fn released(&mut self, listeners: usize, took: Duration) {
-        let listens = self.handoff.wakeups.is_some();
+        let wakeups = self.handoff.wakeups.as_ref();
+        let listens = wakeups.is_some_and(Wakeups::hear_every_release);
+        let is_counted = wakeups.is_none_or(Wakeups::are_counted);
+        let listeners = listeners + usize::from(listens && !is_counted);
         let fairness = FairnessYield::after(listeners, listens, took, Instant::now());
         self.handoff.is_alone = fairness.is_none();
         self.handoff.fairness = fairness.map(Box::new);

@@ -194,19 +194,23 @@ impl LockStore for MemoryStore {
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let key = &attempt.hold.key;
-        let channel = Channel::of(&attempt.hold);
+        let channel = Channel::of(attempt);
         let signal = self
             .shared
             .shard(key)
             .change(key, |entry, _| entry.listeners.join(channel));
-        Ok(Wakeups::new(
+        let wakeups = Wakeups::new(
             signal.subscribe(),
             Subscription {
                 shared: self.shared.clone(),
                 key: key.clone(),
                 signal,
             },
-        ))
+        );
+        Ok(match attempt.stands_in_line() {
+            true => wakeups.in_line(|| false),
+            false => wakeups,
+        })
     }
 }
 
@@ -243,14 +247,14 @@ impl Shared {
                 // The shard is still locked: the record is there before another holder of the key can begin.
                 lock(&self.records).keep(&hold.key, record, now);
             }
-            Some(entry.listeners.signals(wake))
+            let notified = match hold.mode {
+                LockMode::Reentrant | LockMode::Write => entry.listeners.without_place(wake),
+                LockMode::Fair | LockMode::Read => 0,
+            };
+            Some((entry.listeners.signals(wake), notified))
         });
-        let Some(signals) = signals else {
+        let Some((signals, notified)) = signals else {
             return HoldStatus::Gone.into();
-        };
-        let notified = match hold.mode {
-            LockMode::Reentrant | LockMode::Write => signals.listeners(),
-            LockMode::Fair | LockMode::Read => 0,
         };
         signals.send();
         Released::new(HoldStatus::Held, notified)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::lock::Hold;
+use crate::lock::{Hold, LockMode};
 
 /// One try to get one hold.
 ///
@@ -20,17 +20,22 @@ pub struct Attempt {
     /// How long the caller is willing to wait; `None` if it will not ask again. Only attempts with patience are
     /// remembered as waiters.
     pub patience: Option<Duration>,
+    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold takes a place in line. Without a place it is
+    /// granted whenever the key is free, and every release wakes it. A quorum asks its members without: several lines with
+    /// different fronts would block each other.
+    pub in_line: bool,
     /// Whether the grant shall carry a fencing token.
     pub fencing: Option<Fencing>,
 }
 
 impl Attempt {
-    /// An attempt that is made once and asks for no token.
+    /// An attempt that is made once and asks for no token. With patience it stands in line.
     pub fn new(hold: Hold, lease: Duration) -> Self {
         Self {
             hold,
             lease,
             patience: None,
+            in_line: true,
             fencing: None,
         }
     }
@@ -44,6 +49,12 @@ impl Attempt {
         }
     }
 
+    /// Sets [`in_line`](Self::in_line).
+    #[must_use]
+    pub fn in_line(self, in_line: bool) -> Self {
+        Self { in_line, ..self }
+    }
+
     /// Sets [`fencing`](Self::fencing).
     #[must_use]
     pub fn fencing(self, fencing: impl Into<Option<Fencing>>) -> Self {
@@ -51,6 +62,15 @@ impl Attempt {
             fencing: fencing.into(),
             ..self
         }
+    }
+
+    /// Whether the attempt takes a place in the line of those that wait for an exclusive hold. `Fair` attempts have a queue
+    /// of their own.
+    pub(crate) fn stands_in_line(&self) -> bool {
+        let mode = self.hold.mode;
+        self.in_line
+            && self.patience.is_some()
+            && matches!(mode, LockMode::Reentrant | LockMode::Write)
     }
 }
 

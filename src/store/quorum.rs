@@ -248,6 +248,15 @@ impl<S> QuorumStore<S> {
     }
 }
 
+/// The attempt as the stores are asked. Each store has a line of its own: were one attempt first here and another there,
+/// neither would have a majority.
+fn without_place(attempt: &Attempt) -> Attempt {
+    Attempt {
+        in_line: false,
+        ..attempt.clone()
+    }
+}
+
 /// `duration` from `now`, or the far future if there is no such instant.
 fn after(now: Instant, duration: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
@@ -276,7 +285,7 @@ impl<S> fmt::Debug for QuorumStore<S> {
 
 impl<S: LockStore> LockStore for QuorumStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.elect(attempt).await
+        self.elect(&without_place(attempt)).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
@@ -292,11 +301,11 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.take_back(attempt, unanswered).await
+        self.take_back(&without_place(attempt), unanswered).await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.listen(attempt).await
+        self.listen(&without_place(attempt)).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -37,6 +37,7 @@ mod many;
 mod master;
 mod names;
 mod node;
+mod outside;
 mod pooled;
 mod records;
 mod releases;
@@ -64,6 +65,7 @@ mod waits;
 pub use builder::RedisStoreBuilder;
 use channels::Channels;
 use connection::ReplicaAck;
+use outside::Outside;
 use pooled::Purpose;
 pub use replicas::Replicas;
 pub use rights::{AclRules, MissingRights};
@@ -108,7 +110,9 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    router: Router,
+    /// Before `router`: its tasks use that, and end first.
+    outside: Outside,
+    router: Arc<Router>,
     background: Arc<ConnectionThread>,
     /// Whether replicas are to acknowledge anything.
     acknowledging: bool,
@@ -269,9 +273,11 @@ impl RedisStore {
     fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
         let mut released = reply::released(answer)?;
         if released.notified > 0 {
-            let channel = calls::channel(hold).to_string();
+            let channel = calls::redissons_channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
-            released.notified += here.saturating_sub(1);
+            // Those in line are woken on a channel of their own.
+            let in_line = self.inner.outside.followers(hold);
+            released.notified = (released.notified + here).saturating_sub(1 + in_line);
         }
         Ok(released)
     }
@@ -358,6 +364,13 @@ impl LockStore for RedisStore {
         let call = |publish| Ok(calls::acquire(attempt, publish));
         let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
+        if attempt.stands_in_line() && matches!(outcome, Outcome::Refused { .. }) {
+            let listens = reply::names_redissons_channel(&answer);
+            let Inner {
+                outside, router, ..
+            } = &*self.inner;
+            outside.follow(router, attempt, listens);
+        }
         if let Outcome::Granted { .. } = outcome {
             self.grant(std::slice::from_ref(attempt), effect).await?;
         }
@@ -419,7 +432,7 @@ impl LockStore for RedisStore {
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        match &self.inner.router {
+        match &*self.inner.router {
             Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
             Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.connections().await?).await),
         }
@@ -441,14 +454,23 @@ impl LockStore for RedisStore {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.inner.outside.forget(attempt);
         let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
         reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(&attempt.hold).to_string();
+        let channel = calls::channel(attempt);
         let router = &self.inner.router;
-        router.listen(&attempt.hold.key, channel).await
+        let wakeups = router.listen(&attempt.hold.key, channel.clone()).await?;
+        if !attempt.stands_in_line() {
+            return Ok(wakeups);
+        }
+        let inner = Arc::downgrade(&self.inner);
+        Ok(wakeups.in_line(move || {
+            let inner = inner.upgrade();
+            inner.is_some_and(|inner| inner.outside.follows(&channel))
+        }))
     }
 }
 

@@ -30,7 +30,7 @@
 //! }
 //!
 //! mod memory {
-//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write, fenced);
+//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write, fenced, line);
 //! }
 //! # fn main() {}
 //! ```
@@ -40,8 +40,8 @@
 //! 1. Take this crate with the feature `testing` under `[dev-dependencies]`.
 //! 2. Implement [`Testbed`]. Each test starts a testbed of its own: an empty database, a server on a free port, a prefix
 //!    that no other test uses.
-//! 3. Call the macro in a module of its own. The call says which modes the store has, and whether it is `fenced`. One of the
-//!    tests, `the_claim_is_what_the_store_can_do`, compares that with the store's
+//! 3. Call the macro in a module of its own. The call says which modes the store has, whether it is `fenced`, and whether
+//!    processes that wait stand in [`line`](crate::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares that with the store's
 //!    [`capabilities`](crate::LockStore::capabilities): nothing is left out by mistake. `Read` and `Write` come together.
 //! 4. Run `cargo test`. Nothing else is needed: each test has its own runtime.
 //!
@@ -54,8 +54,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::LockMode;
-use crate::lock::Hold;
+use crate::lock::{Hold, HoldId};
 use crate::store::{Feature, LockStore, LockStoreExt};
+use uuid::Uuid;
 
 mod env;
 mod observed;
@@ -76,6 +77,8 @@ pub mod fencing;
 pub mod lease;
 #[doc(hidden)]
 pub mod letting_go;
+#[doc(hidden)]
+pub mod line;
 #[doc(hidden)]
 pub mod loss;
 #[doc(hidden)]
@@ -171,17 +174,25 @@ pub fn run<T: Testbed>(
 ///
 /// Then.
 #[doc(hidden)]
-pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool) {
+pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
     use LockMode::{Fair, Read, Reentrant, Write};
     on::<T>(async {
         let testbed = T::start().await;
-        let can = testbed.connect().await.capabilities();
+        let store = testbed.connect().await;
+        let can = store.capabilities();
         for mode in [Reentrant, Fair, Read, Write] {
             let has = can.check(Feature::Mode(mode)).is_ok();
             assert_eq!(has, modes.contains(&mode), "{mode:?}: store, claim");
         }
         let fences = can.check(Feature::Fencing).is_ok();
         assert_eq!(fences, fenced, "fenced: store, claim");
+        let release = store.release_one(&Hold {
+            key: KEY.into(),
+            mode: modes[0],
+            id: HoldId::new(Uuid::nil(), 1),
+        });
+        let released = release.await.expect("a release of nothing is answered");
+        assert_eq!(released.in_line, line, "line: store, claim");
         let [reads, writes] = [LockMode::Read, LockMode::Write].map(|mode| modes.contains(&mode));
         assert_eq!(reads, writes, "`Read` and `Write` come together");
     });
@@ -221,20 +232,21 @@ fn rival(mode: LockMode) -> LockMode {
 
 /// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](self).
 ///
-/// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`, and
-/// `fenced` if the store issues fencing tokens. Each test is called `<case>::<mode>` in the module of the call, which should
+/// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`,
+/// `fenced` if the store issues fencing tokens, and `line` if processes that wait for it stand in line. Each test is called `<case>::<mode>` in the module of the call, which should
 /// have nothing else in it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance {
-    ($testbed:ty: $($mode:ident)+ $(, $fenced:ident)?) => {
+    ($testbed:ty: $($mode:ident)+ $(, $claim:ident)*) => {
         type Tested = $testbed;
         const MODES: &[$crate::LockMode] = &[$($crate::__conformance!(@mode $mode)),+];
 
         #[test]
         fn the_claim_is_what_the_store_can_do() {
-            let fenced = $crate::__conformance!(@fenced $($fenced)?);
-            $crate::testing::conformance::claim::<Tested>(MODES, fenced);
+            let claims = [$(stringify!($claim)),*];
+            let claims = |claim: &str| claims.contains(&claim);
+            $crate::testing::conformance::claim::<Tested>(MODES, claims("fenced"), claims("line"));
         }
 
         $crate::__conformance! { @cases [$($mode)+]
@@ -302,10 +314,19 @@ macro_rules! __conformance {
                     an_owner_that_reads_and_writes_at_once_waits_for_itself;
             }
         }
-        $crate::__conformance! { @fencing [$($mode)+] $($fenced)? }
+        $crate::__conformance! { @also [$($mode)+] $($claim)* }
     };
-    (@fencing $has:tt) => {};
-    (@fencing $has:tt fenced) => {
+    (@also $has:tt) => {};
+    (@also $has:tt line $($claim:ident)*) => {
+        $crate::__conformance! { @cases $has
+            [reentrant write] {
+                line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
+                    one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place;
+            }
+        }
+        $crate::__conformance! { @also $has $($claim)* }
+    };
+    (@also $has:tt fenced $($claim:ident)*) => {
         $crate::__conformance! { @cases $has
             [reentrant fair write] {
                 fencing: a_later_grant_has_a_smaller_token re_entry_changes_the_token
@@ -315,6 +336,7 @@ macro_rules! __conformance {
                 fencing: a_reader_is_given_a_token;
             }
         }
+        $crate::__conformance! { @also $has $($claim)* }
     };
     (@cases $has:tt $($modes:tt { $($file:ident: $($case:ident)+;)+ })+) => {
         $($($($crate::__conformance!(@case $has $modes $file $case);)+)+)+
@@ -348,8 +370,6 @@ macro_rules! __conformance {
             $crate::testing::conformance::$file::$case,
         )
     };
-    (@fenced) => { false };
-    (@fenced fenced) => { true };
     (@mode reentrant) => { $crate::LockMode::Reentrant };
     (@mode fair) => { $crate::LockMode::Fair };
     (@mode read) => { $crate::LockMode::Read };

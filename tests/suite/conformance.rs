@@ -29,10 +29,10 @@ macro_rules! on {
 }
 
 on! {
-    memory: Memory, (reentrant fair read write, fenced);
-    distant: Distant, (reentrant fair read write, fenced);
+    memory: Memory, (reentrant fair read write, fenced, line);
+    distant: Distant, (reentrant fair read write, fenced, line);
     quorum: Quorum, (reentrant read write);
-    redis: Redis, (reentrant fair read write, fenced);
-    cluster: Cluster, (reentrant fair read write, fenced);
+    redis: Redis, (reentrant fair read write, fenced, line);
+    cluster: Cluster, (reentrant fair read write, fenced, line);
     worked: Worked, (reentrant);
 }

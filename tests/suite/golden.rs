@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::PubSub;
+use tower_distributed_lock::store::WAITER_LIVENESS;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore};
 
 use crate::redis_store::*;
@@ -209,23 +210,25 @@ async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
         (
             LockMode::Reentrant,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"][..],
-            &["EVALSHA", "HDEL", "EXISTS", "PUBLISH"][..],
+            &["EVALSHA", "HDEL", "EXISTS", "PUBLISH", "EXISTS"][..],
         ),
         (
             LockMode::Fair,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
-            &["EVALSHA", "HDEL", "EXISTS", "EXISTS", "PUBLISH"],
+            &["EVALSHA", "HDEL", "EXISTS", "EXISTS", "PUBLISH", "EXISTS"],
         ),
         (
             LockMode::Read,
             &["EVALSHA", "EXISTS", "SET", "HSET", "PEXPIRE"],
-            &["EVALSHA", "DEL", "HDEL", "HLEN", "HDEL", "PUBLISH"],
+            &[
+                "EVALSHA", "DEL", "HDEL", "HLEN", "HDEL", "PUBLISH", "EXISTS",
+            ],
         ),
         (
             LockMode::Write,
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
             &[
-                "EVALSHA", "HDEL", "HLEN", "HDEL", "EXISTS", "PUBLISH", "PUBLISH",
+                "EVALSHA", "HDEL", "HLEN", "HDEL", "EXISTS", "PUBLISH", "PUBLISH", "EXISTS",
             ],
         ),
     ] {
@@ -247,7 +250,11 @@ async fn waiters_listen_where_redisson_tells_them() {
     let (server, store) = server_and_store().await;
     for (name, tag) in NAMES {
         for mode in MODES {
-            let waiter = patient(name, mode);
+            let waiter = match mode {
+                LockMode::Fair | LockMode::Read => patient(name, mode),
+                // With patience it would stand in line.
+                LockMode::Reentrant | LockMode::Write => attempt(name, mode),
+            };
             let channel = match mode {
                 LockMode::Reentrant => format!("redisson_lock__channel:{tag}"),
                 LockMode::Fair => format!("redisson_lock__channel:{tag}:{}", waiter.hold.id),
@@ -261,6 +268,44 @@ async fn waiters_listen_where_redisson_tells_them() {
                 publish.exec_async(&mut redis).await.unwrap();
                 woken(&mut wakeups).await;
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn processes_in_line_listen_on_channels_of_their_own() {
+    let (server, store) = server_and_store().await;
+    for (name, tag) in NAMES {
+        for mode in [LockMode::Reentrant, LockMode::Write] {
+            let (holder, waiter) = (attempt(name, mode), patient(name, mode));
+            let mut wakeups = store.subscribe(&waiter).await.unwrap();
+            let channel = format!("tower_lock_turn:{tag}:{}", waiter.hold.id.client());
+            let channels = server.pubsub_channels().await;
+            assert_eq!(channels.into_keys().collect::<Vec<_>>(), [channel.as_str()]);
+            assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+            let dump = server.dump().await;
+            let id = waiter.hold.id.to_string();
+            for key in ["tower_lock_line", "tower_lock_writers"] {
+                let entry = &dump[&format!("{key}:{tag}")];
+                assert!(entry.ttl.is_some_and(|ttl| ttl <= WAITER_LIVENESS));
+                let Stored::SortedSet(ids) = &entry.stored else {
+                    panic!("{entry:?}");
+                };
+                assert_eq!(ids.iter().map(|(id, _)| id).collect::<Vec<_>>(), [&id]);
+            }
+            let mut messages = Messages::of(&server).await;
+            assert!(releases(&store, &holder).await);
+            let rw = format!("redisson_rwlock:{tag}");
+            let exclusive = format!("redisson_lock__channel:{tag}");
+            let mut expected = match mode {
+                LockMode::Write => vec![(rw.as_str(), "1"), (rw.as_str(), "0")],
+                _ => vec![(exclusive.as_str(), "0")],
+            };
+            expected.push((channel.as_str(), "0"));
+            messages.are(&expected).await;
+            woken(&mut wakeups).await;
+            assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+            assert_eq!(server.dump().await, Dump::new());
         }
     }
 }

@@ -8,6 +8,7 @@ mod connections;
 mod crowds;
 mod fair;
 mod fencing;
+mod fleet;
 mod holds;
 mod many;
 mod mistaken;

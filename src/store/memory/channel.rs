@@ -1,33 +1,39 @@
 //! Who is woken.
 
 use tokio::sync::watch;
+use uuid::Uuid;
 
-use crate::lock::{Hold, HoldId, LockMode};
+use crate::lock::{HoldId, LockMode};
+use crate::store::Attempt;
 
 /// Where a waiter of a key listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// Everybody who waits in `Reentrant` mode.
+    /// Attempts in `Reentrant` mode without a place in line.
     Exclusive,
-    /// Everybody who waits to read or to write.
+    /// Attempts to read, and attempts to write without a place in line.
     ReadWrite,
     /// One waiter of the fair queue.
     Fair(HoldId),
+    /// The attempts of one client with a place in line.
+    Turn(Uuid),
 }
 
 impl Channel {
-    /// Where attempts for `hold` listen.
-    pub(super) fn of(hold: &Hold) -> Self {
+    /// Where such an attempt listens.
+    pub(super) fn of(attempt: &Attempt) -> Self {
+        let hold = &attempt.hold;
         match hold.mode {
-            LockMode::Reentrant => Self::Exclusive,
             LockMode::Fair => Self::Fair(hold.id),
+            _ if attempt.stands_in_line() => Self::Turn(hold.id.client()),
+            LockMode::Reentrant => Self::Exclusive,
             LockMode::Read | LockMode::Write => Self::ReadWrite,
         }
     }
 }
 
 /// The channels on which something is worth another try.
-pub(super) type Wake = [Option<Channel>; 2];
+pub(super) type Wake = [Option<Channel>; 3];
 
 /// The listeners of one key, in the order in which they came.
 ///
@@ -58,6 +64,19 @@ impl Listeners {
             .retain(|listener| !listener.signal.same_channel(signal));
     }
 
+    /// How many listen on the channels of those without a place in line.
+    pub(super) fn without_place(&self, wake: Wake) -> usize {
+        let counted = |listener: &&Listener| {
+            let channel = listener.channel;
+            matches!(channel, Channel::Exclusive | Channel::ReadWrite)
+                && wake.contains(&Some(channel))
+        };
+        let counted = self.0.iter().filter(counted);
+        counted
+            .map(|listener| listener.signal.receiver_count())
+            .sum()
+    }
+
     /// What to send in order to wake `wake`.
     pub(super) fn signals(&self, wake: Wake) -> Signals {
         let woken = |listener: &&Listener| wake.contains(&Some(listener.channel));
@@ -76,11 +95,6 @@ impl Listeners {
 pub(super) struct Signals(Vec<watch::Sender<()>>);
 
 impl Signals {
-    /// How many are woken.
-    pub(super) fn listeners(&self) -> usize {
-        self.0.iter().map(watch::Sender::receiver_count).sum()
-    }
-
     pub(super) fn send(self) {
         for signal in self.0 {
             signal.send_replace(());

@@ -22,7 +22,7 @@ pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcom
     }
     let mut grants = Vec::with_capacity(attempts.len());
     for (index, attempt) in attempts.iter().enumerate() {
-        match shards.of(attempt).acquire(attempt)? {
+        match shards.of(attempt).acquire(&impatient(attempt))? {
             Outcome::Granted { token } => grants.push(Grant { index, token }),
             Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
         }
@@ -38,7 +38,8 @@ pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcom
         match shards.of(attempt).weigh(attempt)? {
             Some(retry_after) => soonest = soonest.min(retry_after),
             None => {
-                if let Outcome::Granted { token } = shards.of(attempt).acquire(attempt)? {
+                let outcome = shards.of(attempt).acquire(&impatient(attempt))?;
+                if let Outcome::Granted { token } = outcome {
                     return Ok(SeveralOutcome::Granted(vec![Grant { index, token }]));
                 }
             }
@@ -48,6 +49,14 @@ pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcom
         index: None,
         retry_after: soonest,
     })
+}
+
+/// Attempts on several keys take no place in line.
+fn impatient(attempt: &Attempt) -> Attempt {
+    Attempt {
+        patience: None,
+        ..attempt.clone()
+    }
 }
 
 /// The shards of some keys.

@@ -95,7 +95,7 @@ impl Shard {
     /// Says what [`Shard::acquire`] would come to without patience: for how long it would be refused.
     pub(super) fn weigh(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
         let hold = &attempt.hold;
-        self.change(&hold.key, |entry, now| entry.state.weigh(hold, now))
+        self.change(&hold.key, |entry, now| entry.state.weigh(hold, false, now))
             .refusal()
     }
 

@@ -14,9 +14,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 
-const NOBODY: Wake = [None, None];
-const EVERYBODY_IN_NO_ORDER: Wake = [Some(Channel::Exclusive), None];
-const READERS_AND_WRITERS: Wake = [Some(Channel::ReadWrite), None];
+const NOBODY: Wake = [None; 3];
 
 /// Who holds a key, who waits for it, and who may not have it any more.
 #[derive(Debug, Default)]
@@ -28,8 +26,10 @@ pub(super) struct State {
     reads: Roster,
     /// Fair waiters, in the order in which they are served.
     queue: Roster,
-    /// Waiting writers: they hold back new readers.
-    writers: Roster,
+    /// Attempts for a `Reentrant` or `Write` hold that wait: they hold back new readers.
+    waiting: Roster,
+    /// Those of them with a place in line, in the order in which they are served.
+    line: Roster,
     /// Waiting readers.
     readers: Roster,
     /// The readers that were waiting when a writer left: they hold back writers. Empty while there is a writer.
@@ -82,7 +82,8 @@ impl State {
         self.sole.take_if(|sole| sole.until <= now);
         self.reads.expire(now);
         self.queue.expire(now);
-        self.writers.expire(now);
+        self.waiting.expire(now);
+        self.line.expire(now);
         self.readers.expire(now);
         self.passes.expire(now);
         self.withdrawn.expire(now);
@@ -92,7 +93,7 @@ impl State {
     pub(super) fn is_idle(&self) -> bool {
         self.is_free()
             && self.queue.is_empty()
-            && self.writers.is_empty()
+            && self.waiting.is_empty()
             && self.readers.is_empty()
             && self.passes.is_empty()
             && self.withdrawn.is_empty()
@@ -101,26 +102,27 @@ impl State {
     /// Grants the attempt, or remembers it as waiting if it has the patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
-        let verdict = self.weigh(hold, now);
+        let in_line = attempt.stands_in_line();
+        let verdict = self.weigh(hold, in_line, now);
         match verdict {
             Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
             Verdict::Refused { .. } if attempt.patience.is_some() => {
-                self.wait(hold, after(now, WAITER_LIVENESS));
+                self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
             _ => {}
         }
         verdict
     }
 
-    /// What an attempt to get `hold` would come to.
-    pub(super) fn weigh(&self, hold: &Hold, now: Instant) -> Verdict {
+    /// What an attempt to get `hold` would come to, with a place in line or without.
+    pub(super) fn weigh(&self, hold: &Hold, in_line: bool, now: Instant) -> Verdict {
         if self.withdrawn.until((hold.mode, hold.id)).is_some() {
             return Verdict::Withdrawn; // (5)
         }
         if self.is_held_by_other_than(hold.mode.family()) {
             return Verdict::Conflict;
         }
-        match self.obstacle(hold) {
+        match self.obstacle(hold, in_line) {
             Some(until) => Verdict::Refused {
                 retry_after: until - now,
             },
@@ -159,9 +161,9 @@ impl State {
             _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
         };
         held.then(|| match hold.mode {
-            LockMode::Reentrant => EVERYBODY_IN_NO_ORDER,
+            LockMode::Reentrant => self.wake(Channel::Exclusive),
             LockMode::Fair => self.tell_next(),
-            LockMode::Read if self.is_free() => READERS_AND_WRITERS,
+            LockMode::Read if self.is_free() => self.wake(Channel::ReadWrite),
             LockMode::Read => NOBODY,
             LockMode::Write => self.let_readers_go_first(),
         })
@@ -171,9 +173,11 @@ impl State {
     pub(super) fn force(&mut self) -> Option<Wake> {
         let read = !mem::take(&mut self.reads).is_empty();
         match self.sole.take().map(|sole| sole.family) {
-            Some(LockFamily::Exclusive) => Some([Some(Channel::Exclusive), self.next()]),
+            Some(LockFamily::Exclusive) => {
+                Some([Some(Channel::Exclusive), self.next(), self.first_in_line()])
+            }
             Some(LockFamily::ReadWrite) => Some(self.let_readers_go_first()),
-            None => read.then_some(READERS_AND_WRITERS),
+            None => read.then(|| self.wake(Channel::ReadWrite)),
         }
     }
 
@@ -198,7 +202,7 @@ impl State {
             .iter()
             .map(|(id, until)| (LockMode::Read, id, until));
         let holders = sole.into_iter().chain(reads);
-        let waiters = [&self.queue, &self.passes, &self.writers, &self.readers];
+        let waiters = [&self.queue, &self.passes, &self.waiting, &self.readers];
         let waiters = waiters.into_iter().flat_map(Roster::iter);
         Inspection {
             truncated: holders.clone().count() > SHOWN || waiters.clone().count() > SHOWN,
@@ -214,7 +218,7 @@ impl State {
     fn let_readers_go_first(&mut self) -> Wake {
         debug_assert!(self.passes.is_empty(), "they hold back writers");
         self.passes = mem::take(&mut self.readers);
-        READERS_AND_WRITERS
+        self.wake(Channel::ReadWrite)
     }
 
     fn is_free(&self) -> bool {
@@ -228,25 +232,30 @@ impl State {
         }
     }
 
-    /// Until when, at the longest, something stands in the way of `hold`; `None` if nothing does.
-    fn obstacle(&self, hold: &Hold) -> Option<Instant> {
+    /// Until when, at the longest, something stands in the way of `hold`; `None` if nothing does. (10)
+    fn obstacle(&self, hold: &Hold, in_line: bool) -> Option<Instant> {
         if self.holds(hold) {
             return None; // (4)
         }
         let sole = self.sole.as_ref().map(|sole| sole.until);
+        let before = |queue: &Roster| {
+            let (first, until) = queue.first()?;
+            (first != hold.id).then_some(until)
+        };
+        let in_front = || before(&self.line).filter(|_| in_line);
         match hold.mode {
-            LockMode::Reentrant => sole,
-            LockMode::Fair => sole.or_else(|| {
-                let (first, until) = self.queue.first()?;
-                (first != hold.id).then_some(until)
-            }),
+            LockMode::Reentrant => sole.or_else(in_front),
+            LockMode::Fair => sole.or_else(|| before(&self.queue)),
             LockMode::Read => match &self.sole {
                 Some(writer) if writer.id == hold.id => None, // (1)
                 Some(writer) => Some(writer.until),
                 None if self.passes.until(hold.id).is_some() => None,
-                None => self.writers.longest(),
+                None => self.waiting.longest(),
             },
-            LockMode::Write => sole.max(self.reads.longest()).or(self.passes.longest()),
+            LockMode::Write => sole
+                .max(self.reads.longest())
+                .or(self.passes.longest())
+                .or_else(in_front),
         }
     }
 
@@ -269,20 +278,24 @@ impl State {
         self.sole = Some(Sole { family, id, until });
     }
 
-    /// Takes a place among those who wait, or keeps it alive. (6, 7)
-    fn wait(&mut self, hold: &Hold, until: Instant) {
+    /// Takes a place among those who wait, or keeps it alive. (6, 7, 10)
+    fn wait(&mut self, hold: &Hold, in_line: bool, until: Instant) {
         match hold.mode {
-            LockMode::Reentrant => {}
             LockMode::Fair => self.queue.put(hold.id, until),
             LockMode::Read => self.readers.put(hold.id, until),
-            LockMode::Write => self.writers.put(hold.id, until),
+            LockMode::Reentrant | LockMode::Write if in_line => {
+                self.waiting.put(hold.id, until);
+                self.line.put(hold.id, until);
+            }
+            LockMode::Reentrant => {}
+            LockMode::Write => self.waiting.put(hold.id, until),
         }
     }
 
     /// Gives up the place among those who wait, and says who was held back by nothing else. (8)
     fn stop_waiting(&mut self, hold: &Hold) -> Wake {
         match hold.mode {
-            LockMode::Reentrant => NOBODY,
+            LockMode::Reentrant => self.leave_line(hold),
             LockMode::Fair => {
                 self.queue.remove(hold.id);
                 match self.is_free() {
@@ -293,19 +306,39 @@ impl State {
             LockMode::Read => {
                 self.readers.remove(hold.id);
                 if self.passes.remove(hold.id) && self.passes.is_empty() && self.is_free() {
-                    return READERS_AND_WRITERS;
+                    return self.wake(Channel::ReadWrite);
                 }
                 NOBODY
             }
             LockMode::Write => {
                 let writing = |sole: &Sole| sole.family == LockFamily::ReadWrite;
-                let was_last = self.writers.remove(hold.id) && self.writers.is_empty();
-                match was_last && !self.sole.as_ref().is_some_and(writing) {
-                    true => READERS_AND_WRITERS,
-                    false => NOBODY,
-                }
+                let [_, _, next] = self.leave_line(hold);
+                let was_last = self.waiting.remove(hold.id) && self.waiting.is_empty();
+                let held_back = was_last && !self.sole.as_ref().is_some_and(writing);
+                [held_back.then_some(Channel::ReadWrite), None, next]
             }
         }
+    }
+
+    /// Gives up the place in line. Whoever is first now is woken if it was not before: it may have to listen elsewhere. (10)
+    fn leave_line(&mut self, hold: &Hold) -> Wake {
+        let was_first = self.line.first().is_some_and(|(first, _)| first == hold.id);
+        self.line.remove(hold.id);
+        if hold.mode == LockMode::Reentrant {
+            self.waiting.remove(hold.id);
+        }
+        [None, None, self.first_in_line().filter(|_| was_first)]
+    }
+
+    /// Where the first in line listens.
+    fn first_in_line(&self) -> Option<Channel> {
+        let (first, _) = self.line.first()?;
+        Some(Channel::Turn(first.client()))
+    }
+
+    /// Wakes those without a place in line, and the first in line.
+    fn wake(&self, without_place: Channel) -> Wake {
+        [Some(without_place), None, self.first_in_line()]
     }
 
     /// Where the next in the fair queue listens.
@@ -316,7 +349,10 @@ impl State {
     /// Who is to be woken when fairness grants the next: the first in the queue; if it is empty, an attempt that waits without a
     /// place in it. (8)
     fn tell_next(&self) -> Wake {
-        [Some(self.next().unwrap_or(Channel::Exclusive)), None]
+        match self.next() {
+            Some(next) => [Some(next), None, None],
+            None => self.wake(Channel::Exclusive),
+        }
     }
 }
 

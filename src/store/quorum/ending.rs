@@ -250,6 +250,7 @@ fn undoing(hold: &Hold) -> Attempt {
         hold: hold.clone(),
         lease: Duration::ZERO,
         patience: None,
+        in_line: false,
         fencing: None,
     }
 }

@@ -48,6 +48,7 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
         },
         lease: LEASE,
         patience: Some(60 * SECOND),
+        in_line: true,
         fencing: None,
     }
 }

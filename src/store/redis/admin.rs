@@ -66,7 +66,7 @@ pub(super) fn inspect(key: &LockKey) -> Call {
 fn force(key: &LockKey, publish: Channels) -> Call {
     let names = Names::of(key);
     script::FORCE
-        .call(names, 8, 2)
+        .call(names, 10, 3)
         .arg(names.lock())
         .arg(names.channel())
         .arg(names.queue())
@@ -75,8 +75,11 @@ fn force(key: &LockKey, publish: Channels) -> Call {
         .arg(names.rw_channel())
         .arg(names.waiting_readers())
         .arg(names.passes())
+        .arg(names.waiting_writers())
+        .arg(names.line())
         .arg(publish)
         .arg(names.readers_prefix())
+        .arg(names.turn())
 }
 
 pub(super) fn inspection(answer: &Value) -> Option<Inspection> {

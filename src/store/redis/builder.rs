@@ -12,6 +12,7 @@ use super::connection::ConnectionSettings;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address};
 use super::node::Node;
+use super::outside::Outside;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
@@ -246,7 +247,8 @@ impl RedisStoreBuilder {
             false => Router::One(Box::new(self.one(&settings)?)),
         };
         let inner = Arc::new(Inner {
-            router,
+            outside: Outside::default(),
+            router: Arc::new(router),
             background,
             acknowledging,
         });

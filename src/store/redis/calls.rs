@@ -24,11 +24,20 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     match hold.mode {
-        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 2, 4)
+        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 4, 7)
             .arg(names.tombstone(field(hold)))
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
+            .arg(if attempt.stands_in_line() {
+                liveness
+            } else {
+                0
+            })
+            .arg(names.turn())
+            .arg(publish)
             .arg(reserve)
             .arg(retention),
         LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 7)
@@ -55,17 +64,25 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(lease)
             .arg(Field::Plain(id))
             .arg(liveness),
-        LockMode::Write => begin(&script::WRITE_ACQUIRE, 4, 6)
-            .arg(names.tombstone(field(hold)))
-            .arg(names.waiting_writers())
-            .arg(names.passes())
-            .arg(counter)
-            .arg(lease)
-            .arg(Field::Plain(id))
-            .arg(liveness)
-            .arg(names.readers_prefix())
-            .arg(reserve)
-            .arg(retention),
+        LockMode::Write => {
+            let call = begin(&script::WRITE_ACQUIRE, 5, 8)
+                .arg(names.tombstone(field(hold)))
+                .arg(names.waiting_writers())
+                .arg(names.passes())
+                .arg(names.line())
+                .arg(counter)
+                .arg(lease)
+                .arg(Field::Plain(id))
+                .arg(liveness);
+            let call = match attempt.stands_in_line() {
+                true => call.arg(names.turn()),
+                false => call.arg(""),
+            };
+            call.arg(publish)
+                .arg(names.readers_prefix())
+                .arg(reserve)
+                .arg(retention)
+        }
     }
 }
 
@@ -96,35 +113,44 @@ pub(super) fn release_by(
             .arg(names.lock())
     };
     match hold.mode {
-        LockMode::Reentrant => begin(2, 2)
+        LockMode::Reentrant => begin(4, 3)
             .arg(names.channel())
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(record)
             .arg(id)
             .arg(publish),
-        LockMode::Fair => begin(4, 3)
+        LockMode::Fair => begin(6, 4)
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(record)
             .arg(id)
             .arg(publish)
             .arg(names.channel()),
-        LockMode::Read => begin(3, 3)
+        LockMode::Read => begin(5, 4)
             .arg(names.rw_channel())
             .arg(names.reader_timeout(hold.id))
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(record)
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
-        LockMode::Write => begin(4, 3)
+        LockMode::Write => begin(6, 4)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(record)
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
     }
+    .arg(names.turn())
 }
 
 /// Takes an attempt back.
@@ -133,27 +159,33 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
     let (names, id) = (Names::of(&hold.key), hold.id);
     let call = match hold.mode {
         LockMode::Reentrant => script::EXCLUSIVE_WITHDRAW
-            .call(names, 3, 3)
+            .call(names, 5, 4)
             .arg(names.lock())
             .arg(names.channel())
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(publish),
         LockMode::Fair => script::FAIR_WITHDRAW
-            .call(names, 5, 4)
+            .call(names, 7, 5)
             .arg(names.lock())
             .arg(names.queue())
             .arg(names.timeouts())
             .arg(names.alive())
             .arg(names.tombstone(field(hold)))
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(Field::Plain(id))
             .arg(publish)
             .arg(names.channel()),
         LockMode::Read => script::READ_WITHDRAW
-            .call(names, 6, 4)
+            .call(names, 8, 5)
             .arg(names.lock())
             .arg(names.rw_channel())
             .arg(names.reader_timeout(id))
+            .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(names.tombstone(field(hold)))
             .arg(names.waiting_readers())
             .arg(names.passes())
@@ -161,17 +193,19 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(publish)
             .arg(names.readers_prefix()),
         LockMode::Write => script::WRITE_WITHDRAW
-            .call(names, 6, 4)
+            .call(names, 7, 5)
             .arg(names.lock())
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(names.waiting_writers())
+            .arg(names.line())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(publish)
             .arg(names.readers_prefix()),
     };
+    let call = call.arg(names.turn());
     call.arg(match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
@@ -211,12 +245,22 @@ pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) ->
     )
 }
 
-/// The channel on which an attempt for such a hold hears when to ask again.
-pub(super) fn channel(hold: &Hold) -> Name<'_> {
+/// The channel that says when such an attempt is to be made again.
+pub(super) fn channel(attempt: &Attempt) -> String {
+    let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Reentrant => names.channel(),
-        LockMode::Fair => names.turn_channel(hold.id),
+        LockMode::Fair => names.turn_channel(hold.id).to_string(),
+        _ if attempt.stands_in_line() => format!("{}:{}", names.turn(), hold.id.client()),
+        _ => redissons_channel(hold).to_string(),
+    }
+}
+
+/// The channel on which Redisson says that a lock is free.
+pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
+    let names = Names::of(&hold.key);
+    match hold.mode {
+        LockMode::Reentrant | LockMode::Fair => names.channel(),
         LockMode::Read | LockMode::Write => names.rw_channel(),
     }
 }

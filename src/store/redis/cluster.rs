@@ -132,6 +132,14 @@ impl Cluster {
         slot_subscription::listen(self.topology.clone(), channels, slot, channel).await
     }
 
+    /// Wakes those who listen to a channel about a key through this store, as far as it is known where that is.
+    pub(super) fn wake(&self, key: &LockKey, channel: &str) {
+        let map = self.topology.known();
+        if let Some(member) = map.as_ref().and_then(|map| map.master(Slot::of(key))) {
+            member.node.wake(channel);
+        }
+    }
+
     /// How many listen to a channel about a key through this store, as far as it is known where that is.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
         let map = self.topology.known();

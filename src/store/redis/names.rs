@@ -110,9 +110,19 @@ impl<'a> Names<'a> {
         self.name("tower_lock_alive:")
     }
 
-    /// Ours: writers that wait.
+    /// Ours: attempts for an exclusive hold that wait. While a writer does, new readers stand back.
     pub(super) fn waiting_writers(self) -> Name<'a> {
         self.name("tower_lock_writers:")
+    }
+
+    /// Ours: the order in which attempts for an exclusive hold wait.
+    pub(super) fn line(self) -> Name<'a> {
+        self.name("tower_lock_line:")
+    }
+
+    /// Ours: what the channels begin with on which a process is woken that is first in line, `<this>:<client uuid>`.
+    pub(super) fn turn(self) -> Name<'a> {
+        self.name("tower_lock_turn:")
     }
 
     /// Ours: readers that wait.
@@ -298,6 +308,8 @@ mod tests {
                 (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
                 (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
                 (names.passes(), format!("tower_lock_pass:{tag}")),
+                (names.line(), format!("tower_lock_line:{tag}")),
+                (names.turn(), format!("tower_lock_turn:{tag}")),
                 (names.record(), format!("tower_lock_record:{tag}")),
             ] {
                 assert_eq!(name.to_string(), expected);

@@ -131,6 +131,13 @@ impl Node {
         })
     }
 
+    /// Wakes those who listen to a channel through this store.
+    pub(super) fn wake(&self, channel: &str) {
+        if let Some(pubsub) = self.pubsub.get() {
+            pubsub.wake(channel);
+        }
+    }
+
     /// How many listen to a channel through this store.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let pubsub = self.pubsub.get();

@@ -24,7 +24,9 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
     let (code, value) = match answer {
         Value::Int(code) => (*code, None),
         Value::Array(parts) => match parts[..] {
-            [Value::Int(code), Value::Int(value)] => (code, Some(value)),
+            [Value::Int(code), Value::Int(value)] | [Value::Int(code), Value::Int(value), _] => {
+                (code, Some(value))
+            }
             _ => return Err(unintelligible(answer)),
         },
         _ => return Err(unintelligible(answer)),
@@ -61,7 +63,12 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
     }
 }
 
-/// Reads the answer of a releasing script: nothing was held, or one more than have heard of the end of it.
+/// Whether a refusal says that Redisson's channel tells when to ask again.
+pub(super) fn names_redissons_channel(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if parts.len() == 3)
+}
+
+/// Reads the answer of a releasing script: nothing was held, or one more than listen on Redisson's channel.
 pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
         Value::Int(0) => Ok(HoldStatus::Gone.into()),

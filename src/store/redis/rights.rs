@@ -13,7 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
 /// What a [`RedisStore`](super::RedisStore) asks of the server.
-const LOCKING: [&str; 32] = [
+const LOCKING: [&str; 33] = [
     "del",
     "eval",
     "evalsha",
@@ -42,6 +42,7 @@ const LOCKING: [&str; 32] = [
     "time",
     "unsubscribe",
     "zadd",
+    "zrange",
     "zrem",
     "zremrangebyscore",
     "zrevrange",
@@ -71,11 +72,12 @@ const ROUTING: [&str; 6] = [
 ];
 
 /// What stands before the names of the keys that belong to a lock, besides its own.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "redisson_lock_queue:",
     "redisson_lock_timeout:",
     "redisson_lock_token:",
     "tower_lock_alive:",
+    "tower_lock_line:",
     "tower_lock_pass:",
     "tower_lock_readers:",
     "tower_lock_record:",
@@ -87,7 +89,11 @@ const KEYS: [&str; 9] = [
 const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
 
 /// What stands before the names of the channels that belong to a lock.
-const CHANNELS: [&str; 2] = ["redisson_lock__channel:", "redisson_rwlock:"];
+const CHANNELS: [&str; 3] = [
+    "redisson_lock__channel:",
+    "redisson_rwlock:",
+    "tower_lock_turn:",
+];
 
 /// The least that a Redis user must be allowed, as rules of Redis's access control lists (6.2 or newer).
 ///
@@ -213,8 +219,11 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     };
     let mut patterns = vec![format!("~{escaped}*")];
     patterns.extend((!prefix.contains('{')).then(|| format!("~{tagged}")));
-    // The scripts are given the channels as keys, so that a Cluster finds them in the slot of the lock.
-    let keys = keys.iter().copied().chain(CHANNELS);
+    // The scripts are given Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
+    let theirs = CHANNELS
+        .into_iter()
+        .filter(|channel| channel.starts_with("redisson"));
+    let keys = keys.iter().copied().chain(theirs);
     patterns.extend(keys.map(|before| format!("~{before}{tagged}")));
     patterns.extend(channels(tagged));
     patterns
@@ -363,7 +372,12 @@ mod tests {
         assert_eq!(patterns("a*[b] c", &KEYS)[0], "~a\\*\\[b\\]?c*");
         assert_eq!(
             patterns("", &KEYS),
-            ["~*", "&redisson_lock__channel:*", "&redisson_rwlock:*"]
+            [
+                "~*",
+                "&redisson_lock__channel:*",
+                "&redisson_rwlock:*",
+                "&tower_lock_turn:*"
+            ]
         );
     }
 }

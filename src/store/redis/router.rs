@@ -78,6 +78,14 @@ impl Router {
         }
     }
 
+    /// Wakes those who listen to a channel about `key` through this store.
+    pub(super) fn wake(&self, key: &LockKey, channel: &str) {
+        match self {
+            Self::One(node) => node.wake(channel),
+            Self::Cluster(cluster) => cluster.wake(key, channel),
+        }
+    }
+
     /// How many listen to a channel about `key` through this store.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
         match self {

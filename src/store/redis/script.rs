@@ -23,9 +23,13 @@ macro_rules! script {
 }
 
 pub(super) static EXCLUSIVE_ACQUIRE: Script = script!(
+    "shared/now",
     "shared/expire",
     "shared/token",
     "shared/holds",
+    "shared/waiters",
+    "shared/line",
+    "shared/place",
     "exclusive/ask",
     "exclusive/acquire"
 );
@@ -34,6 +38,9 @@ pub(super) static EXCLUSIVE_RELEASE: Script = script!(
     "shared/holds",
     "shared/sample",
     "shared/end_hold",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
     "exclusive/leave",
     "exclusive/release"
 );
@@ -42,6 +49,9 @@ pub(super) static EXCLUSIVE_RECORD: Script = script!(
     "shared/holds",
     "shared/sample",
     "shared/end_hold",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
     "record/keep",
     "exclusive/leave",
     "exclusive/release"
@@ -51,6 +61,9 @@ pub(super) static EXCLUSIVE_WITHDRAW: Script = script!(
     "shared/holds",
     "shared/sample",
     "shared/end_hold",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
     "exclusive/leave",
     "exclusive/withdraw"
 );
@@ -71,6 +84,8 @@ pub(super) static FAIR_RELEASE: Script = script!(
     "shared/sample",
     "shared/end_hold",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "fair/queue",
     "fair/wake",
     "fair/leave",
@@ -82,6 +97,8 @@ pub(super) static FAIR_RECORD: Script = script!(
     "shared/sample",
     "shared/end_hold",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "record/keep",
     "fair/queue",
     "fair/wake",
@@ -94,6 +111,8 @@ pub(super) static FAIR_WITHDRAW: Script = script!(
     "shared/sample",
     "shared/end_hold",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "fair/queue",
     "fair/wake",
     "fair/withdraw"
@@ -112,6 +131,9 @@ pub(super) static READ_RELEASE: Script = script!(
     "shared/holds",
     "shared/sample",
     "shared/settle",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
     "read/leave",
     "read/release"
 );
@@ -122,6 +144,7 @@ pub(super) static READ_WITHDRAW: Script = script!(
     "shared/settle",
     "shared/now",
     "shared/waiters",
+    "shared/line",
     "shared/wake_all",
     "read/leave",
     "read/withdraw"
@@ -135,6 +158,8 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/sample",
     "shared/settle",
     "shared/waiters",
+    "shared/line",
+    "shared/place",
     "write/ask",
     "write/acquire"
 );
@@ -144,6 +169,8 @@ pub(super) static WRITE_RELEASE: Script = script!(
     "shared/sample",
     "shared/settle",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "shared/wake_all",
     "write/pass",
     "write/leave",
@@ -155,6 +182,8 @@ pub(super) static WRITE_RECORD: Script = script!(
     "shared/sample",
     "shared/settle",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "shared/wake_all",
     "record/keep",
     "write/pass",
@@ -168,6 +197,7 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/settle",
     "shared/now",
     "shared/waiters",
+    "shared/line",
     "shared/wake_all",
     "write/pass",
     "write/leave",
@@ -181,6 +211,8 @@ pub(super) static RELEASE_SEVERAL: Script = script!(
     "shared/end_hold",
     "shared/settle",
     "shared/now",
+    "shared/waiters",
+    "shared/line",
     "shared/wake_all",
     "fair/queue",
     "fair/wake",
@@ -208,6 +240,8 @@ pub(super) static FORCE: Script = script!(
     "shared/holds",
     "shared/sample",
     "shared/wake_all",
+    "shared/waiters",
+    "shared/line",
     "fair/queue",
     "fair/wake",
     "write/pass",
@@ -230,6 +264,8 @@ macro_rules! several {
             "shared/sample",
             "shared/settle",
             "shared/waiters",
+            "shared/line",
+            "shared/place",
             "fair/queue",
             "fair/line_up",
             "exclusive/ask",

@@ -143,6 +143,11 @@ impl Subscriptions {
         }
     }
 
+    /// Wakes those who listen to a channel, as a message would.
+    pub(super) fn wake(&self, channel: &str) {
+        self.shared.wake(channel);
+    }
+
     /// How many listen to a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let registry = self.shared.registry();

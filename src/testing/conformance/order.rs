@@ -27,7 +27,12 @@ pub async fn clients_overtake_each_other(env: &Env, mode: LockMode) {
 }
 
 /// Eight wait, by turns in these clients, and each holds the lock for a while.
-async fn in_order(env: &Env, holder: LockGuard, mode: LockMode, clients: &[&LockClient]) {
+pub(super) async fn in_order(
+    env: &Env,
+    holder: LockGuard,
+    mode: LockMode,
+    clients: &[&LockClient],
+) {
     const WAITERS: usize = 8;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut working = JoinSet::new();

@@ -9,9 +9,7 @@ use tower_distributed_lock::{
 };
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
-use crate::redis_store::{
-    LEASE, MODES, asks, asleep, attempt, error_kind, holds, patient, releases, woken,
-};
+use crate::redis_store::{LEASE, MODES, asks, asleep, attempt, error_kind, holds, releases, woken};
 use crate::support::{RedisCluster, eventually};
 
 /// Shorter than a test waits for anything: a hold that outlives it was renewed.
@@ -56,7 +54,7 @@ async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
     let (name, slot) = on_first(cluster).await;
     let holder = attempt(name.as_str(), LockMode::Reentrant);
     assert!(asks(&store, &holder).await);
-    let waiter = patient(name.as_str(), LockMode::Reentrant);
+    let waiter = attempt(name.as_str(), LockMode::Reentrant);
     let mut wakeups = store.subscribe(&waiter).await.unwrap();
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         cluster.move_slot(slot, from, to).await;

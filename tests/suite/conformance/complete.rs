@@ -16,6 +16,15 @@ const FENCING: &[&str] = &[
     "a_reader_is_given_a_token",
 ];
 
+/// The cases of the line of processes that wait for an exclusive hold.
+const LINE: &[&str] = &[
+    "processes_overtake_each_other",
+    "a_newcomer_overtakes_the_line",
+    "a_release_wakes_the_whole_line",
+    "one_that_is_cancelled_keeps_its_place",
+    "one_that_is_frozen_keeps_its_place",
+];
+
 /// Combinations that make no sense, and why.
 struct Exception {
     cases: &'static [&'static str],
@@ -50,6 +59,12 @@ const EXCEPTIONS: &[Exception] = &[
         why: "it is an example of the smallest store",
     },
     Exception {
+        cases: LINE,
+        stores: &["worked"],
+        modes: MODES,
+        why: "it is an example of the smallest store",
+    },
+    Exception {
         cases: &[
             "a_later_grant_has_a_smaller_token",
             "re_entry_changes_the_token",
@@ -64,6 +79,18 @@ const EXCEPTIONS: &[Exception] = &[
         stores: STORES,
         modes: &["reentrant", "fair", "write"],
         why: "they are fenced",
+    },
+    Exception {
+        cases: LINE,
+        stores: &["quorum"],
+        modes: MODES,
+        why: "the lines of independent stores do not agree on an order, and would block each other",
+    },
+    Exception {
+        cases: LINE,
+        stores: STORES,
+        modes: &["fair", "read"],
+        why: "fair waiters have a queue, and readers enter together",
     },
     Exception {
         cases: &["a_stolen_hold_is_handed_over"],

@@ -6,6 +6,7 @@
 //! | tokens | one counter | a counter for each key, kept as long as was asked | only that each is larger than the last of its key is promised |
 //! | waiting readers and writers | in the order of their first question | in that of their last | only a fair queue has an order |
 //! | a fair waiter on a free lock | is woken when its turn comes | also by whoever finds that those before it have lapsed | a wake-up may come in vain |
+//! | the first in line | is woken when its turn comes | also by the script that finds that those before it have lapsed, and by Redisson's channel while readers or Redisson hold the lock | a wake-up may come in vain |
 //! | what is left of a fair queue whose waiters died | nothing | Redisson's list and sorted set, until the next question | Redisson gives them no expiry |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +102,10 @@ impl Seen {
 
     /// Whether whoever did the step may have found that those before `who` in a fair queue have lapsed.
     fn may_be_nudged(&self, step: &Step, who: Who) -> bool {
+        if matches!(who.mode(), LockMode::Reentrant | LockMode::Write) && !lock_untouched(step, who)
+        {
+            return true;
+        }
         let fair = |other: &Who| other.key == who.key && other.mode() == LockMode::Fair;
         let lock = &self.locks[who.key];
         let finds = match step {
@@ -142,6 +147,18 @@ impl Seen {
         };
         *covered.entry(happened).or_default() += 1;
         *covered.entry("woken").or_default() += self.woken.len();
+    }
+}
+
+/// Whether the step is about other keys than that of `who`.
+fn lock_untouched(step: &Step, who: Who) -> bool {
+    let about = |other: &Who| other.key == who.key;
+    match step {
+        Step::Release(other) | Step::ReleaseRecording(other, _) | Step::Withdraw(other, _) => {
+            !about(other)
+        }
+        Step::ForceUnlock(key) => *key != who.key,
+        step => !step.asks().iter().any(|ask| about(&ask.who)),
     }
 }
 

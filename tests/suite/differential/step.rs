@@ -86,7 +86,7 @@ impl Who {
         Hold {
             key: LockKey::new(KEYS[self.key]),
             mode: self.mode(),
-            id: HoldId::new(Uuid::from_u128(7), self.actor),
+            id: HoldId::new(Uuid::from_u128(u128::from(self.actor)), self.actor),
         }
     }
 

@@ -40,9 +40,8 @@ impl Worlds {
         let real = real.expect("a runtime");
         let (server, store, clock, sentinel) = real.block_on(async {
             let server = RedisServer::start().await;
-            let store = RedisStore::connect(server.url()).await.expect("a store");
+            let (store, sentinel) = connect(&server).await;
             let clock = Clock::new(server.connection().await);
-            let sentinel = store.subscribe(&sentinel()).await.expect("it listens");
             (server, store, clock, sentinel)
         });
         Self {
@@ -61,8 +60,10 @@ impl Worlds {
     pub(super) fn begin(&mut self) {
         self.asked.clear();
         self.memory = World::new(MemoryStore::new());
-        self.redis = World::new(self.redis.store.clone());
         self.real.block_on(self.clock.begin());
+        // A store of its own: one that goes on serves those who died in the sequence before.
+        let (store, sentinel) = self.real.block_on(connect(&self.server));
+        (self.redis, self.sentinel) = (World::new(store), sentinel);
     }
 
     /// Does a step in both worlds, and looks around in them. `None` if the machine was so busy that time did not stand
@@ -169,4 +170,11 @@ fn sentinel() -> Attempt {
         },
         Duration::from_secs(1),
     )
+}
+
+/// A store, and what wakes when every message before its own has been delivered to it.
+async fn connect(server: &RedisServer) -> (RedisStore, Wakeups) {
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let sentinel = store.subscribe(&sentinel()).await.expect("it listens");
+    (store, sentinel)
 }

@@ -59,7 +59,7 @@ async fn whoever_waits_hears_that_a_grant_was_taken_back() {
     let replicated = Replicated::start(1).await;
     let strict = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
     let plain = store(&replicated, Replicas::None).await;
-    let waiter = patient("k", LockMode::Reentrant);
+    let waiter = attempt("k", LockMode::Reentrant);
     let mut wakeups = plain.subscribe(&waiter).await.unwrap();
     is_unacknowledged(strict.acquire(&attempt("k", LockMode::Reentrant)).await);
     woken(&mut wakeups).await;

@@ -44,7 +44,7 @@ async fn two_stores_that_know_only_the_sentinels_exclude_and_wake_each_other() {
 async fn dead_sentinels_stop_nobody_who_is_connected_and_come_back() {
     let mut sentinels = RedisSentinels::start().await;
     let before = store(&sentinels).await;
-    let listener = patient("listened", LockMode::Reentrant);
+    let listener = attempt("listened", LockMode::Reentrant);
     let mut wakeups = before.subscribe(&listener).await.unwrap();
     sentinels.sentinels[0].kill9();
     let two_left = store(&sentinels).await;

@@ -278,11 +278,15 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
     for (channels, expected) in [
         (
             "resetchannels",
-            &["&redisson_lock__channel:*", "&redisson_rwlock:*"][..],
+            &[
+                "&redisson_lock__channel:*",
+                "&redisson_rwlock:*",
+                "&tower_lock_turn:*",
+            ][..],
         ),
         (
             "resetchannels &redisson_lock__channel:*",
-            &["&redisson_rwlock:*"],
+            &["&redisson_rwlock:*", "&tower_lock_turn:*"],
         ),
     ] {
         let server = server_with(format!("~* +@all {channels}")).await;
@@ -294,7 +298,9 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
         assert_eq!(missing(&error), expected);
         assert!(server.dump().await.is_empty());
     }
-    let server = server_with("~* +@all &redisson_lock__channel:* &redisson_rwlock:*").await;
+    let server =
+        server_with("~* +@all &redisson_lock__channel:* &redisson_rwlock:* &tower_lock_turn:*")
+            .await;
     let store = RedisStore::connect(address(&server)).await.unwrap();
     everything(&store, "k").await.unwrap();
 }

@@ -357,7 +357,7 @@ async fn unix_sockets_configurations_and_given_pools_work() {
     ] {
         let store = builder.connect().await.unwrap();
         assert_eq!(connections(&server).await, expected);
-        let waiter = patient("k", LockMode::Reentrant);
+        let waiter = attempt("k", LockMode::Reentrant);
         let mut wakeups = store.subscribe(&waiter).await.unwrap();
         assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
         woken(&mut wakeups).await;
@@ -414,7 +414,7 @@ fn a_store_outlives_the_runtime_that_made_it() {
     };
     let first = runtime();
     let (server, store) = first.block_on(server_and_store());
-    let waiter = patient("k", LockMode::Reentrant);
+    let waiter = attempt("k", LockMode::Reentrant);
     let old = first.block_on(store.subscribe(&waiter)).unwrap();
     drop(first);
     let second = runtime();

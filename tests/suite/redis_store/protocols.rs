@@ -89,7 +89,7 @@ async fn a_cut_connection_subscribes_again_in_both_protocols() {
         let proxy = Proxy::in_front_of(&server).await;
         let store = RedisStore::connect(address(&proxy.url(), protocol)).await;
         let store = store.unwrap();
-        let waiter = patient("k", LockMode::Reentrant);
+        let waiter = attempt("k", LockMode::Reentrant);
         let mut wakeups = store.subscribe(&waiter).await.unwrap();
         for _ in 0..3 {
             proxy.cut(Ending::Reset).await;

@@ -37,7 +37,7 @@ async fn a_release_leaves_the_applications_data_and_reports_the_conflict() {
     for mode in MODES {
         let hold = attempt("k", mode);
         assert!(asks(&store, &hold).await);
-        let mut wakeups = store.subscribe(&patient("k", LockMode::Reentrant)).await;
+        let mut wakeups = store.subscribe(&attempt("k", LockMode::Reentrant)).await;
         let wakeups = wakeups.as_mut().unwrap();
         write_data(&server).await;
         let renewal = Renewal::new(hold.hold.clone(), LEASE);

@@ -30,7 +30,7 @@ async fn subscriptions_are_counted_down_to_nothing() {
         "none is opened before it is needed"
     );
     let waiters: Vec<_> = (0..10)
-        .map(|n| patient(format!("k{}", n % 3), LockMode::Reentrant))
+        .map(|n| attempt(format!("k{}", n % 3), LockMode::Reentrant))
         .collect();
     let subscribing = waiters.iter().map(|waiter| store.subscribe(waiter));
     let mut wakeups: Vec<_> = futures_util::future::join_all(subscribing)
@@ -62,7 +62,7 @@ async fn subscriptions_are_counted_down_to_nothing() {
 #[tokio::test]
 async fn leaving_and_coming_back_at_once_loses_no_wake_up() {
     let (server, store) = server_and_store().await;
-    let waiter = patient("k", LockMode::Reentrant);
+    let waiter = attempt("k", LockMode::Reentrant);
     let holder = attempt("k", LockMode::Reentrant);
     let mut last = store.subscribe(&waiter).await.unwrap();
     for round in 0..200 {
@@ -99,7 +99,7 @@ async fn a_cut_connection_subscribes_again_and_wakes_everybody() {
 #[tokio::test]
 async fn a_killed_connection_subscribes_again_and_wakes_everybody() {
     let (server, store) = server_and_store().await;
-    let waiter = patient("k", LockMode::Write);
+    let waiter = attempt("k", LockMode::Write);
     let mut wakeups = store.subscribe(&waiter).await.unwrap();
     let mut redis = server.connection().await;
     for _ in 0..3 {
@@ -117,11 +117,11 @@ async fn a_killed_connection_subscribes_again_and_wakes_everybody() {
 #[tokio::test]
 async fn subscribing_fails_at_once_while_redis_is_known_to_be_down_and_works_again_later() {
     let (mut server, store) = server_and_store().await;
-    let waiter = patient("k", LockMode::Reentrant);
+    let waiter = attempt("k", LockMode::Reentrant);
     let mut early = store.subscribe(&waiter).await.unwrap();
     server.kill9();
     eventually("it is noticed", LIMIT, async || {
-        let other = patient("other", LockMode::Reentrant);
+        let other = attempt("other", LockMode::Reentrant);
         store.subscribe(&other).await.is_err()
     })
     .await;
@@ -148,7 +148,7 @@ async fn a_connection_that_died_silently_is_noticed() {
         .await
         .unwrap();
     let mut wakeups = store
-        .subscribe(&patient("k", LockMode::Write))
+        .subscribe(&attempt("k", LockMode::Write))
         .await
         .unwrap();
     let before = proxy.accepted();
@@ -166,15 +166,14 @@ async fn a_channel_that_is_not_allowed_is_refused_and_others_are_not_disturbed()
     let server = RedisServer::builder()
         .config(
             "user",
-            "some on >secret ~* +@all resetchannels &redisson_lock__channel:{k} \
-             &redisson_lock__channel:{tower_lock_rights} &redisson_rwlock:{tower_lock_rights}",
+            "some on >secret ~* +@all resetchannels &redisson_lock__channel:{k} &*{tower_lock_rights}",
         )
         .start()
         .await;
     let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
     let store = RedisStore::connect(url).await.unwrap();
-    let allowed = patient("k", LockMode::Reentrant);
-    let forbidden = patient("other", LockMode::Reentrant);
+    let allowed = attempt("k", LockMode::Reentrant);
+    let forbidden = attempt("other", LockMode::Reentrant);
     let (good, bad) = tokio::join!(store.subscribe(&allowed), store.subscribe(&forbidden));
     let mut wakeups = good.unwrap();
     assert_eq!(bad.unwrap_err().kind(), StoreErrorKind::Refused);
@@ -193,13 +192,13 @@ async fn a_runtime_that_ends_deafens_the_listeners_of_others() {
         .unwrap();
     let there = store.clone();
     let early = first.spawn(async move {
-        let waiter = patient("early", LockMode::Reentrant);
+        let waiter = attempt("early", LockMode::Reentrant);
         there.subscribe(&waiter).await
     });
     let early = early.await.unwrap().unwrap();
     let holder = attempt("k", LockMode::Reentrant);
     assert!(asks(&store, &holder).await);
-    let waiter = patient("k", LockMode::Reentrant);
+    let waiter = attempt("k", LockMode::Reentrant);
     let mut wakeups = store.subscribe(&waiter).await.unwrap();
     assert_eq!(listening_connections(&server).await, 1);
 

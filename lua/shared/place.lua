@@ -1,0 +1,39 @@
+-- An attempt's place in line.
+-- Needs    now.lua, waiters.lua, line.lua
+
+-- For how many ms at most others in line go before the attempt, nil if none does; whether a dead one was dropped.
+local function others_first(line, alive, id, now)
+  local first, lives, dropped = first_in_line_of_ours(line, alive, now)
+  return first and first ~= id and math.max(1, lives - now) or nil, dropped
+end
+
+-- Takes a place at the end of the line, or keeps it.
+local function stand_in_line(line, alive, id, liveness, now)
+  local lives = redis.call('ZSCORE', alive, id)
+  if tonumber(lives or 0) <= now or not redis.call('ZSCORE', line, id) then
+    local last = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2] or 0
+    redis.call('ZADD', line, string.format('%.0f', math.max(now * 1000, last + 1)), id)
+  end
+  join(alive, id, liveness, now)
+  redis.call('PEXPIRE', line, liveness)
+end
+
+-- Whether a client of Redisson is among the holders: its ids are random UUIDs, of version 4; ours are of version 8.
+local function is_redissons(name)
+  for _, field in ipairs(redis.call('HRANDFIELD', name, 3)) do
+    if field:sub(15, 15) == '4' then
+      return true
+    end
+  end
+  return false
+end
+
+-- Refuses an attempt for `left` ms; it keeps its place. `args` as the acquiring scripts have them. If `listens`, it is first
+-- in line and Redisson may end what it waits for.
+local function refuse_in_line(line, alive, id, args, now, dropped, left, listens)
+  stand_in_line(line, alive, id, args[3], now)
+  if dropped then
+    call_first(line, alive, args[4], args[5])
+  end
+  return listens and {1, left, 1} or {1, left}
+end

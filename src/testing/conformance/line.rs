@@ -1,0 +1,56 @@
+//! Processes that wait for an exclusive hold stand in line, and a release wakes the first of them.
+
+use crate::LockMode;
+
+use super::env::Env;
+use super::waiter::Waiter;
+use super::{KEY, order};
+
+pub async fn processes_overtake_each_other(env: &Env, mode: LockMode) {
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(env.client().await);
+    }
+    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let clients: Vec<_> = clients.iter().collect();
+    order::in_order(env, holder, mode, &clients).await;
+}
+
+/// The first in line is slow to take the lock that is free.
+pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
+    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let slow = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
+    holder.release().await.unwrap();
+    let newcomer = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    newcomer.keeps_waiting(env).await;
+    let first = slow.thaw().granted().await;
+    newcomer.keeps_waiting(env).await;
+    first.release().await.unwrap();
+    newcomer.promptly().await.release().await.unwrap();
+}
+
+pub async fn a_release_wakes_the_whole_line(env: &Env, mode: LockMode) {
+    const WAITERS: usize = 8;
+    let mut holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        waiters.push(Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await);
+    }
+    let refused = env.ledger().refused();
+    for waiter in waiters {
+        holder.release().await.unwrap();
+        holder = waiter.promptly().await;
+    }
+    holder.release().await.unwrap();
+    // Were all of them woken by each release, half of all pairs would ask in vain. Each polls once a second besides.
+    let vain = env.ledger().refused() - refused;
+    assert!(vain < WAITERS * 2, "{vain} questions in vain");
+}
+
+pub async fn one_that_is_cancelled_keeps_its_place(env: &Env, mode: LockMode) {
+    order::a_cancelled_waiter_keeps_its_place(env, mode).await;
+}
+
+pub async fn one_that_is_frozen_keeps_its_place(env: &Env, mode: LockMode) {
+    order::a_frozen_waiter_blocks_the_queue(env, mode).await;
+}

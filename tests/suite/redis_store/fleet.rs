@@ -1,0 +1,70 @@
+//! One key that many processes want: what a section costs does not depend on how many wait.
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+use tower_distributed_lock::LockClient;
+
+use super::*;
+
+/// Each has a store and connections of its own: a process, to the server.
+const CLIENTS: usize = 24;
+
+/// How often each enters.
+const ROUNDS: usize = 20;
+
+#[tokio::test]
+async fn a_section_costs_the_same_however_many_processes_wait() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
+        let server = RedisServer::start().await;
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            let store = RedisStore::connect(server.url()).await.unwrap();
+            let client = LockClient::new(store);
+            drop(client.lock("warm").mode(mode).await.unwrap());
+            clients.push(client);
+        }
+        let before = calls(&server).await;
+        let mut working = JoinSet::new();
+        for client in clients {
+            working.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = client.lock("k").mode(mode).wait(Duration::from_secs(120));
+                    guard.await.unwrap().release().await.unwrap();
+                }
+            });
+        }
+        working.join_all().await;
+        let after = calls(&server).await;
+        let sections = (CLIENTS * ROUNDS) as f64;
+        let each = |command: &str| {
+            let count = |calls: &BTreeMap<String, u64>| calls.get(command).copied().unwrap_or(0);
+            (count(&after) - count(&before)) as f64 / sections
+        };
+        // To ask, to ask again when it listens, to ask when it is called, to release; and a poll now and then. Were all of
+        // them woken, a section would cost one script for each that waits.
+        assert!(
+            each("evalsha") < 6.0,
+            "{mode:?}: {} scripts",
+            each("evalsha")
+        );
+        let messages = if mode == LockMode::Write { 3.0 } else { 2.0 };
+        assert!(
+            each("publish") <= messages + 0.2,
+            "{mode:?}: {} messages",
+            each("publish")
+        );
+    }
+}
+
+/// How often each command was executed.
+async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let mut redis = server.connection().await;
+    let info = redis::cmd("INFO").arg("commandstats").to_owned();
+    let stats: String = info.query_async(&mut redis).await.unwrap();
+    let call = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+    };
+    stats.lines().filter_map(call).collect()
+}
