@@ -14,7 +14,7 @@ use tokio::runtime;
 use tokio::time::timeout;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Released};
 
 mod checks;
 mod cleanup;
@@ -95,12 +95,12 @@ impl Keeper {
     /// Ends a hold: renews it no more, and releases it in the store. Answers whether it was held until then.
     ///
     /// A `record` is stored in the same step. `asked` is called when the store was asked once, whatever it answered, with
-    /// the number of listeners that have heard of the release. `until_done` is dropped at the end.
+    /// the answer. `until_done` is dropped at the end.
     pub(crate) fn end(
         &self,
         live: Arc<LiveHold>,
         record: Option<Record>,
-        asked: impl FnOnce(usize) + Send + 'static,
+        asked: impl FnOnce(Released) + Send + 'static,
         until_done: impl Send + 'static,
     ) -> Driven<Result<(), LockError>> {
         // Counted first: a shutdown that finds no hold any more finds the count.
@@ -111,9 +111,9 @@ impl Keeper {
         let release = async move {
             let slot = keeper.slot(partition).await;
             // One that the store does not answer is tried again at growing pauses, and no longer in the way of others.
-            let asked = move |listeners| {
+            let asked = move |released| {
                 drop(slot);
-                asked(listeners);
+                asked(released);
             };
             // A lost hold is released too: the store may know better.
             let record = record.filter(|_| held);
@@ -130,7 +130,7 @@ impl Keeper {
         ends: impl IntoIterator<Item = End<A, D>>,
     ) -> Driven<Result<(), LockError>>
     where
-        A: FnOnce(usize) + Send + 'static,
+        A: FnOnce(Released) + Send + 'static,
         D: Send + 'static,
     {
         let unfinished = self.handle.tasks.begin();
@@ -154,7 +154,7 @@ impl Keeper {
         Driven::counted(unfinished, release).of_lost(!held)
     }
 
-    async fn end_in<A: FnOnce(usize) + Send, D: Send>(
+    async fn end_in<A: FnOnce(Released) + Send, D: Send>(
         &self,
         partition: u16,
         ends: Vec<End<A, D>>,
@@ -169,13 +169,13 @@ impl Keeper {
             asked.push(Some(end.asked));
             until_done.push(end.until_done);
         }
-        let answered = |place: usize, listeners| {
+        let answered = |place: usize, released| {
             unasked -= 1;
             if unasked == 0 {
                 slot.take();
             }
             if let Some(asked) = asked[place].take() {
-                asked(listeners);
+                asked(released);
             }
         };
         let released = self.clone().release_many(lives, answered).await;

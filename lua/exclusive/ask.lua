@@ -2,18 +2,18 @@
 -- place in line keeps it.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
--- Needs    now.lua, expire.lua, token.lua, holds.lua, place.lua and what it needs
+-- Needs    now.lua, expire.lua, token.lua, holds.lua, outside.lua, place.lua and what it needs
 local function ask_exclusive(keys, args)
-  local name, alive, line, id = keys[1], keys[3], keys[4], args[2]
+  local name, alive, line, outside, id = keys[1], keys[3], keys[4], keys[5], args[2]
 
   local function grant()
-    local token = keys[5] and next_token(keys[5], args[6], args[7])
+    local token = keys[6] and next_token(keys[6], args[6], args[7])
     redis.call('HSET', name, id, 1)
     expire(name, args[1])
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', name, keys[2], alive) == 0 then
+  if redis.call('EXISTS', name, keys[2], alive, outside) == 0 then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then
@@ -30,11 +30,12 @@ local function ask_exclusive(keys, args)
   if left == -1 then
     return 4
   end
-  local now, others, dropped = now_ms(), nil, false
+  local now, others, dropped, theirs = now_ms(), nil, false, nil
   if args[3] ~= '0' then
     others, dropped = others_first(line, alive, id, now)
+    theirs = not others and outside_turn(outside, left ~= -2)
   end
-  if left == -2 and not others then
+  if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
       leave_line(line, alive, id)
@@ -44,6 +45,6 @@ local function ask_exclusive(keys, args)
   if args[3] == '0' then
     return {1, left}
   end
-  local listens = not others and is_redissons(name)
-  return refuse_in_line(line, alive, id, args, now, dropped, left == -2 and others or left, listens)
+  local listens = not others and (theirs or is_redissons(name))
+  return refuse_in_line(line, alive, id, args, now, dropped, left == -2 and (others or theirs) or left, listens)
 end

@@ -2,13 +2,13 @@
 -- A refused attempt with patience is remembered as waiting.
 -- keys     as write/acquire.lua
 -- args     as write/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, place.lua and what they need
+-- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
 
   local function grant()
-    local token = keys[6] and next_token(keys[6], args[7], args[8])
+    local token = keys[7] and next_token(keys[7], args[7], args[8])
     redis.call('HSET', name, 'mode', 'write', field, 1)
     expire(name, life)
     if waits then
@@ -17,7 +17,7 @@ local function ask_write(keys, args)
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', name, keys[2], keys[3], keys[4]) == 0 then
+  if redis.call('EXISTS', name, keys[2], keys[3], keys[4], keys[6]) == 0 then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then
@@ -40,19 +40,20 @@ local function ask_write(keys, args)
   if data then
     return 5
   end
-  local now = now_ms()
+  local now, in_line = now_ms(), args[3] ~= '0' and args[4] ~= ''
   refused = unknown and 1 or refused or waiting(keys[4], now)
-  local others, dropped = nil, false
-  if args[3] ~= '0' and args[4] ~= '' then
+  local others, dropped, theirs = nil, false, nil
+  if in_line then
     others, dropped = others_first(line, alive, id, now)
+    theirs = not others and outside_turn(keys[6], held[1])
   end
-  if not (refused or others) then
+  if not (refused or others or theirs) then
     waits = true
     return nil, grant
-  elseif args[3] ~= '0' and args[4] ~= '' then
+  elseif in_line then
     -- The last of several readers may be Redisson's.
-    local listens = not others and (held[1] == 'read' or held[1] and is_redissons(name))
-    return refuse_in_line(line, alive, id, args, now, dropped, refused or others, listens)
+    local listens = not others and (theirs or held[1] == 'read' or held[1] and is_redissons(name))
+    return refuse_in_line(line, alive, id, args, now, dropped, refused or others or theirs, listens)
   elseif args[3] ~= '0' then
     join(alive, id, args[3], now)
   end

@@ -1,6 +1,7 @@
 -- Takes a write attempt back: its hold, its place among the waiters. When it was the last writer that waited, and no
 -- writer holds the lock, the readers that it held back are woken.
--- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 tombstone
+-- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 turn of those
+--          outside, 8 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 life of the tombstone in ms
 --          (0: none)
 -- Returns  1 ended, 0 nothing was held
@@ -11,6 +12,6 @@ if give_up_place(KEYS[6], KEYS[5], ARGV[1], ARGV[4], ARGV[2]) and not waiting(KE
   wake_all(ARGV[2], KEYS[2])
 end
 if ARGV[5] ~= '0' then
-  redis.call('SET', KEYS[7], 1, 'PX', ARGV[5])
+  redis.call('SET', KEYS[8], 1, 'PX', ARGV[5])
 end
 return ended == 0 and 0 or 1

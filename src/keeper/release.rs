@@ -28,7 +28,7 @@ impl Keeper {
         self,
         live: Arc<LiveHold>,
         record: Option<Record>,
-        asked: impl FnOnce(usize) + Send,
+        asked: impl FnOnce(Released) + Send,
     ) -> Result<(), LockError> {
         let cut_off = CutOff(live.clone());
         let result = release(self.store(), &live, record, asked).await;
@@ -41,7 +41,7 @@ impl Keeper {
     pub(crate) async fn release_many(
         self,
         lives: Vec<Arc<LiveHold>>,
-        asked: impl FnMut(usize, usize) + Send,
+        asked: impl FnMut(usize, Released) + Send,
     ) -> Vec<Result<(), LockError>> {
         let cut_off: Vec<_> = lives.iter().cloned().map(CutOff).collect();
         let results = release_together(self.store(), &lives, asked).await;
@@ -82,7 +82,7 @@ pub(super) async fn release(
     store: Arc<dyn DynStore>,
     live: &LiveHold,
     record: Option<Record>,
-    asked: impl FnOnce(usize) + Send,
+    asked: impl FnOnce(Released) + Send,
 ) -> Result<(), LockError> {
     let mut asked = Some(asked);
     let mut tries = Tries::of(live);
@@ -92,7 +92,7 @@ pub(super) async fn release(
         let released = store.clone().release(smallvec![release]).await;
         let released = released.map(|released| released[0]);
         if let Some(asked) = asked.take() {
-            asked(notified(&released));
+            asked(answered(&released));
         }
         if let Some(result) = tries.decided(released) {
             return result;
@@ -107,7 +107,7 @@ pub(super) async fn release(
 pub(super) async fn release_together(
     store: Arc<dyn DynStore>,
     lives: &[Arc<LiveHold>],
-    mut asked: impl FnMut(usize, usize) + Send,
+    mut asked: impl FnMut(usize, Released) + Send,
 ) -> Vec<Result<(), LockError>> {
     let mut tries: Vec<_> = lives.iter().map(|live| Tries::of(live)).collect();
     let mut results: Vec<_> = lives.iter().map(|_| None).collect();
@@ -123,7 +123,7 @@ pub(super) async fn release_together(
                 let released = answer.as_ref().map(|released| released[index]);
                 let released = released.map_err(Clone::clone);
                 if is_first {
-                    asked(*place, notified(&released));
+                    asked(*place, answered(&released));
                 }
                 results[*place] = tries[*place].decided(released);
             }
@@ -180,9 +180,10 @@ impl Tries {
     }
 }
 
-/// How many listeners have heard of a release.
-fn notified(released: &Result<Released, StoreError>) -> usize {
-    released.as_ref().map_or(0, |released| released.notified)
+/// What is known of the other processes after an answer.
+fn answered(released: &Result<Released, StoreError>) -> Released {
+    let released = released.as_ref().copied();
+    released.unwrap_or_else(|_| HoldStatus::Unknown.into())
 }
 
 /// Goes on after a refusal, which may be over before the lease is: rights are given back, as are passwords.

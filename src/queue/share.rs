@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use super::fairness::FairnessYield;
 use super::hold::Holder;
 use super::key_state::Left;
-use super::wait_queue::Handoff;
+use super::wait_queue::{Handoff, Others};
 use super::{Decision, Grant, Intent, Queues, Terms};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::keeper::{self, Driven, End, LiveHold};
 use crate::lock::{FencingToken, HoldId, LockKey, LockMode, Owner};
-use crate::store::{Record, Wakeups};
+use crate::store::{Record, Released, Wakeups};
 
 /// A place in the queue; resolves when the request gets a share or its turn. Dropped before, it leaves; dropped after it
 /// was given something, it passes that on.
@@ -154,25 +154,34 @@ impl Turn {
 
     /// How long other processes may take to go first; `None` if this process owes them nothing.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        self.handoff.fairness.as_ref()?.pause()
+        match &self.handoff.others {
+            Others::Owed(fairness) => fairness.pause(),
+            _ => None,
+        }
     }
 
     /// The end of another process's turn was heard of.
     pub(crate) fn heard_release(&mut self) {
-        if let Some(fairness) = &mut self.handoff.fairness {
+        if let Others::Owed(fairness) = &mut self.handoff.others {
             fairness.heard_release();
         }
     }
 
-    /// The hold before was released, that woke `listeners`, and the answer took so long.
-    fn released(&mut self, listeners: usize, took: Duration) {
-        let wakeups = self.handoff.wakeups.as_ref();
-        let listens = wakeups.is_some_and(Wakeups::hear_every_release);
-        let is_counted = wakeups.is_none_or(Wakeups::are_counted);
-        let listeners = listeners + usize::from(listens && !is_counted);
-        let fairness = FairnessYield::after(listeners, listens, took, Instant::now());
-        self.handoff.is_alone = fairness.is_none();
-        self.handoff.fairness = fairness.map(Box::new);
+    /// The hold before was released, and the answer took so long.
+    fn released(&mut self, released: Released, took: Duration) {
+        self.handoff.others = match released {
+            Released {
+                in_line: true,
+                notified: 0,
+                ..
+            } => Others::None,
+            Released { in_line: true, .. } => Others::Served,
+            Released { notified, .. } => {
+                let listens = self.handoff.wakeups.is_some();
+                let fairness = FairnessYield::after(notified, listens, took, Instant::now());
+                fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
+            }
+        };
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.
@@ -199,10 +208,15 @@ impl Turn {
         let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
         let at = self.queues.at(now);
-        let fairness = self.handoff.fairness.as_ref();
-        let turn = match fairness.and_then(|fairness| fairness.next_turn(now)) {
-            Some(turn) => Some(Some(turn.min(at.pace.handover_time))),
-            None => self.handoff.is_alone.then_some(None),
+        let turn = match &self.handoff.others {
+            Others::Unknown => None,
+            Others::None => Some(None),
+            // One section, as a turn of theirs.
+            Others::Served => Some(Some(Duration::ZERO)),
+            Others::Owed(fairness) => {
+                let turn = fairness.next_turn(now);
+                turn.map(|turn| Some(turn.min(at.pace.handover_time)))
+            }
         };
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
@@ -399,15 +413,15 @@ struct Departed {
 impl Departed {
     /// The end of the hold for the keeper. The next in line asks only when the store was asked; a nested read only when
     /// nothing is left of the one before.
-    fn end(self) -> End<impl FnOnce(usize) + Send + 'static, Option<Turn>> {
+    fn end(self) -> End<impl FnOnce(Released) + Send + 'static, Option<Turn>> {
         let (until_done, until_asked) = match self.next {
             Some(turn) if turn.nested().is_some() => (Some(turn), None),
             turn => (None, turn),
         };
         let began = Instant::now();
-        let asked = move |listeners| {
+        let asked = move |released| {
             if let Some(mut next) = until_asked {
-                next.released(listeners, began.elapsed());
+                next.released(released, began.elapsed());
             }
         };
         End {

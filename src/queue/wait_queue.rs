@@ -49,10 +49,21 @@ struct News {
 pub(super) struct Handoff {
     /// A hot key is not subscribed to anew at every turn.
     pub(super) wakeups: Option<Wakeups>,
-    /// What this process owes to others since its last release.
-    pub(super) fairness: Option<Box<FairnessYield>>,
-    /// The last release woke no other process.
-    pub(super) is_alone: bool,
+    pub(super) others: Others,
+}
+
+/// The other processes that want the lock, as far as the last release of this process has shown them.
+#[derive(Debug, Default)]
+pub(super) enum Others {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// The release woke none.
+    None,
+    /// The release woke some, and the store gives them a turn.
+    Served,
+    /// The release woke some, to which this process owes a turn each.
+    Owed(Box<FairnessYield>),
 }
 
 impl From<Option<Wakeups>> for Handoff {

@@ -67,12 +67,25 @@ pub struct Released {
     /// count a process of many as one, and 0 where the store cannot tell. A client that wants the lock again lets others
     /// go first if there are any.
     pub notified: usize,
+    /// Whether the store keeps its waiters [in line](super::Attempt::in_line), and lets those outside the line go first
+    /// after this release. A client that wants the lock again asks at once then, and is refused while it is not its turn.
+    pub in_line: bool,
 }
 
 impl Released {
     /// The hold's status, and how many wake-ups its end has sent.
     pub fn new(status: HoldStatus, notified: usize) -> Self {
-        Self { status, notified }
+        Self {
+            status,
+            notified,
+            in_line: false,
+        }
+    }
+
+    /// Sets [`in_line`](Self::in_line).
+    #[must_use]
+    pub fn in_line(self, in_line: bool) -> Self {
+        Self { in_line, ..self }
     }
 }
 

@@ -185,7 +185,11 @@ impl LockStore for MemoryStore {
             .shared
             .shard(&hold.key)
             .change(&hold.key, |entry, now| {
+                let held = entry.state.holds(hold) && hold.mode.is_exclusive();
                 let wake = entry.state.withdraw(hold, memory, now);
+                if held && hold.mode != LockMode::Fair && entry.listeners.without_place(wake) > 0 {
+                    entry.state.let_those_outside_go_first(now);
+                }
                 entry.listeners.signals(wake)
             });
         signals.send();
@@ -199,18 +203,14 @@ impl LockStore for MemoryStore {
             .shared
             .shard(key)
             .change(key, |entry, _| entry.listeners.join(channel));
-        let wakeups = Wakeups::new(
+        Ok(Wakeups::new(
             signal.subscribe(),
             Subscription {
                 shared: self.shared.clone(),
                 key: key.clone(),
                 signal,
             },
-        );
-        Ok(match attempt.stands_in_line() {
-            true => wakeups.in_line(|| false),
-            false => wakeups,
-        })
+        ))
     }
 }
 
@@ -251,13 +251,16 @@ impl Shared {
                 LockMode::Reentrant | LockMode::Write => entry.listeners.without_place(wake),
                 LockMode::Fair | LockMode::Read => 0,
             };
+            if notified > 0 {
+                entry.state.let_those_outside_go_first(now);
+            }
             Some((entry.listeners.signals(wake), notified))
         });
         let Some((signals, notified)) = signals else {
             return HoldStatus::Gone.into();
         };
         signals.send();
-        Released::new(HoldStatus::Held, notified)
+        Released::new(HoldStatus::Held, notified).in_line(true)
     }
 }
 

@@ -111,7 +111,7 @@ pub struct RedisStore {
 
 struct Inner {
     /// Before `router`: its tasks use that, and end first.
-    outside: Outside,
+    outside: Arc<Outside>,
     router: Arc<Router>,
     background: Arc<ConnectionThread>,
     /// Whether replicas are to acknowledge anything.
@@ -271,7 +271,7 @@ impl RedisStore {
 
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
     fn released(&self, hold: &Hold, answer: &redis::Value) -> Result<Released, StoreError> {
-        let mut released = reply::released(answer)?;
+        let mut released = reply::released(answer)?.in_line(true);
         if released.notified > 0 {
             let channel = calls::redissons_channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
@@ -364,12 +364,14 @@ impl LockStore for RedisStore {
         let call = |publish| Ok(calls::acquire(attempt, publish));
         let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
-        if attempt.stands_in_line() && matches!(outcome, Outcome::Refused { .. }) {
-            let listens = reply::names_redissons_channel(&answer);
+        if attempt.stands_in_line() {
             let Inner {
                 outside, router, ..
             } = &*self.inner;
-            outside.follow(router, attempt, listens);
+            match reply::names_redissons_channel(&answer) {
+                true => outside.follow(router, attempt),
+                false => outside.forget(attempt),
+            }
         }
         if let Outcome::Granted { .. } = outcome {
             self.grant(std::slice::from_ref(attempt), effect).await?;
@@ -466,11 +468,7 @@ impl LockStore for RedisStore {
         if !attempt.stands_in_line() {
             return Ok(wakeups);
         }
-        let inner = Arc::downgrade(&self.inner);
-        Ok(wakeups.in_line(move || {
-            let inner = inner.upgrade();
-            inner.is_some_and(|inner| inner.outside.follows(&channel))
-        }))
+        Ok(wakeups.with(self.inner.outside.ear(channel)))
     }
 }
 

@@ -14,6 +14,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 
+/// How long those outside the line may take to take the lock after a release that woke them.
+const OUTSIDE_TURN: Duration = Duration::from_millis(5);
+
 const NOBODY: Wake = [None; 3];
 
 /// Who holds a key, who waits for it, and who may not have it any more.
@@ -30,6 +33,8 @@ pub(super) struct State {
     waiting: Roster,
     /// Those of them with a place in line, in the order in which they are served.
     line: Roster,
+    /// Until when those outside the line go first.
+    outside: Option<Instant>,
     /// Waiting readers.
     readers: Roster,
     /// The readers that were waiting when a writer left: they hold back writers. Empty while there is a writer.
@@ -84,6 +89,7 @@ impl State {
         self.queue.expire(now);
         self.waiting.expire(now);
         self.line.expire(now);
+        self.outside.take_if(|until| *until <= now);
         self.readers.expire(now);
         self.passes.expire(now);
         self.withdrawn.expire(now);
@@ -94,6 +100,7 @@ impl State {
         self.is_free()
             && self.queue.is_empty()
             && self.waiting.is_empty()
+            && self.outside.is_none()
             && self.readers.is_empty()
             && self.passes.is_empty()
             && self.withdrawn.is_empty()
@@ -107,6 +114,9 @@ impl State {
         match verdict {
             Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
             Verdict::Refused { .. } if attempt.patience.is_some() => {
+                if in_line && !self.is_free() && self.is_first(hold) {
+                    self.outside = None; // The lock is taken: their turn is over.
+                }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
             _ => {}
@@ -242,7 +252,7 @@ impl State {
             let (first, until) = queue.first()?;
             (first != hold.id).then_some(until)
         };
-        let in_front = || before(&self.line).filter(|_| in_line);
+        let in_front = || before(&self.line).or(self.outside).filter(|_| in_line);
         match hold.mode {
             LockMode::Reentrant => sole.or_else(in_front),
             LockMode::Fair => sole.or_else(|| before(&self.queue)),
@@ -318,6 +328,17 @@ impl State {
                 [held_back.then_some(Channel::ReadWrite), None, next]
             }
         }
+    }
+
+    /// A release has woken some that wait outside the line: one of them has the time to take the lock before the line
+    /// does. (10)
+    pub(super) fn let_those_outside_go_first(&mut self, now: Instant) {
+        self.outside = Some(after(now, OUTSIDE_TURN));
+    }
+
+    /// Whether no other is before it in line.
+    fn is_first(&self, hold: &Hold) -> bool {
+        self.line.first().is_none_or(|(first, _)| first == hold.id)
     }
 
     /// Gives up the place in line. Whoever is first now is woken if it was not before: it may have to listen elsewhere. (10)

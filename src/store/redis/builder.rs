@@ -12,7 +12,6 @@ use super::connection::ConnectionSettings;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address};
 use super::node::Node;
-use super::outside::Outside;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
@@ -247,7 +246,7 @@ impl RedisStoreBuilder {
             false => Router::One(Box::new(self.one(&settings)?)),
         };
         let inner = Arc::new(Inner {
-            outside: Outside::default(),
+            outside: Arc::default(),
             router: Arc::new(router),
             background,
             acknowledging,

@@ -24,10 +24,11 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     match hold.mode {
-        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 4, 7)
+        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 5, 7)
             .arg(names.tombstone(field(hold)))
             .arg(names.waiting_writers())
             .arg(names.line())
+            .arg(names.outside())
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
@@ -65,11 +66,12 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(Field::Plain(id))
             .arg(liveness),
         LockMode::Write => {
-            let call = begin(&script::WRITE_ACQUIRE, 5, 8)
+            let call = begin(&script::WRITE_ACQUIRE, 6, 8)
                 .arg(names.tombstone(field(hold)))
                 .arg(names.waiting_writers())
                 .arg(names.passes())
                 .arg(names.line())
+                .arg(names.outside())
                 .arg(counter)
                 .arg(lease)
                 .arg(Field::Plain(id))
@@ -113,10 +115,11 @@ pub(super) fn release_by(
             .arg(names.lock())
     };
     match hold.mode {
-        LockMode::Reentrant => begin(4, 3)
+        LockMode::Reentrant => begin(5, 3)
             .arg(names.channel())
             .arg(names.waiting_writers())
             .arg(names.line())
+            .arg(names.outside())
             .arg(record)
             .arg(id)
             .arg(publish),
@@ -139,12 +142,13 @@ pub(super) fn release_by(
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
-        LockMode::Write => begin(6, 4)
+        LockMode::Write => begin(7, 4)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(names.waiting_writers())
             .arg(names.line())
+            .arg(names.outside())
             .arg(record)
             .arg(id)
             .arg(publish)
@@ -159,11 +163,12 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
     let (names, id) = (Names::of(&hold.key), hold.id);
     let call = match hold.mode {
         LockMode::Reentrant => script::EXCLUSIVE_WITHDRAW
-            .call(names, 5, 4)
+            .call(names, 6, 4)
             .arg(names.lock())
             .arg(names.channel())
             .arg(names.waiting_writers())
             .arg(names.line())
+            .arg(names.outside())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(publish),
@@ -193,13 +198,14 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(publish)
             .arg(names.readers_prefix()),
         LockMode::Write => script::WRITE_WITHDRAW
-            .call(names, 7, 5)
+            .call(names, 8, 5)
             .arg(names.lock())
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
             .arg(names.waiting_writers())
             .arg(names.line())
+            .arg(names.outside())
             .arg(names.tombstone(field(hold)))
             .arg(Field::Plain(id))
             .arg(publish)

@@ -120,6 +120,11 @@ impl<'a> Names<'a> {
         self.name("tower_lock_line:")
     }
 
+    /// Ours: there while those outside the line go first.
+    pub(super) fn outside(self) -> Name<'a> {
+        self.name("tower_lock_outside:")
+    }
+
     /// Ours: what the channels begin with on which a process is woken that is first in line, `<this>:<client uuid>`.
     pub(super) fn turn(self) -> Name<'a> {
         self.name("tower_lock_turn:")
@@ -309,6 +314,7 @@ mod tests {
                 (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
                 (names.passes(), format!("tower_lock_pass:{tag}")),
                 (names.line(), format!("tower_lock_line:{tag}")),
+                (names.outside(), format!("tower_lock_outside:{tag}")),
                 (names.turn(), format!("tower_lock_turn:{tag}")),
                 (names.record(), format!("tower_lock_record:{tag}")),
             ] {

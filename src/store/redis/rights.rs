@@ -72,12 +72,13 @@ const ROUTING: [&str; 6] = [
 ];
 
 /// What stands before the names of the keys that belong to a lock, besides its own.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "redisson_lock_queue:",
     "redisson_lock_timeout:",
     "redisson_lock_token:",
     "tower_lock_alive:",
     "tower_lock_line:",
+    "tower_lock_outside:",
     "tower_lock_pass:",
     "tower_lock_readers:",
     "tower_lock_record:",

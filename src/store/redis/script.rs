@@ -29,6 +29,7 @@ pub(super) static EXCLUSIVE_ACQUIRE: Script = script!(
     "shared/holds",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/place",
     "exclusive/ask",
     "exclusive/acquire"
@@ -41,6 +42,7 @@ pub(super) static EXCLUSIVE_RELEASE: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "exclusive/leave",
     "exclusive/release"
 );
@@ -52,6 +54,7 @@ pub(super) static EXCLUSIVE_RECORD: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "record/keep",
     "exclusive/leave",
     "exclusive/release"
@@ -64,6 +67,7 @@ pub(super) static EXCLUSIVE_WITHDRAW: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "exclusive/leave",
     "exclusive/withdraw"
 );
@@ -159,6 +163,7 @@ pub(super) static WRITE_ACQUIRE: Script = script!(
     "shared/settle",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/place",
     "write/ask",
     "write/acquire"
@@ -171,6 +176,7 @@ pub(super) static WRITE_RELEASE: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/wake_all",
     "write/pass",
     "write/leave",
@@ -184,6 +190,7 @@ pub(super) static WRITE_RECORD: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/wake_all",
     "record/keep",
     "write/pass",
@@ -198,6 +205,7 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/wake_all",
     "write/pass",
     "write/leave",
@@ -213,6 +221,7 @@ pub(super) static RELEASE_SEVERAL: Script = script!(
     "shared/now",
     "shared/waiters",
     "shared/line",
+    "shared/outside",
     "shared/wake_all",
     "fair/queue",
     "fair/wake",
@@ -265,6 +274,7 @@ macro_rules! several {
             "shared/settle",
             "shared/waiters",
             "shared/line",
+            "shared/outside",
             "shared/place",
             "fair/queue",
             "fair/line_up",

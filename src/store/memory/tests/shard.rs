@@ -14,6 +14,7 @@ fn hold_for_a_second(shard: &mut Shard, key: usize) {
         },
         lease: Duration::from_secs(1),
         patience: None,
+        in_line: true,
         fencing: None,
     };
     shard.change(&attempt.hold.key, |entry, now| {
