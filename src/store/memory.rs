@@ -257,7 +257,7 @@ impl Shared {
             Some((entry.listeners.signals(wake), notified))
         });
         let Some((signals, notified)) = signals else {
-            return HoldStatus::Gone.into();
+            return Released::from(HoldStatus::Gone).in_line(true);
         };
         signals.send();
         Released::new(HoldStatus::Held, notified).in_line(true)

@@ -275,9 +275,9 @@ impl RedisStore {
         if released.notified > 0 {
             let channel = calls::redissons_channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
-            // Those in line are woken on a channel of their own.
-            let in_line = self.inner.outside.followers(hold);
-            released.notified = (released.notified + here).saturating_sub(1 + in_line);
+            // Those in line follow the channel, and are woken on one of their own.
+            let outside = here.saturating_sub(self.inner.outside.followers(hold));
+            released.notified = released.notified - here.min(1) + outside;
         }
         Ok(released)
     }

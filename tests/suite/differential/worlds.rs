@@ -77,11 +77,16 @@ impl Worlds {
         let memory = self.paused.block_on(async {
             tokio::time::advance(time).await;
             let reply = self.memory.take(step).await;
+            tokio::time::advance(after(step)).await;
             self.memory.look(reply).await
         });
         let redis = self.real.block_on(async {
             self.clock.pass(time).await;
             let reply = self.redis.take(step).await;
+            if !after(step).is_zero() {
+                tokio::time::sleep(after(step)).await;
+                self.clock.pass(after(step)).await;
+            }
             self.clock.deliver(&mut self.sentinel).await;
             let seen = self.redis.look(reply).await;
             (self.clock.since().await < BREATH).then_some(seen)
@@ -159,6 +164,16 @@ impl Worlds {
 /// Whether it belongs to the fair queue, whose keys Redisson gives no expiry.
 fn is_redissons(key: &str) -> bool {
     key.starts_with("redisson_lock_queue:") || key.starts_with("redisson_lock_timeout:")
+}
+
+/// How much time passes after a step: the turn of those outside the line is shorter than a step takes.
+fn after(step: &Step) -> Duration {
+    match step {
+        Step::Release(_) | Step::ReleaseRecording(..) | Step::Withdraw(..) => {
+            Duration::from_millis(6)
+        }
+        _ => Duration::ZERO,
+    }
 }
 
 fn sentinel() -> Attempt {

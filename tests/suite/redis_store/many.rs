@@ -219,8 +219,8 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
     let data = ["HSET", "k12", "status", "paid"];
     let _: i64 = server.ask(&data).await;
     let waiters = [20, 21, 22, 23].map(|n| match held[n].hold.mode {
-        LockMode::Read => patient(format!("k{n}"), LockMode::Write),
-        mode => patient(format!("k{n}"), mode),
+        LockMode::Read => patient(format!("k{n}"), LockMode::Write).in_line(false),
+        mode => patient(format!("k{n}"), mode).in_line(false),
     });
     let mut wakeups = Vec::new();
     for waiter in &waiters {
