@@ -9,7 +9,7 @@ use tower_distributed_lock::store::WAITER_LIVENESS;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore};
 
 use crate::redis_store::*;
-use crate::support::{Dump, RedisServer, Stored};
+use crate::support::{Dump, RedisServer, Stored, eventually};
 
 /// A lock name, and what Redisson makes of it in the names of other keys.
 const NAMES: [(&str, &str); 3] = [
