@@ -244,7 +244,7 @@ macro_rules! __conformance {
 
         #[test]
         fn the_claim_is_what_the_store_can_do() {
-            let claims = [$(stringify!($claim)),*];
+            let claims: &[&str] = &[$(stringify!($claim)),*];
             let claims = |claim: &str| claims.contains(&claim);
             $crate::testing::conformance::claim::<Tested>(MODES, claims("fenced"), claims("line"));
         }
