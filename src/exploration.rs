@@ -100,7 +100,7 @@ impl Drop for Exploring {
 }
 
 /// Whether this is a task of a scenario: neither another unit test, nor what is dropped when a scenario is over.
-fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     try_get_current_task().is_some()
 }
 

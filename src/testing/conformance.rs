@@ -186,12 +186,13 @@ pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
         }
         let fences = can.check(Feature::Fencing).is_ok();
         assert_eq!(fences, fenced, "fenced: store, claim");
-        let release = store.release_one(&Hold {
+        let nothing = Hold {
             key: KEY.into(),
             mode: modes[0],
             id: HoldId::new(Uuid::nil(), 1),
-        });
-        let released = release.await.expect("a release of nothing is answered");
+        };
+        let released = store.release_one(&nothing).await;
+        let released = released.expect("a release of nothing is answered");
         assert_eq!(released.in_line, line, "line: store, claim");
         let [reads, writes] = [LockMode::Read, LockMode::Write].map(|mode| modes.contains(&mode));
         assert_eq!(reads, writes, "`Read` and `Write` come together");
