@@ -32,7 +32,7 @@ end
 for _, call in ipairs(calls) do
   may(call)
 end
-for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'tower_lock_turn:'}) do
+for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'tower_lock_enter:', 'tower_lock_turn:'}) do
   local channel, found = before .. '{' .. name .. '}', #missing
   -- In a Cluster, the other command may publish releases.
   if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', channel, ''))

@@ -3,7 +3,7 @@
 -- expire, as Redisson leaves all of them.
 -- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes,
 --          9 waiting writers, 10 line
--- ARGV     1 publish command, 2 prefix of all reader timeouts, 3 turn channel
+-- ARGV     1 publish command, 2 prefix of all reader timeouts, 3 turn channel, 4 channel of readers
 -- Returns  1 ended, 0 nothing was held, 3 not a lock
 -- Needs    now.lua, sample.lua, wake_all.lua, line.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
 local found, kind = holders(KEYS[1])
@@ -29,7 +29,7 @@ if #timeouts > 0 then
   redis.call('DEL', unpack(timeouts))
 end
 if kind == 'write' then
-  pass(KEYS[7], KEYS[8])
+  pass(KEYS[7], KEYS[8], ARGV[4], ARGV[1])
   wake_all(ARGV[1], KEYS[6])
 else
   redis.call(ARGV[1], KEYS[6], '0')

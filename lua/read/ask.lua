@@ -2,7 +2,7 @@
 -- or else what grants it. A refused attempt with patience is remembered as waiting.
 -- keys     as read/acquire.lua
 -- args     as read/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, holds.lua
+-- Needs    now.lua, expire.lua, waiters.lua, holds.lua, outside.lua
 local function ask_read(keys, args)
   local name, id, lease = keys[1], args[2], tonumber(args[1])
   local life, mode, waits = lease, nil, false
@@ -48,6 +48,10 @@ local function ask_read(keys, args)
     if pass then
       join(keys[5], id, args[3], now)
     end
+  end
+  -- While a writer of ours waits, its release wakes the readers.
+  if mode == 'write' and args[3] ~= '0' and not waiting(keys[3], now) and is_redissons(name) then
+    return {1, refused, 1}
   end
   return {1, refused}
 end

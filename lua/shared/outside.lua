@@ -21,3 +21,13 @@ local function outside_turn(outside, taken)
   local left = redis.call('PTTL', outside)
   return left > 0 and left or nil
 end
+
+-- Whether a client of Redisson is among the holders: its ids are random UUIDs, of version 4; ours are of version 8.
+local function is_redissons(name)
+  for _, field in ipairs(redis.call('HRANDFIELD', name, 3)) do
+    if field:sub(15, 15) == '4' then
+      return true
+    end
+  end
+  return false
+end

@@ -18,16 +18,6 @@ local function stand_in_line(line, alive, id, liveness, now)
   redis.call('PEXPIRE', line, liveness)
 end
 
--- Whether a client of Redisson is among the holders: its ids are random UUIDs, of version 4; ours are of version 8.
-local function is_redissons(name)
-  for _, field in ipairs(redis.call('HRANDFIELD', name, 3)) do
-    if field:sub(15, 15) == '4' then
-      return true
-    end
-  end
-  return false
-end
-
 -- Refuses an attempt for `left` ms; it keeps its place. `args` as the acquiring scripts have them. If `listens`, it is first
 -- in line and Redisson may end what it waits for.
 local function refuse_in_line(line, alive, id, args, now, dropped, left, listens)

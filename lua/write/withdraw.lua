@@ -2,16 +2,22 @@
 -- writer holds the lock, the readers that it held back are woken.
 -- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 turn of those
 --          outside, 8 tombstone
--- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 life of the tombstone in ms
---          (0: none)
+-- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 channel of readers, 6 life
+--          of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
 -- Needs    waiters.lua, write/leave.lua and what it needs
 local ended = leave_write(KEYS, ARGV)
-if give_up_place(KEYS[6], KEYS[5], ARGV[1], ARGV[4], ARGV[2]) and not waiting(KEYS[5], now_ms())
-  and on_hash('HGET', KEYS[1], 'mode') ~= 'write' then
-  wake_all(ARGV[2], KEYS[2])
+if give_up_place(KEYS[6], KEYS[5], ARGV[1], ARGV[4], ARGV[2]) and not waiting(KEYS[5], now_ms()) then
+  local writes = on_hash('HGET', KEYS[1], 'mode') == 'write'
+  if not writes then
+    wake_all(ARGV[2], KEYS[2])
+  end
+  -- Behind a writer of Redisson they listen elsewhere from now on.
+  if (not writes or is_redissons(KEYS[1])) and waiting(KEYS[3], now_ms()) then
+    redis.call(ARGV[2], ARGV[5], '0')
+  end
 end
-if ARGV[5] ~= '0' then
-  redis.call('SET', KEYS[8], 1, 'PX', ARGV[5])
+if ARGV[6] ~= '0' then
+  redis.call('SET', KEYS[8], 1, 'PX', ARGV[6])
 end
 return ended == 0 and 0 or 1

@@ -20,9 +20,10 @@ pub struct Attempt {
     /// How long the caller is willing to wait; `None` if it will not ask again. Only attempts with patience are
     /// remembered as waiters.
     pub patience: Option<Duration>,
-    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold takes a place in line. Without a place it is
-    /// granted whenever the key is free, and every release wakes it. A quorum asks its members without: several lines with
-    /// different fronts would block each other.
+    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold takes a place in line, and one for a `Read` hold
+    /// is woken with the readers that a writer lets in. Without a place an attempt is granted whenever the key is free, and
+    /// every release wakes it. A quorum asks its members without: several lines with different fronts would block each
+    /// other.
     pub in_line: bool,
     /// Whether the grant shall carry a fencing token.
     pub fencing: Option<Fencing>,
@@ -68,9 +69,13 @@ impl Attempt {
     /// of their own.
     pub(crate) fn stands_in_line(&self) -> bool {
         let mode = self.hold.mode;
-        self.in_line
-            && self.patience.is_some()
-            && matches!(mode, LockMode::Reentrant | LockMode::Write)
+        self.is_called() && matches!(mode, LockMode::Reentrant | LockMode::Write)
+    }
+
+    /// Whether it is woken when it may be granted, and not by every release: the first in line, and the readers that a
+    /// writer lets in.
+    pub(crate) fn is_called(&self) -> bool {
+        self.in_line && self.patience.is_some() && self.hold.mode != LockMode::Fair
     }
 }
 

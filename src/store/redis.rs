@@ -364,7 +364,7 @@ impl LockStore for RedisStore {
         let call = |publish| Ok(calls::acquire(attempt, publish));
         let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
-        if attempt.stands_in_line() {
+        if attempt.is_called() {
             let Inner {
                 outside, router, ..
             } = &*self.inner;
@@ -465,10 +465,10 @@ impl LockStore for RedisStore {
         let channel = calls::channel(attempt);
         let router = &self.inner.router;
         let wakeups = router.listen(&attempt.hold.key, channel.clone()).await?;
-        if !attempt.stands_in_line() {
+        if !attempt.is_called() {
             return Ok(wakeups);
         }
-        Ok(wakeups.with(self.inner.outside.ear(channel)))
+        Ok(wakeups.with(self.inner.outside.ear(attempt)))
     }
 }
 

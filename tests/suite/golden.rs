@@ -251,9 +251,9 @@ async fn waiters_listen_where_redisson_tells_them() {
     for (name, tag) in NAMES {
         for mode in MODES {
             let waiter = match mode {
-                LockMode::Fair | LockMode::Read => patient(name, mode),
-                // With patience it would stand in line.
-                LockMode::Reentrant | LockMode::Write => attempt(name, mode),
+                LockMode::Fair => patient(name, mode),
+                // With patience it would listen on channels of ours.
+                LockMode::Reentrant | LockMode::Read | LockMode::Write => attempt(name, mode),
             };
             let channel = match mode {
                 LockMode::Reentrant => format!("redisson_lock__channel:{tag}"),
@@ -311,6 +311,46 @@ async fn processes_in_line_listen_on_channels_of_their_own() {
             })
             .await;
         }
+    }
+}
+
+#[tokio::test]
+async fn readers_that_a_writer_lets_in_are_woken_by_one_message() {
+    let (server, store) = server_and_store().await;
+    for (name, tag) in NAMES {
+        let writer = attempt(name, LockMode::Write);
+        assert!(asks(&store, &writer).await);
+        let readers = [(); 3].map(|()| patient(name, LockMode::Read));
+        let mut wakeups = Vec::new();
+        for reader in &readers {
+            assert!(!asks(&store, reader).await);
+            wakeups.push(store.subscribe(reader).await.unwrap());
+        }
+        let enter = format!("tower_lock_enter:{tag}");
+        let channels = server.pubsub_channels().await;
+        let theirs = |channel: &&String| channel.starts_with("redisson");
+        assert_eq!(channels.keys().find(theirs), None);
+        let mut messages = Messages::of(&server).await;
+        assert!(releases(&store, &writer).await);
+        let rw = format!("redisson_rwlock:{tag}");
+        let expected = [
+            (enter.as_str(), "0"),
+            (rw.as_str(), "1"),
+            (rw.as_str(), "0"),
+        ];
+        messages.are(&expected).await;
+        for (reader, wakeups) in readers.iter().zip(&mut wakeups) {
+            woken(wakeups).await;
+            assert!(asks(&store, reader).await);
+        }
+        for reader in &readers {
+            assert!(releases(&store, reader).await);
+        }
+        drop(wakeups);
+        eventually("nothing is left", LEASE, async || {
+            server.dump().await == Dump::new()
+        })
+        .await;
     }
 }
 

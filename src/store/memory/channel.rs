@@ -11,8 +11,10 @@ use crate::store::Attempt;
 pub(super) enum Channel {
     /// Attempts in `Reentrant` mode without a place in line.
     Exclusive,
-    /// Attempts to read, and attempts to write without a place in line.
+    /// Attempts to read or to write without a place in line.
     ReadWrite,
+    /// Attempts to read, which writers let in.
+    Readers,
     /// One waiter of the fair queue.
     Fair(HoldId),
     /// The attempts of one client with a place in line.
@@ -25,7 +27,8 @@ impl Channel {
         let hold = &attempt.hold;
         match hold.mode {
             LockMode::Fair => Self::Fair(hold.id),
-            _ if attempt.stands_in_line() => Self::Turn(hold.id.client()),
+            LockMode::Read if attempt.is_called() => Self::Readers,
+            _ if attempt.is_called() => Self::Turn(hold.id.client()),
             LockMode::Reentrant => Self::Exclusive,
             LockMode::Read | LockMode::Write => Self::ReadWrite,
         }
@@ -33,7 +36,7 @@ impl Channel {
 }
 
 /// The channels on which something is worth another try.
-pub(super) type Wake = [Option<Channel>; 3];
+pub(super) type Wake = [Option<Channel>; 4];
 
 /// The listeners of one key, in the order in which they came.
 ///

@@ -17,7 +17,7 @@ use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 /// How long those outside the line may take to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
 
-const NOBODY: Wake = [None; 3];
+const NOBODY: Wake = [None; 4];
 
 /// Who holds a key, who waits for it, and who may not have it any more.
 #[derive(Debug, Default)]
@@ -184,7 +184,8 @@ impl State {
         let read = !mem::take(&mut self.reads).is_empty();
         match self.sole.take().map(|sole| sole.family) {
             Some(LockFamily::Exclusive) => {
-                Some([Some(Channel::Exclusive), self.next(), self.first_in_line()])
+                let [others, _, first, _] = self.wake(Channel::Exclusive);
+                Some([others, self.next(), first, None])
             }
             Some(LockFamily::ReadWrite) => Some(self.let_readers_go_first()),
             None => read.then(|| self.wake(Channel::ReadWrite)),
@@ -228,7 +229,9 @@ impl State {
     fn let_readers_go_first(&mut self) -> Wake {
         debug_assert!(self.passes.is_empty(), "they hold back writers");
         self.passes = mem::take(&mut self.readers);
-        self.wake(Channel::ReadWrite)
+        let [others, next, first, _] = self.wake(Channel::ReadWrite);
+        let readers = (!self.passes.is_empty()).then_some(Channel::Readers);
+        [others, next, first, readers]
     }
 
     fn is_free(&self) -> bool {
@@ -322,10 +325,16 @@ impl State {
             }
             LockMode::Write => {
                 let writing = |sole: &Sole| sole.family == LockFamily::ReadWrite;
-                let [_, _, next] = self.leave_line(hold);
+                let [_, _, next, _] = self.leave_line(hold);
                 let was_last = self.waiting.remove(hold.id) && self.waiting.is_empty();
                 let held_back = was_last && !self.sole.as_ref().is_some_and(writing);
-                [held_back.then_some(Channel::ReadWrite), None, next]
+                let readers = held_back && !self.readers.is_empty();
+                [
+                    held_back.then_some(Channel::ReadWrite),
+                    None,
+                    next,
+                    readers.then_some(Channel::Readers),
+                ]
             }
         }
     }
@@ -353,7 +362,7 @@ impl State {
         if hold.mode == LockMode::Reentrant {
             self.waiting.remove(hold.id);
         }
-        [None, None, self.first_in_line().filter(|_| was_first)]
+        [None, None, self.first_in_line().filter(|_| was_first), None]
     }
 
     /// Where the first in line listens.
@@ -364,7 +373,7 @@ impl State {
 
     /// Wakes those without a place in line, and the first in line.
     fn wake(&self, without_place: Channel) -> Wake {
-        [Some(without_place), None, self.first_in_line()]
+        [Some(without_place), None, self.first_in_line(), None]
     }
 
     /// Where the next in the fair queue listens.
@@ -376,7 +385,7 @@ impl State {
     /// place in it. (8)
     fn tell_next(&self) -> Wake {
         match self.next() {
-            Some(next) => [Some(next), None, None],
+            Some(next) => [Some(next), None, None, None],
             None => self.wake(Channel::Exclusive),
         }
     }

@@ -66,7 +66,7 @@ pub(super) fn inspect(key: &LockKey) -> Call {
 fn force(key: &LockKey, publish: Channels) -> Call {
     let names = Names::of(key);
     script::FORCE
-        .call(names, 10, 3)
+        .call(names, 10, 4)
         .arg(names.lock())
         .arg(names.channel())
         .arg(names.queue())
@@ -80,6 +80,7 @@ fn force(key: &LockKey, publish: Channels) -> Call {
         .arg(publish)
         .arg(names.readers_prefix())
         .arg(names.turn())
+        .arg(names.enter())
 }
 
 pub(super) fn inspection(answer: &Value) -> Option<Inspection> {

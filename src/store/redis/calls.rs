@@ -142,7 +142,7 @@ pub(super) fn release_by(
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
-        LockMode::Write => begin(7, 4)
+        LockMode::Write => begin(7, 5)
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
             .arg(names.passes())
@@ -155,6 +155,7 @@ pub(super) fn release_by(
             .arg(names.readers_prefix()),
     }
     .arg(names.turn())
+    .arg((hold.mode == LockMode::Write).then(|| names.enter()))
 }
 
 /// Takes an attempt back.
@@ -198,7 +199,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(publish)
             .arg(names.readers_prefix()),
         LockMode::Write => script::WRITE_WITHDRAW
-            .call(names, 8, 5)
+            .call(names, 8, 6)
             .arg(names.lock())
             .arg(names.rw_channel())
             .arg(names.waiting_readers())
@@ -211,7 +212,8 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(publish)
             .arg(names.readers_prefix()),
     };
-    let call = call.arg(names.turn());
+    let enter = (hold.mode == LockMode::Write).then(|| names.enter());
+    let call = call.arg(names.turn()).arg(enter);
     call.arg(match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
@@ -257,7 +259,8 @@ pub(super) fn channel(attempt: &Attempt) -> String {
     let names = Names::of(&hold.key);
     match hold.mode {
         LockMode::Fair => names.turn_channel(hold.id).to_string(),
-        _ if attempt.stands_in_line() => format!("{}:{}", names.turn(), hold.id.client()),
+        LockMode::Read if attempt.is_called() => names.enter().to_string(),
+        _ if attempt.is_called() => format!("{}:{}", names.turn(), hold.id.client()),
         _ => redissons_channel(hold).to_string(),
     }
 }

@@ -130,6 +130,11 @@ impl<'a> Names<'a> {
         self.name("tower_lock_turn:")
     }
 
+    /// Ours: the channel on which the readers that a writer lets in are woken.
+    pub(super) fn enter(self) -> Name<'a> {
+        self.name("tower_lock_enter:")
+    }
+
     /// Ours: readers that wait.
     pub(super) fn waiting_readers(self) -> Name<'a> {
         self.name("tower_lock_readers:")
@@ -316,6 +321,7 @@ mod tests {
                 (names.line(), format!("tower_lock_line:{tag}")),
                 (names.outside(), format!("tower_lock_outside:{tag}")),
                 (names.turn(), format!("tower_lock_turn:{tag}")),
+                (names.enter(), format!("tower_lock_enter:{tag}")),
                 (names.record(), format!("tower_lock_record:{tag}")),
             ] {
                 assert_eq!(name.to_string(), expected);

@@ -1,4 +1,4 @@
-//! The channels of Redisson, for processes of ours that are first in line.
+//! The channels of Redisson, for processes of ours that wait for its clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::calls;
 use super::router::Router;
@@ -16,16 +17,20 @@ use crate::sync::Mutex;
 /// The pause before a channel that could not be subscribed to is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Attempts that wait for a client of Redisson. It ends its hold on a channel on which attempts in line do not listen: only
-/// the process that is first in line does, so that a release wakes one process of ours, whatever the length of the line.
+/// Attempts that wait for a client of Redisson. It says that its hold has ended on a channel on which attempts of ours do
+/// not listen. Only the process that is first in line does, and those with readers that wait for a writer of Redisson, so
+/// that a release wakes no process in vain, whatever the length of the line.
 ///
 /// `followed` has an entry for each channel of this process in line that follows Redisson's. Its task passes the messages
 /// on to the listeners of the process's own channel. An entry begins with the refusal that asks for it. It ends with the
 /// next answer that does not, with the withdrawal of the attempt, or when the process stops listening.
 #[derive(Default)]
 pub(super) struct Outside {
-    followed: Mutex<HashMap<String, Following>>,
+    followed: Mutex<HashMap<Own, Following>>,
 }
+
+/// A channel of ours, and the client whose attempts listen there: several may share a store.
+type Own = (String, Uuid);
 
 /// A task that ends with its entry.
 struct Following {
@@ -42,7 +47,7 @@ impl Drop for Following {
 /// Ends what the listeners of a channel have followed.
 pub(super) struct Ear {
     outside: Weak<Outside>,
-    own: String,
+    own: Own,
 }
 
 impl Drop for Ear {
@@ -54,17 +59,17 @@ impl Drop for Ear {
 }
 
 impl Outside {
-    /// What is dropped with the subscription of `own`.
-    pub(super) fn ear(self: &Arc<Self>, own: String) -> Ear {
+    /// What is dropped with the subscription of an attempt.
+    pub(super) fn ear(self: &Arc<Self>, attempt: &Attempt) -> Ear {
         Ear {
             outside: Arc::downgrade(self),
-            own,
+            own: own(attempt),
         }
     }
 
     /// Follows Redisson's channel for an attempt in line that was refused.
     pub(super) fn follow(&self, router: &Arc<Router>, attempt: &Attempt) {
-        let own = calls::channel(attempt);
+        let own = own(attempt);
         let mut followed = self.followed.lock();
         if followed
             .get(&own)
@@ -74,7 +79,7 @@ impl Outside {
         }
         let theirs = calls::redissons_channel(&attempt.hold).to_string();
         let key = attempt.hold.key.clone();
-        let task = pass_on(router.clone(), key, theirs.clone(), own.clone());
+        let task = pass_on(router.clone(), key, theirs.clone(), own.0.clone());
         let task = tokio::spawn(task);
         let before = followed.insert(own, Following { task, theirs });
         drop(followed);
@@ -84,7 +89,7 @@ impl Outside {
     /// The attempt is over, or waits for a process of ours.
     pub(super) fn forget(&self, attempt: &Attempt) {
         if !self.followed.lock().is_empty() {
-            self.remove(&calls::channel(attempt));
+            self.remove(&own(attempt));
         }
     }
 
@@ -98,10 +103,14 @@ impl Outside {
         alike.count()
     }
 
-    fn remove(&self, own: &str) {
+    fn remove(&self, own: &Own) {
         let ended = self.followed.lock().remove(own);
         drop(ended);
     }
+}
+
+fn own(attempt: &Attempt) -> Own {
+    (calls::channel(attempt), attempt.hold.id.client())
 }
 
 /// Wakes the listeners of `own` when the subscription of `theirs` is acknowledged, since Redisson may have released the

@@ -90,9 +90,10 @@ const KEYS: [&str; 11] = [
 const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
 
 /// What stands before the names of the channels that belong to a lock.
-const CHANNELS: [&str; 3] = [
+const CHANNELS: [&str; 4] = [
     "redisson_lock__channel:",
     "redisson_rwlock:",
+    "tower_lock_enter:",
     "tower_lock_turn:",
 ];
 
@@ -377,6 +378,7 @@ mod tests {
                 "~*",
                 "&redisson_lock__channel:*",
                 "&redisson_rwlock:*",
+                "&tower_lock_enter:*",
                 "&tower_lock_turn:*"
             ]
         );

@@ -127,6 +127,7 @@ pub(super) static READ_ACQUIRE: Script = script!(
     "shared/expire",
     "shared/holds",
     "shared/waiters",
+    "shared/outside",
     "read/ask",
     "read/acquire"
 );

@@ -281,12 +281,17 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
             &[
                 "&redisson_lock__channel:*",
                 "&redisson_rwlock:*",
+                "&tower_lock_enter:*",
                 "&tower_lock_turn:*",
             ][..],
         ),
         (
             "resetchannels &redisson_lock__channel:*",
-            &["&redisson_rwlock:*", "&tower_lock_turn:*"],
+            &[
+                "&redisson_rwlock:*",
+                "&tower_lock_enter:*",
+                "&tower_lock_turn:*",
+            ],
         ),
     ] {
         let server = server_with(format!("~* +@all {channels}")).await;
@@ -298,9 +303,9 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
         assert_eq!(missing(&error), expected);
         assert!(server.dump().await.is_empty());
     }
-    let server =
-        server_with("~* +@all &redisson_lock__channel:* &redisson_rwlock:* &tower_lock_turn:*")
-            .await;
+    let ours = "&tower_lock_enter:* &tower_lock_turn:*";
+    let theirs = "&redisson_lock__channel:* &redisson_rwlock:*";
+    let server = server_with(format!("~* +@all {theirs} {ours}")).await;
     let store = RedisStore::connect(address(&server)).await.unwrap();
     everything(&store, "k").await.unwrap();
 }
