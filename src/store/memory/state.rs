@@ -33,7 +33,7 @@ pub(super) struct State {
     waiting: Roster,
     /// Those of them with a place in line, in the order in which they are served.
     line: Roster,
-    /// Until when those outside the line go first.
+    /// Until when those outside the line go first. It says nothing of a key for which none of them listens.
     outside: Option<Instant>,
     /// Waiting readers.
     readers: Roster,
@@ -100,7 +100,6 @@ impl State {
         self.is_free()
             && self.queue.is_empty()
             && self.waiting.is_empty()
-            && self.outside.is_none()
             && self.readers.is_empty()
             && self.passes.is_empty()
             && self.withdrawn.is_empty()
