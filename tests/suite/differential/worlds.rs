@@ -149,10 +149,11 @@ impl Worlds {
             }));
     }
 
-    /// What is left in Redis but the counters of tokens, each with whether it expires.
+    /// What is left in Redis but the counters of tokens and what expires within milliseconds, each with whether it expires.
     fn left(&mut self) -> Vec<(String, bool)> {
         let mut keys = self.real.block_on(self.clock.keys());
-        keys.retain(|(key, _)| !key.starts_with("redisson_lock_token:"));
+        let kinds = ["redisson_lock_token:", "tower_lock_outside:"];
+        keys.retain(|(key, _)| !kinds.iter().any(|kind| key.starts_with(kind)));
         keys
     }
 
