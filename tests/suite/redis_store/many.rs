@@ -268,6 +268,10 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
         assert!(asks(&store, waiter).await && releases(&store, waiter).await);
     }
     let left = server.dump().await;
-    let left: Vec<_> = left.keys().map(String::as_str).collect();
+    // What says that those outside the line go first expires within milliseconds.
+    let left = left.keys().map(String::as_str);
+    let left: Vec<_> = left
+        .filter(|key| !key.starts_with("tower_lock_outside:"))
+        .collect();
     assert_eq!(left, ["k12", "tower_lock_record:{k17}"]);
 }
