@@ -1,7 +1,6 @@
 -- Whether a write hold can be granted now (PROTOCOL 1.3; readers with a pass go first): why not, or else what grants it.
--- A refused attempt with patience is remembered as waiting.
--- keys     as write/acquire.lua
--- args     as write/acquire.lua
+-- A refused attempt with patience is remembered as waiting. The last of several readers may be Redisson's.
+-- keys, args   as write/acquire.lua
 -- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
@@ -42,7 +41,7 @@ local function ask_write(keys, args)
   end
   local now, in_line = now_ms(), args[3] ~= '0' and args[4] ~= ''
   refused = unknown and 1 or refused or waiting(keys[4], now)
-  local others, dropped, theirs = nil, false, nil
+  local others, dropped, theirs
   if in_line then
     others, dropped = others_first(line, alive, id, now)
     theirs = not others and outside_turn(keys[6], held[1])
@@ -51,7 +50,6 @@ local function ask_write(keys, args)
     waits = true
     return nil, grant
   elseif in_line then
-    -- The last of several readers may be Redisson's.
     local listens = not others and (theirs or held[1] == 'read' or held[1] and is_redissons(name))
     return refuse_in_line(line, alive, id, args, now, dropped, refused or others or theirs, listens)
   elseif args[3] ~= '0' then
