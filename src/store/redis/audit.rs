@@ -1,4 +1,4 @@
-//! What a Redis server is, as far as it lets itself be asked.
+//! Reads the configuration of Redis servers for an audit, as far as the user's rights allow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
 
-/// The oldest servers that the scripts run on.
+/// The oldest version of Redis that runs the scripts.
 const OLDEST: [u64; 2] = [6, 2];
 const OLDEST_NAME: &str = "Redis 6.2";
 
 mod watched;
 
-/// One server, and who watches it. `acknowledging`: whether replicas have to.
+/// Audits one server and its sentinels. `acknowledging`: the store waits for replicas.
 pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audit, StoreError> {
     let connection = node.first(Purpose::Commands);
     let mut audit = look_at(connection).await?;
@@ -39,7 +39,7 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
         .map(|(answer, _)| answer)
     {
         Ok(answer) => rights::missing(&answer)?,
-        // No connection is used whose user lacks rights, not even for this.
+        // The audit uses no connection whose user lacks rights.
         Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
     };
     let Some(info) = ask(connection, "INFO", &[]).await? else {
@@ -63,7 +63,7 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
     Ok(audit)
 }
 
-/// The servers of a Cluster.
+/// Audits the servers of a Cluster.
 pub(super) async fn look_at_all(connections: &[Arc<SharedConnection>]) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
     let servers = format!("a Cluster, {} primaries", connections.len());
@@ -77,18 +77,18 @@ pub(super) async fn look_at_all(connections: &[Arc<SharedConnection>]) -> Audit 
     audit
 }
 
-/// All that is known is what the user may not do.
+/// The audit of a server of which only the missing rights are known.
 fn blind(missing: Vec<String>) -> Audit {
     let mut audit = Audit::new(Deployment::Unknown);
     audit.warnings.extend(lacking(missing));
     audit
 }
 
-/// What `INFO` does not tell; `None` if it may not be asked.
+/// Settings that `INFO` does not contain; `None` where the user may not read them.
 struct ServerConfig {
     /// `always`, `everysec` or `no`.
     fsync: Option<String>,
-    /// When snapshots are made; empty if never.
+    /// When the server makes snapshots; empty if never.
     snapshots: Option<String>,
 }
 
@@ -126,7 +126,7 @@ fn deployment(info: &Info, settings: &ServerConfig) -> Deployment {
     }
     match is_logged(info) {
         true if settings.fsync.as_deref() == Some("always") => Deployment::Durable,
-        // Also if it may not be asked: that is what servers do by default.
+        // The default of servers, so it also holds if the user may not read the setting.
         true => Deployment::Delayed,
         false => Deployment::Volatile,
     }
@@ -231,7 +231,7 @@ fn unseen(what: &'static str, rule: &'static str) -> Warning {
     Warning::Unseen { what, rule }
 }
 
-/// Asks a question; `None` if the user may not ask it, or the service does not offer it.
+/// Sends a command; `None` if the user may not send it, or the service does not offer it.
 async fn ask(
     connection: &Arc<SharedConnection>,
     command: &str,

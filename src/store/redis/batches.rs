@@ -1,4 +1,4 @@
-//! Questions about many holds, in few scripts.
+//! Renewals and checks of many holds, in few scripts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::{BATCH, HoldStatus, Renewal};
 
-/// Begins leases anew.
+/// Renews leases.
 pub(super) async fn renew(
     route: PartitionRoute<'_>,
     renewals: &[Renewal],
@@ -25,7 +25,8 @@ pub(super) async fn renew(
     .await
 }
 
-/// Asks which holds are there; if replicas are to `acknowledge` the answer, each batch leaves them something to.
+/// Asks which holds the store carries. With `acknowledge`, each batch writes something, so that replicas have a
+/// change to acknowledge.
 pub(super) async fn check(
     route: PartitionRoute<'_>,
     checks: &[Renewal],
@@ -46,7 +47,7 @@ pub(super) async fn check(
     .await
 }
 
-/// Asks one question about many things, in as few scripts as the servers and [`BATCH`] allow.
+/// Asks one question about many holds, in as few scripts as the servers and [`BATCH`] allow.
 async fn call_in_batches<'a, T>(
     route: PartitionRoute<'a>,
     items: &'a [T],
@@ -72,7 +73,7 @@ async fn call_in_batches<'a, T>(
         }
     });
     let mut standings = vec![HoldStatus::Gone; items.len()];
-    // All are driven to their end: each batch has its effect, whatever becomes of the others.
+    // Every batch is completed: one that fails does not stop the others.
     for answer in join_all(answers).await {
         let (batch, answers) = answer?;
         for ((place, _), standing) in batch.iter().zip(answers) {

@@ -1,4 +1,4 @@
-//! A connection that listens, by either kind of channel.
+//! A pub/sub connection, for either kind of channel.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::endpoint::{Endpoint, RawConnection};
 use super::failure;
 use crate::error::StoreError;
 
-/// The commands by which messages travel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
+/// The kind of channel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channels {
-    /// `PUBLISH`, which every server of a Cluster passes on to every other.
+    /// `PUBLISH`: every server of a Cluster forwards it to every other.
     Plain,
-    /// `SPUBLISH`, which stays with the servers of the channel's slot. Redis 7 and newer.
+    /// `SPUBLISH`: only the servers of the channel's slot get it. Redis 7 and newer.
     Sharded,
 }
 
-/// As the command that the scripts publish by.
+/// The name of the command with which the scripts publish.
 impl ToRedisArgs for Channels {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         out.write_arg(match self {
@@ -43,8 +43,8 @@ impl Channels {
             let (sink, stream) = endpoint.open_pubsub().await?.split();
             return Ok((ChannelSink::Plain(sink), ChannelStream::Plain(stream)));
         }
-        // Only by RESP3 are answers and messages told apart, and only by it does the `redis` crate know messages on
-        // sharded channels.
+        // RESP3, because only it separates answers from messages, and because the `redis` crate reads messages on sharded
+        // channels with RESP3 only.
         let (sender, pushes) = unbounded_channel();
         let connection = endpoint.open_pushing(sender).await?;
         Ok((
@@ -54,22 +54,22 @@ impl Channels {
     }
 }
 
-/// What the server said without being asked.
+/// What the server sends without a request.
 pub(super) enum Heard {
     /// A message on a channel.
     Message(String),
-    /// A subscription has ended, asked for or not.
+    /// A subscription has ended, requested or not.
     Gone(String),
 }
 
-/// What the server says on a connection.
+/// The messages from the server on one connection.
 pub(super) enum ChannelStream {
     Plain(PubSubStream),
     Sharded(UnboundedReceiver<PushInfo>),
 }
 
 impl ChannelStream {
-    /// What comes next; `None` when the connection is gone.
+    /// The next message; `None` when the connection has ended.
     ///
     /// # Cancel safety
     ///
@@ -93,23 +93,23 @@ impl ChannelStream {
         }
     }
 
-    /// What has come already; `None` if that is nothing.
+    /// A message that has arrived already; `None` if there is none.
     pub(super) fn heard(&mut self) -> Option<Option<Heard>> {
         self.next().now_or_never()
     }
 }
 
-/// The connection is of no use any more.
+/// The connection cannot be used any more.
 pub(super) struct Lost;
 
-/// What the server is asked on a connection.
+/// The commands to the server on one connection.
 pub(super) enum ChannelSink {
     Plain(PubSubSink),
     Sharded(RawConnection),
 }
 
 impl ChannelSink {
-    /// Begins to listen; what the server says to each.
+    /// Subscribes; returns the server's answer for each channel.
     pub(super) async fn join(
         &mut self,
         names: &[Arc<str>],
@@ -130,7 +130,7 @@ impl ChannelSink {
         if all.is_ok() || names.len() == 1 {
             return Ok(vec![all; names.len()]);
         }
-        // One that is not allowed shall not keep the others from listening.
+        // A channel that the user may not read does not stop the others.
         let mut answers = Vec::with_capacity(names.len());
         for name in names {
             answers.push(answered(sink.subscribe(&**name).await)?);
@@ -138,7 +138,7 @@ impl ChannelSink {
         Ok(answers)
     }
 
-    /// Ends subscriptions. A refusal is ignored: their messages are not read any more.
+    /// Unsubscribes. A refusal is ignored: the messages of these channels are not read any more.
     pub(super) async fn leave(&mut self, names: &[Arc<str>]) -> Result<(), Lost> {
         match self {
             Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
@@ -154,7 +154,7 @@ impl ChannelSink {
         }
     }
 
-    /// Asks whether the server is there.
+    /// Checks that the server answers.
     pub(super) async fn ping(&mut self) -> Result<(), Lost> {
         match self {
             Self::Plain(sink) => answered(sink.ping::<Value>().await).map(drop),
@@ -171,8 +171,8 @@ impl ChannelSink {
 
 /// Sends one command for each channel.
 ///
-/// A server that ends a subscription by itself says so in the words of an answer, and the `redis` crate then takes it for
-/// the answer to what was asked last. So whatever does not fit the question is the end of the connection.
+/// When a server ends a subscription without a request, its message has the form of an answer, and the `redis` crate
+/// takes it for the answer to the last command. So an answer that does not fit the command ends the connection.
 async fn tell(
     connection: &mut MultiplexedConnection,
     command: &str,

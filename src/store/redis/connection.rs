@@ -1,4 +1,4 @@
-//! One connection that many commands share.
+//! A connection that many commands share.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -33,17 +33,17 @@ mod reconnecting;
 
 use question::Question;
 
-/// The longest pause between tries to connect.
+/// The longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection that is kept, and replaced when it breaks.
+/// A connection that is replaced when it breaks.
 ///
-/// The first command that finds it broken starts the one task that replaces it. Commands that come meanwhile wait for that
-/// task's first try; when that has failed, they fail at once, while the task goes on trying.
+/// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
+/// attempt. When the first attempt has failed, commands fail at once, and the task continues.
 ///
-/// A command that has no answer after [`Timeouts::probe_after`] has the connection probed, and with it the others to the
-/// same server. If a `PING` on it has no answer either while another connection gets one, it is replaced, and the commands
-/// on it are `Unanswered`.
+/// A command without an answer after [`Timeouts::probe_after`] starts a probe of the connection, and of the others to the
+/// same server. If a `PING` on it has no answer either, but another connection gets one, the connection is replaced, and the
+/// commands on it fail as `Unanswered`.
 pub(super) struct SharedConnection {
     connector: Connector,
     purpose: Purpose,
@@ -52,40 +52,41 @@ pub(super) struct SharedConnection {
     suspicion: Arc<Suspicion>,
     background: Arc<ConnectionThread>,
     state: Mutex<State>,
-    /// The task has succeeded or failed, or the connection is closed.
+    /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await and under which no other is taken.
+/// Protected by one mutex, which is never held across an await. No other mutex is taken under it.
 ///
-/// `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is left, `Up` → `Up` when a
-/// probe has found it dead and another one answers. `closed` is final: no connection is installed and no task begun.
-/// Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command starts it.
+/// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
+/// `Up` → `Up` when a probe has found it dead and another one answers. `closed` is final: afterwards no connection is
+/// installed and no task starts. Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command
+/// starts it.
 struct State {
     link: LinkState,
-    /// Counts connections, so that a late complaint about one is not held against the next.
+    /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
-    /// The connection's place in a pool.
+    /// The connection's permit in a pool.
     place: Option<Place>,
     since: Instant,
-    /// Which server it leads to, if there is a choice, and the number of such changes.
+    /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
     master: Option<Master>,
     server: u64,
     reconnecting: Option<JoinHandle<()>>,
     probing: Option<JoinHandle<()>>,
-    /// Leaves the connection when another server is the master.
+    /// The task that gives the connection up when another server is the master.
     following: Option<JoinHandle<()>>,
     closed: bool,
 }
 
 enum LinkState {
     Up(Arc<Live>),
-    /// The first try to connect is to come, or under way.
+    /// The first attempt to connect has not finished.
     Connecting,
     Down(StoreError),
 }
 
-/// What a [`SharedConnection`] shares with the others to the same server, and how it is made.
+/// The settings of a [`SharedConnection`], and what it shares with the others to the same server.
 #[derive(Clone)]
 pub(super) struct ConnectionSettings {
     pub(super) timeouts: Timeouts,
@@ -93,7 +94,7 @@ pub(super) struct ConnectionSettings {
     pub(super) background: Arc<ConnectionThread>,
 }
 
-/// A connection that has answered.
+/// A connection on which the server has answered.
 struct NewConnection {
     taken: Taken,
     answer: Value,
@@ -101,7 +102,7 @@ struct NewConnection {
     role: Option<Role>,
 }
 
-/// An effect that counts when enough replicas know of it.
+/// The acknowledgement of a change by replicas.
 pub(super) struct ReplicaAck {
     connection: Arc<SharedConnection>,
     sent: Sent,
@@ -112,7 +113,7 @@ impl ReplicaAck {
         Self { connection, sent }
     }
 
-    /// Waits until enough replicas know of it.
+    /// Waits until enough replicas have the change.
     pub(super) async fn counts(self) -> Result<(), StoreError> {
         self.connection.waits.join(self.sent).await
     }
@@ -156,7 +157,7 @@ impl SharedConnection {
         connection
     }
 
-    /// Connects, and makes sure that the server answers, and lets the user do what locks need.
+    /// Connects, and checks that the server answers and that the user has the rights that locks need.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         let opened = self.open().await?;
         if let Some(role) = opened.role {
@@ -166,9 +167,9 @@ impl SharedConnection {
         Ok(())
     }
 
-    /// Calls a script, and says on which connection.
+    /// Calls a script, and returns the connection on which it was answered.
     ///
-    /// It is sent a second time only if the server did not know it.
+    /// The script is sent a second time only if the server did not know it.
     pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<(Value, Sent), StoreError> {
         let (answer, sent) = self.answer(call, false).await?;
         match answer {
@@ -182,7 +183,8 @@ impl SharedConnection {
         }
     }
 
-    /// What the server answers to a call, be it an error. `asking` makes it answer for a slot that it is about to be given.
+    /// The server's answer to a call; it may be an error. `asking` makes the server answer for a slot that is being moved to
+    /// it.
     pub(super) async fn answer(
         self: &Arc<Self>,
         call: &Call,
@@ -195,7 +197,7 @@ impl SharedConnection {
         }
     }
 
-    /// What the server answers to a command, be it an error.
+    /// The server's answer to a command; it may be an error.
     pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
         Ok(self.send(&Question::Plain(command)).await?.0)
     }
@@ -218,7 +220,7 @@ impl SharedConnection {
                 telemetry::store::answered(carries, began);
                 return Ok((answer, Sent::new(live)));
             }
-            // It may have been sent: only what is known before says that it was not.
+            // The command may have been sent: only an error from before the first poll proves that it was not.
             Some(Err(error)) => {
                 self.replace(live.generation, "it broke");
                 StoreError::new(StoreErrorKind::Unanswered, error)
@@ -232,7 +234,7 @@ impl SharedConnection {
         Err(unanswered)
     }
 
-    /// The answer to a command that is late; `None` if it is given up.
+    /// Waits for the answer to a late command; `None` if the connection is given up.
     async fn patiently(
         &self,
         live: &Live,
@@ -251,7 +253,7 @@ impl SharedConnection {
         }
     }
 
-    /// The connection, at once if it is up or known to be down.
+    /// The connection. Returns at once if it is up or known to be down.
     async fn live(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
         match self.look() {
             Some(known) => known,
@@ -259,12 +261,12 @@ impl SharedConnection {
         }
     }
 
-    /// The connection, once the task that replaces it has succeeded or failed.
+    /// Waits until the task that replaces the connection has succeeded or failed, and returns the connection.
     async fn reconnected(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
         let settling = async {
             loop {
                 let mut settled = pin!(self.settled.notified());
-                // Registered before the look, so that nothing falls between the two.
+                // Registered before the state is read, so that no notification is missed between the two.
                 settled.as_mut().enable();
                 if let Some(known) = self.look() {
                     return known;
@@ -272,7 +274,7 @@ impl SharedConnection {
                 settled.await;
             }
         };
-        // The task is bounded; this is for one that died with its runtime.
+        // The task has a time limit; this limit is for a task that ended with its runtime.
         timeout(self.timeouts.connect * 2, settling)
             .await
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
@@ -285,7 +287,7 @@ impl SharedConnection {
         }
         let known = match &state.link {
             LinkState::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
-            // The next caller of another runtime has it replaced.
+            // The next caller on another runtime starts the replacement.
             _ if self.runtime().is_none() => {
                 return Some(Err(unreachable("the connection broke")));
             }
@@ -300,15 +302,16 @@ impl SharedConnection {
         known
     }
 
-    /// The server is not a master any more: a new connection may lead to the one that is.
+    /// The server is not a master any more: a new connection may lead to the new master.
     pub(super) fn demoted(self: &Arc<Self>, generation: u64) {
-        // There may be no other master yet, and a new connection each time would not help.
+        // There may be no new master yet, so not every such answer opens a new connection.
         if self.state().since.elapsed() > LONGEST_PAUSE {
             self.replace(generation, "its server is read-only");
         }
     }
 
-    /// Has the connection replaced. What was sent on it is still answered on it, if it can be.
+    /// Starts the replacement of the connection. Commands that were sent on the old one still get their answers, as long as
+    /// it works.
     fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
         if state.generation != generation || !matches!(state.link, LinkState::Up(_)) || state.closed
@@ -325,12 +328,12 @@ impl SharedConnection {
         state.place = None;
     }
 
-    /// Whether commands can be sent at once, as far as is known.
+    /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         matches!(&self.state().link, LinkState::Up(live) if !live.raw.has_ended())
     }
 
-    /// Ends the connection and its tasks, for good.
+    /// Ends the connection and its tasks.
     pub(super) fn close(&self) {
         self.waits.close();
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Where the connections to one server, or to the master of a name, come from.
+//! Opens the connections to one server, or to the master that sentinels name.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::error::{StoreError, StoreErrorKind};
 /// Makes connections to one server.
 #[derive(Clone)]
 pub(super) enum Connector {
-    /// The one that has all keys.
+    /// The server that has all keys.
     Server(Pool<Endpoint>),
-    /// One of a Cluster.
+    /// A server of a Cluster.
     Node(Pool<Endpoint>),
-    /// The same as the first, by a pool of the caller's; the endpoint is where to listen.
+    /// The server that has all keys, by a pool of the caller's. The endpoint is for subscriptions.
     Given(deadpool_redis::Pool, Box<Endpoint>),
     /// The master that the sentinels name.
     Sentinels(Arc<SentinelGroup>),
 }
 
 impl Connector {
-    /// How many connections there may be for commands.
+    /// The largest number of connections for commands.
     pub(super) fn room(&self) -> usize {
         match self {
             Self::Server(pool) | Self::Node(pool) => pool.status().max_size,
@@ -35,8 +35,8 @@ impl Connector {
         }
     }
 
-    /// A new connection, which this runtime drives. One for renewals is made as those in the pool are, and not counted
-    /// there: nor is one driven by a runtime that used it before.
+    /// Opens a connection, which the current runtime drives. A connection for renewals has the settings of the pool, and takes
+    /// no permit of it. No other runtime has used the connection before.
     pub(super) async fn take(&self, purpose: Purpose) -> Result<Taken, StoreError> {
         match (self, purpose) {
             (Self::Sentinels(sentinels), _) => sentinels.take(purpose).await,
@@ -57,7 +57,7 @@ impl Connector {
         }
     }
 
-    /// Where to listen, and when that is to be left for another place.
+    /// The server for subscriptions, and the event that ends its use.
     pub(super) async fn locate(&self) -> Result<(Endpoint, MasterChanged), StoreError> {
         match self {
             Self::Server(pool) | Self::Node(pool) => {
@@ -68,32 +68,32 @@ impl Connector {
         }
     }
 
-    /// Refuses a server that is not what this one is made for.
+    /// Refuses a server of the wrong kind.
     pub(super) fn expect(&self, role: Role) -> Result<(), StoreError> {
         match self {
             Self::Server(_) | Self::Given(..) => role.has_every_key(),
-            // A node that serves no slot says so, and a master has said that it is one.
+            // A node without slots says so in its answers, and the sentinels' master has already confirmed its role.
             Self::Node(_) | Self::Sentinels(_) => Ok(()),
         }
     }
 
-    /// Why a connection that was just made is of no use.
+    /// Why a new connection cannot be used.
     pub(super) async fn objection(&self, error: StoreError) -> StoreError {
         match self {
             Self::Server(pool) | Self::Node(pool) => pool.manager().objection(error).await,
             Self::Given(_, endpoint) => endpoint.objection(error).await,
-            // That server has answered already.
+            // This server has answered already.
             Self::Sentinels(_) => error,
         }
     }
 
-    /// Connecting took too long.
+    /// The error after the time limit for connecting.
     pub(super) fn too_slow(&self) -> StoreError {
         let error = "connecting took too long";
         self.failed(StoreError::new(StoreErrorKind::Unreachable, error))
     }
 
-    /// What it means that there is no connection.
+    /// The error kind of a failed connection.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self {
             Self::Sentinels(_) => failing_over(error),
@@ -101,7 +101,7 @@ impl Connector {
         }
     }
 
-    /// Ends what runs in the background.
+    /// Ends the background tasks.
     pub(super) fn close(&self) {
         if let Self::Sentinels(sentinels) = self {
             sentinels.close();

@@ -1,4 +1,4 @@
-//! One server, and how it is connected to.
+//! The address of a server, and how to open connections to it.
 
 use std::io;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// How many commands may wait for a connection's task before their senders do.
+/// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
 
-/// How long the `redis` crate waits for an answer where its callers have time limits of their own.
+/// The time limit for answers in the `redis` crate, where callers have limits of their own.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
-/// The address of a server, with credentials and TLS settings. It connects, and keeps nothing.
+/// The address of a server, with credentials and TLS settings. It opens connections and keeps none.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     address: Arc<ConnectionInfo>,
@@ -39,7 +39,7 @@ pub(super) struct Endpoint {
 #[derive(Clone)]
 pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
-    /// `None` if a pool of the caller's has made it, whose task nothing is known of.
+    /// `None` if a pool of the caller's has made the connection: its task is not accessible.
     driver: Option<Arc<Driver>>,
 }
 
@@ -48,7 +48,7 @@ struct Driver(JoinHandle<()>);
 
 impl Endpoint {
     pub(super) fn new(address: ConnectionInfo, tls: TlsConfig, timeouts: Timeouts) -> Self {
-        // Connections do not tell the server the name of the library: a user who has the documented rights may not.
+        // Connections do not send the name of the library: a user with the documented rights may not do that.
         let settings = address.redis_settings().clone().set_skip_set_lib_name();
         Self {
             address: Arc::new(address.set_redis_settings(settings)),
@@ -61,7 +61,7 @@ impl Endpoint {
         self.address.addr()
     }
 
-    /// Another server, with everything else the same.
+    /// Another server, with the same settings.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
         let address = match self.address.addr() {
@@ -83,7 +83,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens a connection for commands, which has no limit of time for answers. Its task runs on this runtime.
+    /// Opens a connection for commands, without a time limit for answers. Its task runs on the current runtime.
     pub(super) async fn open(&self) -> RedisResult<RawConnection> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -91,7 +91,7 @@ impl Endpoint {
         self.open_with(self.address.redis_settings(), config).await
     }
 
-    /// Opens a connection that sends on what the server says without being asked, by RESP3.
+    /// Opens a RESP3 connection whose push messages go to `pushes`.
     pub(super) async fn open_pushing(
         &self,
         pushes: UnboundedSender<PushInfo>,
@@ -135,11 +135,11 @@ impl Endpoint {
             .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))
     }
 
-    /// Why a connection has ended before anything was answered on it: it may be that the server does not trust the client.
+    /// Why a connection has ended before the first answer: the server may have refused the client's certificate.
     ///
-    /// By TLS 1.3 it says so only after the client's part of the handshake. What the client sends meanwhile ends the
-    /// connection with a reset, which may overtake what the server says. So another connection is made, on which the
-    /// client says nothing.
+    /// With TLS 1.3 the server refuses only after the client's part of the handshake. Data that the client sends meanwhile
+    /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
+    /// the client sends nothing.
     pub(super) async fn objection(&self, error: StoreError) -> StoreError {
         if error.kind() != StoreErrorKind::Unreachable || !tls::is_encrypted(&self.address) {
             return error;
@@ -148,7 +148,7 @@ impl Endpoint {
             let mut stream = stream::open(&self.address, &self.tls).await?;
             stream.read_u8().await
         };
-        // A server that trusts the client says nothing either.
+        // A server that accepts the client sends nothing either, so this ends with a time-out.
         match timeout(self.timeouts.response, listening).await {
             Ok(Err(objection)) => tls::distrust(&objection.into()).unwrap_or(error),
             _ => error,
@@ -188,7 +188,7 @@ impl managed::Manager for Endpoint {
 }
 
 impl RawConnection {
-    /// A connection that a pool of the caller's has made.
+    /// Wraps a connection that a pool of the caller's has made.
     pub(super) fn given(mut handle: MultiplexedConnection) -> Self {
         handle.set_response_timeout(UNLIMITED);
         Self {
@@ -197,7 +197,7 @@ impl RawConnection {
         }
     }
 
-    /// Whether it has ended, so that nothing can be sent on it any more. It may have ended when this says no.
+    /// Whether the connection is known to have ended. `false` does not prove that it is open.
     pub(super) fn has_ended(&self) -> bool {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| driver.0.is_finished())
@@ -210,7 +210,7 @@ impl Drop for Driver {
     }
 }
 
-/// Why an address cannot be used.
+/// The error for an address that cannot be used.
 pub(super) fn bad_address(error: RedisError) -> StoreError {
     if error.kind() == redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
         return StoreError::new(
@@ -221,7 +221,7 @@ pub(super) fn bad_address(error: RedisError) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, error)
 }
 
-/// Why a pool gives no connection.
+/// The error for a pool that returns no connection.
 pub(super) fn no_connection(error: managed::PoolError<RedisError>) -> StoreError {
     match error {
         managed::PoolError::Backend(error) => failure::no_connection(error),

@@ -1,20 +1,20 @@
-//! What a failure of Redis means for the operation that met it.
+//! What a failure of Redis means for the operation.
 
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::tls;
 use crate::error::{StoreError, StoreErrorKind};
 
-/// The server answered with an error: whatever it says, it has not done what it was asked to.
+/// The server answered with an error, so it has not executed the command.
 pub(super) fn refusal(error: ServerError) -> StoreError {
     StoreError::new(meaning(error.code(), error.details()), error)
 }
 
-/// The server follows another one, and takes no orders of ours.
+/// The server is a replica and refuses writes.
 pub(super) fn is_demotion(error: &ServerError) -> bool {
     match error.code() {
         "READONLY" | "MASTERDOWN" => true,
-        // Redis 6.2, from inside a script.
+        // The form of Redis 6.2 inside a script.
         "ERR" => error
             .details()
             .is_some_and(|text| text.contains("-READONLY")),
@@ -22,7 +22,7 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
     }
 }
 
-/// No connection could be had.
+/// The error for a connection that could not be opened.
 pub(super) fn no_connection(error: RedisError) -> StoreError {
     if let Some(distrust) = tls::distrust(&error) {
         return distrust;
@@ -32,14 +32,15 @@ pub(super) fn no_connection(error: RedisError) -> StoreError {
         ErrorKind::Server(_) | ErrorKind::Extension => {
             meaning(error.code().unwrap_or_default(), error.detail())
         }
-        // The greeting of a server that is full is no answer to a question, so it is not read as one.
+        // A server at its connection limit sends this instead of an answer, so the `redis` crate does not
+        // parse it as one.
         _ if says_full(&error.to_string()) => StoreErrorKind::Transient,
         _ => StoreErrorKind::Unreachable,
     };
     StoreError::new(kind, error)
 }
 
-/// Of two failures to ask the same of several servers, the one that tells more: a refusal than a silence.
+/// Picks the more informative of two failures: a refusal before a missing answer.
 pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> StoreError {
     match known {
         Some(known) if other.kind() != StoreErrorKind::Refused => known,
@@ -47,7 +48,7 @@ pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> Stor
     }
 }
 
-/// A master that cannot be reached is about to be replaced, so it is worth asking again.
+/// Sentinels replace a master that cannot be reached, so its failure is transient.
 pub(super) fn failing_over(error: StoreError) -> StoreError {
     match error.kind() {
         StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
@@ -61,7 +62,8 @@ fn meaning(code: &str, detail: Option<&str>) -> StoreErrorKind {
         return StoreErrorKind::Transient;
     }
     match by_code(code) {
-        // Redis 6.2 hides the code of a command that failed inside a script in the text of its error.
+        // Redis 6.2 puts the error code of a command that failed inside a script into the text of the
+        // script's error.
         None if code == "ERR" && detail.contains("user_script") => detail
             .split(|c: char| !c.is_ascii_alphabetic())
             .find_map(by_code),

@@ -1,4 +1,4 @@
-//! Whether messages arrive where a store listens for them.
+//! Checks that messages reach the connection on which the store subscribes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 
-/// Publishes a message by `connection`, and makes sure that it is heard at `endpoint`.
+/// Publishes a message on `connection`, and checks that it arrives at `endpoint`.
 pub(super) async fn check(
     connection: &Arc<SharedConnection>,
     endpoint: &Endpoint,
@@ -24,7 +24,7 @@ pub(super) async fn check(
     let checking = async {
         let (mut sink, mut messages) = endpoint.open_pubsub().await.map_err(failed)?.split();
         let scratch = LockKey::new(SCRATCH);
-        // The documented rights allow it, and no lock has that name.
+        // The documented rights allow this channel, and no lock has its name.
         let channel = Names::of(&scratch).channel().to_string();
         sink.subscribe(&channel).await.map_err(failed)?;
         let text = format!("{:032x}", fastrand::u128(..));

@@ -1,14 +1,14 @@
-//! What a server says of itself.
+//! The answer to `INFO`.
 
 use std::collections::HashMap;
 
 /// The answer to `INFO`, by field.
 pub(super) struct Info(HashMap<String, String>);
 
-/// A server that follows this one.
+/// A replica of this server.
 pub(super) struct Replica {
     pub(super) address: String,
-    /// `online` when it has all data.
+    /// `online` when the replica has all data.
     pub(super) state: String,
 }
 
@@ -29,7 +29,8 @@ impl Info {
         self.field(name) == Some(value)
     }
 
-    /// The product and its own version: Valkey also tells which Redis it is like.
+    /// The product and its version. Valkey also names the version of Redis that it is compatible
+    /// with.
     pub(super) fn server(&self) -> (&'static str, &str) {
         match self.field("valkey_version") {
             Some(version) => ("Valkey", version),
@@ -37,7 +38,8 @@ impl Info {
         }
     }
 
-    /// Whether the server is as old as that, or newer; also if it does not say.
+    /// Whether the server's version is at least `oldest`. True if the server does not name its
+    /// version.
     pub(super) fn is_at_least(&self, oldest: [u64; 2]) -> bool {
         let version = self.field("redis_version").unwrap_or_default();
         let mut parts = version.split('.').map_while(|part| part.parse().ok());

@@ -1,4 +1,4 @@
-//! Walking over the keys of the servers, page by page.
+//! Lists the keys of all servers, page by page.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;
 use crate::store::{BATCH, Cursor, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
-/// How many keys one `SCAN` looks at.
+/// How many keys one `SCAN` examines.
 const STEP: usize = 500;
 
-/// How many of them make a page at most.
+/// The largest number of `SCAN`s for one page.
 const STEPS: usize = 16;
 
-/// The cursor with which a server begins, and ends.
+/// The first and the last cursor of a `SCAN`.
 const END: &str = "0";
 
-/// A server that is walked over, and what tells it from others.
+/// A server, and its name in cursors.
 type Server = (String, Arc<SharedConnection>);
 
-/// A walk over the keys of all servers, some at a time.
+/// A `SCAN` over the keys of all servers, one after the other.
 struct Walk {
     servers: Vec<Server>,
-    /// The server that is walked over; past the last one when the walk is done.
+    /// The index of the current server; past the last one at the end.
     place: usize,
     /// That server's own cursor.
     cursor: String,
@@ -63,7 +63,7 @@ impl RedisStore {
         &self,
         query: &ListQuery,
     ) -> Result<Page<RecordEntry>, StoreError> {
-        // A name with a hash tag of its own stands there without further braces.
+        // A name with a hash tag of its own has no further braces in the key.
         let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
         let mut walk = self.walk(query, pattern, "string").await?;
         let mut entries = Vec::new();
@@ -99,7 +99,7 @@ impl RedisStore {
         key.as_str().starts_with(&query.prefix) && self.partition(key).is_ok()
     }
 
-    /// `None` if nobody holds it, or it is no lock.
+    /// `None` if the lock is free, or the key is not a lock.
     async fn held(&self, key: LockKey) -> Result<Option<LockEntry>, StoreError> {
         match self.call(&key, |_| Ok(admin::inspect(&key))).await {
             Ok(Value::Int(admin::NO_LOCK)) => Ok(None),
@@ -110,7 +110,7 @@ impl RedisStore {
                     .is_held()
                     .then(|| LockEntry::new(key, inspection)))
             }
-            // It was a hash a moment ago.
+            // The key was a hash when its type was read.
             Err(error) if error.kind() == StoreErrorKind::Conflict => Ok(None),
             Err(error) => Err(error),
         }
@@ -132,7 +132,7 @@ impl RedisStore {
 }
 
 impl Walk {
-    /// The names of the next keys; `None` at the end, or when a page has cost enough.
+    /// The names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s.
     async fn step(&mut self) -> Result<Option<Vec<String>>, StoreError> {
         let Some((_, connection)) = self.servers.get(self.place) else {
             return Ok(None);
@@ -158,14 +158,14 @@ impl Walk {
         scan
     }
 
-    /// Where the next page begins; `None` if there is nothing left.
+    /// The start of the next page; `None` at the end.
     fn position(&self) -> Option<Cursor> {
         let (server, _) = self.servers.get(self.place)?;
         Some(Cursor::new(format!("{server}/{}", self.cursor)))
     }
 }
 
-/// The server to go on with, and its cursor. A server that is gone is followed by the next one.
+/// The server to continue with, and its cursor. If that server is gone, the next one follows.
 fn begin(query: &ListQuery, servers: &[Server]) -> Result<(usize, String), StoreError> {
     let Some(text) = query.position() else {
         return Ok((0, END.to_owned()));
@@ -179,7 +179,7 @@ fn begin(query: &ListQuery, servers: &[Server]) -> Result<(usize, String), Store
     Ok((place, if is_there { cursor } else { END }.to_owned()))
 }
 
-/// Looks at some of the keys at a time.
+/// Inspects the keys, several at a time.
 async fn each<T, F>(keys: Vec<LockKey>, look: impl Fn(LockKey) -> F) -> Result<Vec<T>, StoreError>
 where
     F: Future<Output = Result<Option<T>, StoreError>>,
@@ -193,7 +193,8 @@ where
     Ok(found)
 }
 
-/// The next cursor, and the keys. A key whose name is no text is no key of ours.
+/// The next cursor, and the keys. Keys that are not UTF-8 are not keys of this crate and are
+/// skipped.
 fn read(answer: &Value) -> Option<(String, Vec<String>)> {
     let [cursor, names] = array(answer)? else {
         return None;
@@ -208,7 +209,7 @@ fn read(answer: &Value) -> Option<(String, Vec<String>)> {
     ))
 }
 
-/// A pattern that stands for this text.
+/// A pattern that matches exactly this text.
 fn literally(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! A connection that is up, and a mark on what was sent on it.
+//! A connection that is up, and the mark of a command that was sent on it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::telemetry::store::Up;
 /// One connection, from the first answer on it to its end.
 pub(super) struct Live {
     pub(super) raw: RawConnection,
-    /// Counts the connections that have replaced each other.
+    /// The number of this connection in its `SharedConnection`.
     pub(super) generation: u64,
-    /// Counts the servers that they have led to.
+    /// The number of its server, which rises when the connection leads to another server.
     server: u64,
     given_up: watch::Sender<bool>,
     _up: Up,
@@ -30,12 +30,12 @@ impl Live {
         }
     }
 
-    /// It is dead: what is not answered by now will not be.
+    /// Marks the connection as dead: commands without an answer fail.
     pub(super) fn give_up(&self) {
         self.given_up.send_replace(true);
     }
 
-    /// Returns when it is given up.
+    /// Returns when the connection is given up.
     pub(super) async fn given_up(&self) {
         let mut given_up = self.given_up.subscribe();
         if given_up.wait_for(|given_up| *given_up).await.is_err() {
@@ -53,7 +53,7 @@ impl Sent {
         Self(live)
     }
 
-    /// For what is to follow it on the same connection.
+    /// The connection, for a command that must follow on it.
     pub(super) fn handle(&self) -> MultiplexedConnection {
         self.0.raw.handle.clone()
     }

@@ -22,13 +22,14 @@ pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Ch
     joined(script, &calls.collect::<Vec<_>>())
 }
 
-/// Ends several holds by one script.
+/// Releases several holds by one script.
 pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channels) -> Call {
     let calls = holds.map(|hold| (hold.mode, calls::release(hold, publish)));
     joined(&script::RELEASE_SEVERAL, &calls.collect::<Vec<_>>())
 }
 
-/// A call of a script that takes the keys and arguments of several calls, each as the script of its mode does.
+/// Joins several calls into one call of `script`. The script passes each call's keys and arguments to the
+/// script of its mode.
 fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
     let keys = calls.iter().map(|(_, call)| call.keys().len()).sum();
     let args = calls.iter().map(|(_, call)| 3 + call.args().len()).sum();
@@ -51,7 +52,7 @@ fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
     })
 }
 
-/// Reads the answer of the script that ends several holds: one answer for each of so many.
+/// Reads the answer of the script that releases several holds: one answer per hold.
 pub(super) fn released(answer: &Value, expected: usize) -> Result<&[Value], StoreError> {
     match answer {
         Value::Array(answers) if answers.len() == expected => Ok(answers),
@@ -88,7 +89,7 @@ pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome
     }
 }
 
-/// Reads the answer of the script that grants the first that is free.
+/// Reads the answer of the script that grants the first free key.
 pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let (index, answer) = indexed(answer)?;
     let attempt = attempts.get(index.unwrap_or(0));
@@ -105,7 +106,7 @@ pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome
     }
 }
 
-/// An answer that begins with the number of the attempt that it is about; 0 for all of them.
+/// Reads an answer that begins with the number of its attempt; 0 means all of them.
 fn indexed(answer: &Value) -> Result<(Option<usize>, &Value), StoreError> {
     let parts = match answer {
         Value::Array(parts) => &parts[..],

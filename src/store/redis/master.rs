@@ -1,8 +1,8 @@
-//! Where the master is, and when it is somewhere else.
+//! The master that sentinels name, and its changes.
 
 use tokio::sync::watch;
 
-/// Where the master is, as a sentinel says.
+/// The master's address, as a sentinel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Master {
     pub(super) host: String,
@@ -17,15 +17,15 @@ impl Master {
     }
 }
 
-/// When a connection is to be left, because another server is the master.
+/// The event that another server is the master, after which a connection is given up.
 pub(super) enum MasterChanged {
     Never,
-    /// When the sentinels name another one than this.
+    /// The sentinels name another master than this one.
     From(Master, watch::Receiver<Option<Master>>),
 }
 
 impl MasterChanged {
-    /// The master that the connection leads to, if sentinels have named it.
+    /// The master that the connection leads to; `None` without sentinels.
     pub(super) fn master(&self) -> Option<&Master> {
         match self {
             Self::Never => None,

@@ -1,4 +1,4 @@
-//! New connections, and the places that they have in pools.
+//! New connections, and their permits in pools.
 
 use deadpool::managed::{Object, Pool};
 
@@ -8,17 +8,18 @@ use super::master::MasterChanged;
 use crate::error::StoreError;
 use crate::telemetry;
 
-/// What a connection carries.
+/// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// What callers ask for. Their runtime drives it.
+    /// The commands of callers. Their runtime drives the connection.
     Commands,
-    /// Renewals and nothing else. The store's thread drives it, so that they go on while the callers' runtime is busy.
+    /// Renewals only. The store's thread drives the connection, so that renewals continue while the callers' runtime
+    /// is busy.
     Renewals,
 }
 
 impl Purpose {
-    /// As metrics call it.
+    /// The name in metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Commands => telemetry::store::COMMANDS,
@@ -35,13 +36,13 @@ pub(super) struct Taken {
     pub(super) master_changed: MasterChanged,
 }
 
-/// The place of a connection in its pool. Dropping it gives the place back, and not the connection.
+/// The permit of a connection in its pool. Dropping it returns the permit, and not the connection.
 pub(super) enum Place {
     Ours(Option<Object<Endpoint>>),
     Given(Option<deadpool_redis::Connection>),
 }
 
-/// A connection by a pool of ours.
+/// Opens a connection by a pool of this crate.
 pub(super) async fn take(pool: &Pool<Endpoint>, purpose: Purpose) -> Result<Taken, StoreError> {
     match purpose {
         Purpose::Commands => {

@@ -1,4 +1,4 @@
-//! The ends of many holds, in few scripts.
+//! Releases of many holds, in few scripts.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,14 @@ use crate::error::StoreError;
 use crate::lock::Hold;
 use crate::store::{BATCH, HoldStatus, Release, Released, several};
 
-/// A hold, and its place in the question.
+/// A hold, and its index in the question.
 type Placed<'a> = (usize, &'a Hold);
 
-/// What is known of the hold at a place.
+/// The answer for the hold at this index.
 type Answer = (usize, Result<Released, StoreError>);
 
 impl RedisStore {
-    /// Ends several holds: those of one server by one script for each [`BATCH`] of them, those that leave a record one by
-    /// one.
+    /// Releases several holds: those of one server by one script per [`BATCH`], those that leave a record one by one.
     pub(super) async fn release_several(
         &self,
         releases: &[Release],
@@ -41,14 +40,14 @@ impl RedisStore {
         }
         let batches = groups.values().flat_map(|group| group.chunks(BATCH));
         let batches = batches.map(|batch| self.release_batch(batch));
-        // All are driven to their end: each has its effect, whatever the others have.
+        // Every call is completed: one that fails does not stop the others.
         let (batches, alone) = tokio::join!(join_all(batches), join_all(alone));
         let mut answers: Vec<Answer> = batches.into_iter().chain(alone).flatten().collect();
         answers.sort_unstable_by_key(|(place, _)| *place);
         several::known(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Ends the holds of a batch by one script. If the script fails, so does the release of each.
+    /// Releases the holds of a batch by one script. If the script fails, the release of each hold fails.
     async fn release_batch(&self, batch: &[Placed<'_>]) -> Vec<Answer> {
         let answers = self.end_batch(batch).await;
         let answers = answers.unwrap_or_else(|error| vec![Err(error); batch.len()]);

@@ -1,13 +1,13 @@
-//! How many replicas must know of a change before it counts.
+//! How many replicas must acknowledge a change before it counts.
 
 use std::time::Duration;
 
 /// How many replicas must acknowledge a grant, a renewal or a release before it counts;
 /// [`RedisStoreBuilder::replicas`](super::RedisStoreBuilder::replicas) sets it.
 ///
-/// Redis replicates behind the client's back: a master that dies may take along what it has just granted, and a master that
-/// was replaced without knowing it goes on granting. With this setting the store sends `WAIT` after each change, on the
-/// same connection, and believes the change only when enough replicas have it.
+/// Redis replicates asynchronously. A master that fails may lose its latest grants, and a master that does not know that it was
+/// replaced continues to grant. With this setting the store sends `WAIT` after each change, on the same connection, and the
+/// change counts only when enough replicas have it.
 ///
 /// | | too few acknowledgements |
 /// |---|---|
@@ -31,29 +31,29 @@ use std::time::Duration;
 /// | | `AtLeast(n)` | across a failover to one of those that acknowledged; to any, if *n* is the number of replicas | as long as a former master keeps fewer than *n* replicas |
 /// | | `All` | across every failover, while the master knows of its replicas | unless a former master still counts replicas that follow it |
 ///
-/// Only `AtLeast` of as many as there are keeps both promises without a condition: the replica that was promoted does not
-/// follow its former master any more, which so never has enough. The price is that all of them must be there.
+/// Only `AtLeast` with the number of all replicas keeps both promises without a condition: a promoted replica does not follow its
+/// former master any more, so the former master never has enough. The price is that all replicas must be up.
 ///
 /// # What it costs
 ///
-/// One round trip more, and the replicas' answer, for each change. `WAIT` keeps the whole connection waiting, so one of
-/// them serves everything that was done before it: throughput grows with the number of callers as before. A replica that
-/// hangs makes every change wait for the [timeout](super::RedisStoreBuilder::replica_timeout), and fail, until the master
-/// gives it up (`repl-timeout`, 60 seconds). The user needs the rights `+wait`, and `+role` for `All`.
+/// Each change costs one more round trip, and the replicas' answer. `WAIT` blocks the whole connection, so one `WAIT` serves all
+/// changes before it: throughput grows with the number of callers as before. If a replica hangs, every change waits for the
+/// [timeout](super::RedisStoreBuilder::replica_timeout) and fails, until the master drops the replica (`repl-timeout`, 60
+/// seconds). The user needs the rights `+wait`, and `+role` for `All`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// The master's word is enough.
+    /// The master's answer is enough.
     #[default]
     None,
-    /// At least as many; `AtLeast(0)` is `None`.
+    /// At least this many; `AtLeast(0)` is `None`.
     AtLeast(usize),
-    /// As many as the master counts as connected, like Redisson. None at all is enough on a server that never had any; but
-    /// once this store has seen a replica, at least one: a master that is left alone may have been replaced.
+    /// As many as the master counts as connected, like Redisson. A server that never had a replica needs none. Once this store
+    /// has seen a replica, at least one must acknowledge: a master without replicas may have been replaced.
     All,
 }
 
-/// The setting with its patience.
+/// The setting, and how long to wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Acknowledgement {
     pub(super) replicas: Replicas,
@@ -71,7 +71,7 @@ impl Default for Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Whether anything is to be acknowledged.
+    /// Whether replicas must acknowledge.
     pub(super) fn is_wanted(self) -> bool {
         !matches!(self.replicas, Replicas::None | Replicas::AtLeast(0))
     }

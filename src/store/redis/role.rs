@@ -1,24 +1,24 @@
-//! What a server says that it is.
+//! The role of a server.
 
 use redis::Value;
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// The kind of a server, by its answer to `HELLO`, which every user may ask.
+/// The role of a server, from its answer to `HELLO`, which every user may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It takes writes, and has all keys.
+    /// Accepts writes, and has all keys.
     Master,
-    /// It follows another server, and takes no writes.
+    /// Follows another server, and refuses writes.
     Replica,
-    /// It has some of the slots of a Cluster, or none.
+    /// Has some of the slots of a Cluster, or none.
     ClusterNode,
-    /// It watches servers, and has no keys.
+    /// Watches servers, and has no keys.
     Sentinel,
 }
 
 impl Role {
-    /// Reads the answer to `HELLO`; `None` for one that says nothing of it.
+    /// Reads the answer to `HELLO`; `None` if it names no role.
     pub(super) fn read(answer: &Value) -> Option<Self> {
         let field = |name: &str| match answer {
             Value::Map(fields) => fields
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Whether it has all locks; what to do if not.
+    /// Checks that the server has all locks. The error says what to do if not.
     pub(super) fn has_every_key(self) -> Result<(), StoreError> {
         let text = match self {
             Self::Master => return Ok(()),

@@ -1,8 +1,8 @@
-//! Servers behind sentinels: which of them is the master, and when it is another one.
+//! Servers behind sentinels: finds the master, and notices when another server becomes the master.
 //!
-//! Every new connection asks all sentinels at once, takes the word of the one with the highest configuration epoch, and
-//! has the server itself say that it is a master. Besides, they are asked every second, so that a master that was replaced
-//! behind our back is left even if it still answers.
+//! For every new connection, the store asks all sentinels at once, takes the answer with the highest configuration epoch,
+//! and asks that server for its role. It also asks the sentinels every second, so that connections to a replaced master end
+//! even if that master still answers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,19 +32,19 @@ mod inquiry;
 pub(super) use health::Survey;
 use inquiry::Sentinel;
 
-/// How often the sentinels are asked whether the master is still the same one; Redisson's interval.
+/// How often the store asks the sentinels for the master; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// How long the first sentinel's answer waits for those that may know better.
+/// How long to wait for the other sentinels after the first answer.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// What the sentinels answer, and whether more than half of them did.
+/// The sentinels' answer, and whether more than half of them answered.
 struct SentinelReply {
     master: Master,
     by_most: bool,
 }
 
-/// The servers of one master's name.
+/// The servers under one master name.
 pub(super) struct SentinelGroup {
     sentinels: Box<[Sentinel]>,
     name: String,
@@ -54,12 +54,12 @@ pub(super) struct SentinelGroup {
     timeouts: Timeouts,
     background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
-    /// The pool of the present master. No other mutex of this crate is taken under this one.
+    /// The pool of the current master; `None` before the first. No other mutex of this crate is taken under this one.
     pool: Mutex<Option<(Master, Pool<Endpoint>)>>,
     watching: Mutex<Watching>,
 }
 
-/// Protected by its mutex. At most one task runs; once `closed`, none begins.
+/// Protected by one mutex. At most one task runs; after `closed`, none starts.
 #[derive(Default)]
 struct Watching {
     task: Option<JoinHandle<()>>,
@@ -95,7 +95,7 @@ impl SentinelGroup {
         self.config.max_size
     }
 
-    /// A connection to the master, which has confirmed that it is one.
+    /// Opens a connection to the master. The server has confirmed that it is the master.
     pub(super) async fn take(self: &Arc<Self>, purpose: Purpose) -> Result<Taken, StoreError> {
         let master = self.locate().await?;
         let pool = self.pool_for(&master)?;
@@ -103,7 +103,7 @@ impl SentinelGroup {
         let named = |error| tls::at(server.address(), error);
         let taken = pooled::take(&pool, purpose).await;
         let mut taken = taken.map_err(named).map_err(failing_over)?;
-        // A connection that fails here gives its place in the pool back when it is dropped.
+        // A connection that fails here returns its permit to the pool when it is dropped.
         let role = redis::cmd("ROLE");
         let role = taken.raw.handle.send_packed_command(&role);
         let confirmed = match timeout(self.timeouts.response, role).await {
@@ -116,7 +116,7 @@ impl SentinelGroup {
         Ok(taken)
     }
 
-    /// Where to listen.
+    /// The server for subscriptions.
     pub(super) async fn listen(self: &Arc<Self>) -> Result<(Endpoint, MasterChanged), StoreError> {
         let master = self.locate().await?;
         Ok((self.server_at(&master), self.changed_from(master)))
@@ -138,7 +138,7 @@ impl SentinelGroup {
         Ok(master.master)
     }
 
-    /// Asks all sentinels, and believes the one that has seen the latest failover.
+    /// Asks all sentinels, and takes the answer with the latest failover.
     async fn ask(&self) -> Result<SentinelReply, StoreError> {
         let asking = self
             .sentinels
@@ -191,8 +191,8 @@ impl SentinelGroup {
         })
     }
 
-    /// Takes the sentinels' answer, and says whether it could: a few that were cut off from the others are not believed when
-    /// they name a former master. All of them may have been set up anew, and count from the beginning.
+    /// Takes in the sentinels' answer. Returns `false` if a minority names a former master: it may be cut off from the
+    /// others. A majority is accepted with a lower epoch, because sentinels that were set up anew count from zero.
     fn learn(&self, SentinelReply { master, by_most }: &SentinelReply) -> bool {
         let mut believed = true;
         self.current.send_if_modified(|current| {
@@ -217,7 +217,7 @@ impl SentinelGroup {
         believed
     }
 
-    /// The pool of this master. Those of former ones go when their last connection does.
+    /// The pool of this master. The pool of a former master is dropped with its last connection.
     fn pool_for(&self, master: &Master) -> Result<Pool<Endpoint>, StoreError> {
         let mut kept = self.pool.lock();
         match &*kept {
@@ -234,7 +234,7 @@ impl SentinelGroup {
         self.server.at(&master.host, master.port)
     }
 
-    /// The task lives on the store's thread, so that it outlives the runtimes of callers.
+    /// The task runs on the store's thread, so that it outlives the runtimes of callers.
     fn ensure_watching(self: &Arc<Self>) {
         let mut watching = self.watching.lock();
         let is_running = watching
@@ -251,7 +251,7 @@ impl SentinelGroup {
         });
     }
 
-    /// Ends the task that watches, and lets go of the connections.
+    /// Ends the watching task, and drops the connections.
     pub(super) fn close(&self) {
         drop(self.pool.lock().take());
         let mut watching = self.watching.lock();
@@ -266,21 +266,21 @@ impl SentinelGroup {
     }
 }
 
-/// Asks the sentinels again and again, as long as the store is there.
+/// Asks the sentinels every [`WATCH`], until the store is dropped.
 async fn watch(sentinels: Weak<SentinelGroup>) {
     loop {
         sleep(jittered(WATCH)).await;
         let Some(sentinels) = sentinels.upgrade() else {
             return;
         };
-        // Without an answer, everything stays as it is: the master may be well.
+        // Without an answer, nothing changes: the master may still be up.
         if let Ok(answer) = sentinels.ask().await {
             sentinels.learn(&answer);
         }
     }
 }
 
-/// Whether a server calls itself a master.
+/// Checks that the server's role is master.
 fn confirm(role: &Value) -> Result<(), StoreError> {
     match role {
         Value::ServerError(error) => Err(failure::refusal(error.clone())),

@@ -1,16 +1,16 @@
-//! Hash slots: which part of a Cluster's keys a lock belongs to.
+//! Hash slots: the part of a Cluster's keys that a lock belongs to.
 
 use crate::lock::LockKey;
 
 /// How many slots a Cluster has.
 pub(super) const SLOTS: u16 = 16384;
 
-/// The part of a Cluster's keys that moves as one.
+/// A hash slot. Its keys move between servers together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// Where everything about a lock lives.
+    /// The slot of all keys of a lock.
     pub(super) fn of(key: &LockKey) -> Self {
         let name = key.as_str().as_bytes();
         Self(crc16(hash_tag(name).unwrap_or(name)) % SLOTS)
@@ -29,7 +29,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The remainder of each byte.
+/// The table of remainders, by byte.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -50,7 +50,7 @@ const CRC16: [u16; 256] = {
     table
 };
 
-/// What stands between the first opening brace and the next closing one, unless that is nothing.
+/// The text between the first `{` and the next `}`, unless it is empty.
 pub(super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
     let begin = name.iter().position(|byte| *byte == b'{')? + 1;
     let length = name[begin..].iter().position(|byte| *byte == b'}')?;
@@ -61,7 +61,7 @@ pub(super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// The slots are what `CLUSTER KEYSLOT` of Redis 7 says.
+    /// The expected slots are the answers of Redis 7 to `CLUSTER KEYSLOT`.
     #[test]
     fn a_slot_is_that_of_the_hash_tag() {
         for (name, slot) in [

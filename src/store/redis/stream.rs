@@ -16,12 +16,12 @@ use super::tls::TlsConfig;
 const SILENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Any of them.
+/// A byte stream of any kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Connects to the server at `address`, without a limit of time.
+/// Connects to the server at `address`, without a time limit.
 pub(super) async fn open(address: &ConnectionInfo, tls: &TlsConfig) -> io::Result<Box<dyn Stream>> {
     match address.addr() {
         ConnectionAddr::Tcp(host, port) => Ok(Box::new(tcp(address, host, *port).await?)),
@@ -51,7 +51,8 @@ async fn tcp(address: &ConnectionInfo, host: &str, port: u16) -> io::Result<TcpS
     Ok(stream)
 }
 
-/// Has the kernel find out that the other host is gone. The settings of the address, if it has any, come first.
+/// Sets keepalive and user time-out, so that the kernel notices when the other host is gone. Settings in the address
+/// override these.
 fn set_up(address: &ConnectionInfo, stream: &TcpStream) -> io::Result<()> {
     let (socket, settings) = (SockRef::from(stream), address.tcp_settings());
     let keepalive = TcpKeepalive::new()

@@ -15,18 +15,19 @@ use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::telemetry;
 
-/// How often a quiet connection is asked whether it is alive.
+/// How long a connection may be silent before a `PING`.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The pauses between tries to connect.
+/// The pauses between attempts to connect.
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Connects, listens, and connects again, until the task is aborted. `on_callers_runtime`: which may end before.
+    /// Connects, listens, and reconnects, until the task is aborted. `on_callers_runtime`: the task runs on a caller's
+    /// runtime, which may end first.
     pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
         let _orphan = on_callers_runtime.then(|| Orphan::of(&self));
-        // An earlier task may have ended with its runtime.
+        // A previous task may have ended with its runtime.
         self.disconnected();
         let mut backoff = RECONNECT;
         loop {
@@ -87,7 +88,7 @@ impl Shared {
                     continue;
                 }
                 () = self.work.notified() => continue,
-                // A former master passes on what the present one tells it, but only while it follows it.
+                // A former master forwards messages of the current one only while it follows it.
                 () = changed.wait() => return Lost,
                 _ = heartbeat.tick() => false,
                 () = self.suspected.notified() => true,
@@ -103,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Tells the server what it does not know yet.
+    /// Sends the subscriptions that the server does not know yet.
     async fn tell(&self, sink: &mut ChannelSink, stream: &mut ChannelStream) -> Result<(), Lost> {
         loop {
             let (difference, patience) = (self.difference(), self.timeouts.response);
@@ -128,8 +129,8 @@ impl Shared {
         }
     }
 
-    /// Waits for an answer of the server, and takes in what it says meanwhile. When another connection to the server got
-    /// no answer, this one has no more time than a probe.
+    /// Waits for an answer of the server, and takes in messages meanwhile. If another connection to the server got no
+    /// answer, the limit is that of a probe.
     async fn meanwhile<T>(
         &self,
         stream: &mut ChannelStream,
@@ -141,7 +142,7 @@ impl Shared {
         loop {
             tokio::select! {
                 answer = &mut answer => {
-                    // What came before the answer is taken in before the answer, too.
+                    // Messages that arrived before the answer are taken in before the answer.
                     while let Some(heard) = stream.heard() {
                         self.take_in(heard)?;
                     }

@@ -1,12 +1,12 @@
-//! What the connections to one server tell each other.
+//! Tells all connections to one server that one of them got no answer.
 
 use crate::sync::Mutex;
 
-/// Has all connections to one server probed when one of them gets no answer: what silences one of them, such as a network
-/// that drops what is sent, may have silenced the others.
+/// Starts a probe of every connection to one server when one of them gets no answer: the cause, such as a network that
+/// drops packets, may affect the others.
 #[derive(Default)]
 pub(super) struct Suspicion {
-    /// One for each connection. They are only added.
+    /// One probe for each connection. The mutex protects the list, to which probes are only added.
     probes: Mutex<Vec<Probe>>,
 }
 
@@ -18,7 +18,7 @@ impl Suspicion {
         self.probes.lock().push(Box::new(probe));
     }
 
-    /// A connection got no answer.
+    /// Starts every probe: a connection got no answer.
     pub(super) fn raise(&self) {
         for probe in self.probes.lock().iter() {
             probe();

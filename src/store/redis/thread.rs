@@ -1,4 +1,4 @@
-//! A runtime that callers cannot keep busy, and that lives as long as the store.
+//! A runtime for the store alone. It lives as long as the store, and callers cannot block it.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// The thread of one store. It is started when it is first needed.
+/// The thread of one store. It starts when it is first needed.
 #[derive(Default)]
 pub(super) struct ConnectionThread {
     /// `None` if the thread could not be started.
@@ -15,7 +15,7 @@ pub(super) struct ConnectionThread {
 }
 
 impl ConnectionThread {
-    /// The thread's runtime; `None` if there is no such thread.
+    /// The thread's runtime; `None` if the thread could not be started.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let thread = self.thread.get_or_init(|| {
             let started = Thread::start("lock-renewals");
@@ -28,7 +28,7 @@ impl ConnectionThread {
         thread.as_ref().map(Thread::runtime)
     }
 
-    /// The runtime of the caller, unless that is the thread's.
+    /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
     pub(super) fn callers_runtime(&self) -> Option<Handle> {
         let here = Handle::try_current().ok()?;
         let thread = self.thread.get().and_then(Option::as_ref);
@@ -37,10 +37,10 @@ impl ConnectionThread {
     }
 }
 
-/// A thread with a small runtime, which drives what is spawned there. Both end when this is dropped, which does not wait for that.
+/// A thread with a current-thread runtime for the store's tasks. Dropping this ends both, and does not wait for the end.
 struct Thread {
     runtime: Handle,
-    /// Dropped, it ends the thread.
+    /// Dropping it ends the thread.
     _alive: oneshot::Sender<()>,
 }
 
@@ -49,7 +49,7 @@ impl Thread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (alive, ended) = oneshot::channel();
-        // The runtime is dropped over there, where it may block.
+        // The runtime is dropped on its own thread, where it may block.
         let thread = std::thread::Builder::new().name(name.to_owned());
         thread.spawn(move || drive(runtime, ended))?;
         Ok(Self {

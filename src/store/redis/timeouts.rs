@@ -1,14 +1,14 @@
-//! How long to wait for Redis, and how durations are sent to it.
+//! Time limits for Redis, and the form in which durations are sent to it.
 
 use std::time::Duration;
 
 /// The longest duration that is sent, so that no sum overflows: 100 years.
 const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
 
-/// A shorter one would say more about a busy machine than about a connection.
+/// With a shorter limit, a busy machine looks like a dead connection.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);
 
-/// How long to wait for Redis.
+/// Time limits for Redis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     pub(super) connect: Duration,
@@ -16,12 +16,12 @@ pub(super) struct Timeouts {
 }
 
 impl Timeouts {
-    /// How long a command may go unanswered until its connection is probed.
+    /// How long a command waits for its answer before its connection is probed.
     pub(super) fn probe_after(self) -> Duration {
         self.response / 6
     }
 
-    /// How long a probe may go unanswered until another connection is tried.
+    /// How long a probe waits for its answer before another connection is opened.
     pub(super) fn probe(self) -> Duration {
         (self.response / 3).max(SHORTEST_PROBE)
     }
@@ -36,7 +36,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Whole milliseconds, rounded up: never less than was promised, and never nothing.
+/// Whole milliseconds, rounded up: never less than `duration`, and never zero.
 pub(super) fn ms(duration: Duration) -> u64 {
     let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
     u64::try_from(ms).expect("clamped")

@@ -1,4 +1,4 @@
-//! Connections through TLS.
+//! Connections with TLS.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ mod distrust;
 use crate::error::{StoreError, StoreErrorKind};
 pub(super) use distrust::{at, distrust};
 
-/// What the builder is told about TLS.
+/// The TLS settings of the builder.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
     pub(super) authorities: Option<Vec<u8>>,
@@ -35,12 +35,12 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Makes the settings for connections to these addresses.
+    /// Makes the TLS settings for connections to these addresses.
     ///
     /// # Errors
     ///
-    /// Refuses certificates that no connection would use, certificates that are not PEM, and addresses that switch the
-    /// check of the server's certificate off or bring certificates of their own.
+    /// Refuses certificates that no connection uses, certificates that are not PEM, and addresses that disable the
+    /// check of the server's certificate or carry certificates of their own.
     pub(super) fn config<'a>(
         &self,
         addresses: impl IntoIterator<Item = &'a ConnectionInfo>,
@@ -68,7 +68,7 @@ impl Tls {
         self.authorities.is_some() || self.identity.is_some()
     }
 
-    /// With the cryptography that the program has chosen, or with ring. It is not installed for the whole process.
+    /// Uses the process's default `CryptoProvider`, or ring if there is none. It installs no default.
     fn client_config(&self) -> Result<ClientConfig, StoreError> {
         let provider = match CryptoProvider::get_default() {
             Some(provider) => provider.clone(),
@@ -90,7 +90,7 @@ impl Tls {
             .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
     }
 
-    /// The authorities that sign the certificates of servers: those that were named, or those of the operating system.
+    /// The root certificates: those of the builder, or those of the operating system.
     fn roots(&self) -> Result<RootCertStore, StoreError> {
         let mut roots = RootCertStore::empty();
         let Some(pem) = &self.authorities else {
@@ -132,7 +132,7 @@ impl TlsConfig {
     }
 }
 
-/// Refuses what an address says about TLS that is not said there.
+/// Refuses TLS settings in an address: they belong into the builder.
 fn check(insecure: bool, certificates: bool) -> Result<(), StoreError> {
     if insecure {
         return Err(refused(
@@ -185,7 +185,7 @@ mod tests {
         assert!(source.to_string().contains("#insecure"), "{source}");
     }
 
-    /// A program that installs a provider of its own afterwards could not.
+    /// Otherwise a program could not install a provider of its own afterwards.
     #[test]
     fn no_provider_is_installed_for_the_whole_process() {
         let config = config("rediss://localhost").expect("an address");

@@ -1,7 +1,7 @@
-//! Waiting for replicas, many callers at a time.
+//! Waits for replicas, for many callers at a time.
 //!
-//! `WAIT` is about everything that its connection has written before it, and it holds up everything that comes after. So
-//! one of them is on its way at a time, and callers that have written meanwhile take part in the next.
+//! `WAIT` covers everything that its connection has written before it, and blocks every later command. So one `WAIT` is
+//! under way at a time, and callers that write meanwhile take part in the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub(super) struct WaitCoalescer {
 }
 
 /// Protected by one mutex, which is never held across an await. Between calls, callers in `next` have a task in `running`
-/// that will answer them; one that ends before drops them, which answers them too. `closed` is final: no task begins.
+/// that answers them; a task that ends early drops them, which also answers them. `closed` is final: afterwards no task
+/// starts.
 #[derive(Default)]
 struct State {
     next: Vec<Caller>,
@@ -44,7 +45,7 @@ struct Caller {
 struct Known {
     server: u64,
     connected: usize,
-    /// Whether there ever was one.
+    /// Whether the server ever had a replica.
     any: bool,
 }
 
@@ -57,7 +58,7 @@ impl WaitCoalescer {
         })
     }
 
-    /// How much longer than usual an answer may take, because the `WAIT` of another caller comes first.
+    /// How much longer an answer may take, because the `WAIT` of another caller comes first.
     pub(super) fn delay(&self) -> Duration {
         match self.wanted.is_wanted() {
             true => self.wanted.within,
@@ -65,7 +66,7 @@ impl WaitCoalescer {
         }
     }
 
-    /// Waits until enough replicas have whatever was written before on this connection.
+    /// Waits until enough replicas have everything that was written on this connection before.
     pub(super) async fn join(self: &Arc<Self>, sent: Sent) -> Result<(), StoreError> {
         if !self.wanted.is_wanted() {
             return Ok(());
@@ -100,13 +101,13 @@ impl WaitCoalescer {
                     true => answer.clone(),
                     false => Err(unacknowledged("its connection broke before")),
                 };
-                // The caller may have gone.
+                // The caller may have been dropped.
                 let _ = caller.answer.send(answer);
             }
         }
     }
 
-    /// All callers that have come by now; `None` ends the task.
+    /// Takes all callers that wait now; `None` ends the task.
     fn next(&self) -> Option<Vec<Caller>> {
         let mut state = self.state();
         if state.next.is_empty() {
@@ -128,7 +129,7 @@ impl WaitCoalescer {
             if acknowledged >= needed {
                 return Ok(());
             }
-            // More have come than were waited for: now for all of them.
+            // There are more replicas than this `WAIT` asked for: the next one asks for all of them.
             if expected >= needed || Instant::now() >= over {
                 return Err(unacknowledged(format!(
                     "{acknowledged} of {needed} replicas acknowledged it within {:?}",
@@ -146,7 +147,7 @@ impl WaitCoalescer {
         }
     }
 
-    /// What a connection is asked when it is new.
+    /// The first command on a new connection.
     pub(super) fn greeting(&self) -> Cmd {
         redis::cmd(match self.wanted.replicas {
             Replicas::All => "ROLE",
@@ -154,7 +155,7 @@ impl WaitCoalescer {
         })
     }
 
-    /// Takes notice of the server, and of the replicas in its answer to the greeting.
+    /// Takes in the server, and the replicas in its answer to the greeting.
     pub(super) fn saw(&self, server: u64, role: &Value) -> Result<(), StoreError> {
         if !self.state().known.moves_to(server) {
             return Err(unacknowledged("another server is the master now"));
@@ -174,7 +175,7 @@ impl WaitCoalescer {
         }
     }
 
-    /// How many replicas have acknowledged, and which there are, if that matters.
+    /// Sends `WAIT`. Returns how many replicas have acknowledged, and for `Replicas::All` the answer to `ROLE`.
     async fn wait(
         &self,
         sent: &Sent,
@@ -206,7 +207,7 @@ impl WaitCoalescer {
         }
     }
 
-    /// Ends the task, for good.
+    /// Ends the task. No task starts afterwards.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -220,7 +221,7 @@ impl WaitCoalescer {
     }
 }
 
-/// Drops the callers that a task leaves behind when it ends with its runtime. They would wait for ever.
+/// Drops the callers that a task leaves when it ends with its runtime. Otherwise they would wait for ever.
 struct DropCallers<'a>(&'a WaitCoalescer);
 
 impl Drop for DropCallers<'_> {
@@ -231,7 +232,7 @@ impl Drop for DropCallers<'_> {
 }
 
 impl Known {
-    /// Of another server, nothing is known. False for a former one.
+    /// Forgets what is known of the replicas if this is another server. Returns `false` for a former server.
     fn moves_to(&mut self, server: u64) -> bool {
         if self.server < server {
             *self = Self {

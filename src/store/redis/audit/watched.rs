@@ -1,4 +1,4 @@
-//! A master that sentinels watch, and may replace.
+//! Audits a master that sentinels watch and can replace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::audit::{self, Audit, Deployment, Warning};
 use crate::error::StoreError;
 use crate::lock::Lease;
 
-/// Fewer cannot replace a master any more when one of them is lost together with it.
+/// Fewer sentinels cannot replace a master when one of them fails together with it.
 const FEWEST: usize = 3;
 
-/// What is to be said of the master behind `connection` besides what it is by itself.
+/// Adds to the audit what sentinels and replicas mean for the master behind `connection`.
 ///
-/// A master that does not let itself be asked has said so already; its sentinels still tell what they know.
+/// If the user may not ask the master, the audit says so already; the sentinels are asked nevertheless.
 pub(super) async fn add(
     audit: &mut Audit,
     connection: &Arc<SharedConnection>,
     sentinels: &SentinelGroup,
     acknowledging: bool,
 ) {
-    // Also while there is no replica, or the user may not ask the server.
+    // This also holds without replicas, or if the user may not ask the server.
     audit.deployment = Deployment::Failover;
     let Survey { seen, silent } = sentinels.survey().await;
     let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);
@@ -40,7 +40,7 @@ pub(super) async fn add(
     if let Ok(Some(0)) = replicas(connection).await {
         audit.warnings.push(Warning::NoReplica);
     }
-    // Replicas that acknowledge follow no former master.
+    // Replicas that acknowledge do not follow a former master.
     if !acknowledging {
         audit.warnings.extend(fence.weakness(seen.as_ref()));
     }
@@ -83,7 +83,7 @@ fn weaknesses(seen: &audit::Sentinels) -> Vec<Warning> {
 
 /// What keeps a master that is cut off from granting locks.
 enum Fence {
-    /// It must have this many replicas that were heard of within that time.
+    /// It must have this many replicas, each of which acknowledged within that time.
     Replicas(u64, Duration),
     None,
     Unseen,
@@ -96,7 +96,7 @@ impl Fence {
         let lag = number(setting(connection, "min-replicas-max-lag").await?);
         Ok(match (replicas, lag) {
             (None, _) | (_, None) => Self::Unseen,
-            // Redis takes a lag of zero for no such rule.
+            // Redis treats a lag of zero as no rule.
             (Some(0), _) | (_, Some(0)) => Self::None,
             (Some(replicas), Some(lag)) => Self::Replicas(replicas, Duration::from_secs(lag)),
         })

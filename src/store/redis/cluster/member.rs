@@ -1,4 +1,4 @@
-//! One server of a Cluster, and how connections to it are made.
+//! One server of a Cluster, and its connections.
 
 use deadpool::managed::PoolConfig;
 use redis::Value;
@@ -13,9 +13,9 @@ use crate::store::redis::node::Node;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::tls;
 
-/// Makes [`Member`]s that are all connected to in the same way.
+/// Makes [`Member`]s with the same connection settings.
 pub(in super::super) struct MemberFactory {
-    /// A seed: its credentials, protocol and TLS are those of every server.
+    /// A seed address. Its credentials, protocol and TLS settings apply to every server.
     pub(in super::super) like: Endpoint,
     pub(in super::super) connections: usize,
     pub(in super::super) settings: ConnectionSettings,
@@ -39,7 +39,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Why there is no connection to this server, if its name matters for that.
+    /// Adds the server's name to errors for which the name matters.
     pub(super) fn named(&self, error: StoreError) -> StoreError {
         tls::at(&format_args!("{:?}", self.address), error)
     }
@@ -55,7 +55,7 @@ impl Member {
         answer.map_err(|error| self.named(error))
     }
 
-    /// Which slots are whose, as this server sees it.
+    /// Asks this server which server has which slots.
     pub(super) async fn slots(&self, purpose: Purpose) -> Result<Vec<Range>, StoreError> {
         let answer = match self.query(purpose, "CLUSTER", "SLOTS").await? {
             Value::ServerError(error) => return Err(failure::refusal(error)),
@@ -71,13 +71,14 @@ impl Member {
         Ok(ranges)
     }
 
-    /// Whether the server knows sharded channels, as Redisson asks it (PROTOCOL 1.9).
+    /// Whether the server knows sharded channels. It asks in the same way as Redisson (PROTOCOL
+    /// 1.9).
     pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
         match self
             .query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB")
             .await?
         {
-            // It may know them, and the others may use them: that is for the caller to decide.
+            // The server may know them, and other clients may use them. The caller decides.
             Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
             Value::ServerError(_) => Ok(false),
             _ => Ok(true),

@@ -1,24 +1,24 @@
-//! What a server says instead of doing what it was asked to.
+//! Redirections: the errors with which a server of a Cluster refuses a command.
 
 use redis::ServerError;
 
 use super::slots::Address;
 
-/// Why a command was not executed, and where or when it may be.
+/// Why a server did not execute a command, and where or when to send it again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Another server has the slot, for good.
+    /// Another server has the slot.
     Moved(Address),
-    /// Another server may have the key: the slot is on its way there.
+    /// Another server may have the key: the slot is being moved to it.
     Ask(Address),
-    /// Some of the keys are here and some are not: the slot is on its way.
+    /// Some of the keys have moved and some have not: the slot is being moved.
     Later,
-    /// The server is cut off, or no master any more.
+    /// The server is cut off, or is not a master any more.
     Elsewhere,
 }
 
 impl Redirect {
-    /// Reads the error of the server at `teller`; `None` if it has another meaning.
+    /// Reads the error of the server at `teller`; `None` if it is not a redirection.
     pub(super) fn read(error: &ServerError, teller: &Address) -> Option<Self> {
         let address = || Address::read(error.details()?.split(' ').nth(1)?, teller);
         match error.code() {

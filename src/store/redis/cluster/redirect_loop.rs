@@ -1,4 +1,4 @@
-//! Sending one command until a server executes it.
+//! Sends one command until a server executes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 
-/// The pauses before a command is sent again to a server that cannot serve it just now.
+/// The pauses before a command is sent again to a server that cannot serve it now.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
 
-/// Where to send a command about a slot, as far as the servers have said so far.
+/// Where to send a command about a slot, after the answers of the servers so far.
 pub(super) struct RedirectLoop<'a> {
     topology: &'a Arc<Topology>,
     purpose: Purpose,
@@ -26,10 +26,10 @@ pub(super) struct RedirectLoop<'a> {
     backoff: Backoff,
 }
 
-/// A server to send it to.
+/// The server to which the command is sent.
 pub(super) struct Target {
     pub(super) member: Arc<Member>,
-    /// It is about to be given the slot, and has to be told that this is known.
+    /// The slot is being moved to this server: the command needs `ASKING` before it.
     pub(super) asking: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> RedirectLoop<'a> {
         })
     }
 
-    /// Where to send it next.
+    /// The next server to send the command to.
     pub(super) async fn next(&mut self) -> Result<Target, StoreError> {
         if let Some(target) = self.redirected.take() {
             return Ok(target);
@@ -65,7 +65,7 @@ impl<'a> RedirectLoop<'a> {
         })
     }
 
-    /// The server has not executed it, and says where or when that may be.
+    /// Takes in a redirection: the server has not executed the command.
     pub(super) async fn redirect(
         &mut self,
         from: &Target,
@@ -74,7 +74,7 @@ impl<'a> RedirectLoop<'a> {
         match redirect {
             Redirect::Moved(address) => {
                 self.refresh(Stale::Moved(address.clone())).await?;
-                // The new map is older than what this server knows.
+                // The new map is older than the state of this server.
                 if self.map.is_master(self.slot, &from.member) {
                     self.redirected = Some(self.target(&address, false)?);
                 }
@@ -90,7 +90,8 @@ impl<'a> RedirectLoop<'a> {
         Ok(())
     }
 
-    /// It could not be sent, or was not answered. An error if it must not, or cannot, be sent elsewhere.
+    /// Takes in a failure: the command was not sent, or not answered. Returns an error if it must not, or cannot, be
+    /// sent elsewhere.
     pub(super) async fn failure(
         &mut self,
         at: &Target,
@@ -110,7 +111,8 @@ impl<'a> RedirectLoop<'a> {
         }
     }
 
-    /// There is no connection to this server that can be used. It may have been replaced, and may be a stranger by now.
+    /// No connection to this server can be used. The Cluster may have replaced it, and another server may have its
+    /// address.
     async fn unusable(
         &mut self,
         at: &Target,
@@ -124,17 +126,17 @@ impl<'a> RedirectLoop<'a> {
         self.map = newer;
         let stays = |node| self.map.is_master(self.slot, node);
         match error.kind() {
-            // Nor will it be trusted when it is asked again, though another one goes on naming it.
+            // TLS will refuse it the next time as well, although another server still names it.
             StoreErrorKind::Refused if former.as_ref().is_some_and(stays) => Err(error),
             StoreErrorKind::Refused => Ok(()),
-            // No other server has taken over yet; the others are there.
+            // No other server has taken over yet; the rest of the Cluster answers.
             _ if stays(&at.member) => Err(StoreError::new(StoreErrorKind::Transient, error)),
             _ => Ok(()),
         }
     }
 
     async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
-        // The server that has just answered is there: it is the Cluster that cannot serve.
+        // This server has just answered, so the Cluster as a whole cannot serve.
         let newer = self.topology.newer(self.purpose, &self.map, stale).await;
         self.map = newer.map_err(|error| StoreError::new(StoreErrorKind::Transient, error))?;
         Ok(())

@@ -7,11 +7,11 @@ use super::member::Member;
 use super::slots::{Address, Range};
 use crate::store::redis::slot::Slot;
 
-/// One view of a Cluster. It is replaced as a whole when a newer one is learnt.
+/// One immutable view of a Cluster. A newer one replaces it as a whole.
 pub(super) struct SlotMap {
-    /// Counts views.
+    /// Rises with each view.
     pub(super) version: u64,
-    /// In the order of the slots; the numbers are places in `masters`.
+    /// First slot, last slot and index in `masters`, in the order of the slots.
     ranges: Vec<(u16, u16, usize)>,
     masters: Vec<Arc<Member>>,
     pub(super) replicas: BTreeSet<Address>,
@@ -44,7 +44,7 @@ impl SlotMap {
         })
     }
 
-    /// The server that has the slot, if any has.
+    /// The server that has the slot; `None` if no server has it.
     pub(super) fn master(&self, slot: Slot) -> Option<&Arc<Member>> {
         let slot = slot.number();
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
@@ -52,7 +52,7 @@ impl SlotMap {
         (slot <= *last).then(|| &self.masters[*master])
     }
 
-    /// Whether it is this server that has the slot.
+    /// Whether this server has the slot.
     pub(super) fn is_master(&self, slot: Slot, node: &Arc<Member>) -> bool {
         let master = self.master(slot);
         master.is_some_and(|master| Arc::ptr_eq(master, node))

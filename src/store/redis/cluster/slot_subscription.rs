@@ -1,4 +1,4 @@
-//! A subscription that follows its slot from server to server.
+//! A subscription that follows its slot when the slot moves to another server.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::store::redis::subscriptions::Listening;
 
-/// The pauses between tries to listen again.
+/// The pauses between tries to subscribe again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Listens to `channel`. When this answers, the server that has the slot has acknowledged it.
+/// Subscribes to `channel`. When this returns, the server that has the slot has acknowledged the
+/// subscription.
 pub(super) async fn listen(
     topology: Arc<Topology>,
     channels: Channels,
@@ -54,12 +55,13 @@ impl Drop for AbortOnDrop {
 
 /// A subscription at one server.
 struct Attached {
-    /// Which may have been forgotten, and found again under the same address as another one.
+    /// Weak: the topology may have forgotten this server, and may have made another `Member` for
+    /// the same address.
     member: Weak<Member>,
     listening: Listening,
 }
 
-/// Listens at the server that has the slot.
+/// Subscribes at the server that has the slot.
 async fn join(
     topology: &Arc<Topology>,
     channels: Channels,
@@ -80,14 +82,14 @@ async fn join(
         };
         let stale = Stale::Failed(member.address.clone());
         match error.kind() {
-            // The slot has moved, or the server is gone.
+            // The slot has moved, or the server does not answer.
             StoreErrorKind::Transient | StoreErrorKind::Unreachable => {
                 map = topology
                     .newer(Purpose::Commands, &map, stale)
                     .await
                     .map_err(|_| error)?;
             }
-            // So it is if there is a stranger in its place.
+            // The same applies if another server has the address now.
             StoreErrorKind::Refused => match topology.newer(Purpose::Commands, &map, stale).await {
                 Ok(newer) if !newer.is_master(slot, &member) => map = newer,
                 _ => return Err(error),
@@ -108,7 +110,7 @@ struct SlotSubscription {
 }
 
 impl SlotSubscription {
-    /// Passes wake-ups on, and listens elsewhere when the slot goes elsewhere.
+    /// Forwards wake-ups, and subscribes at another server when the slot moves there.
     async fn follow(mut self, mut there: Attached) {
         loop {
             self.forward(&mut there).await;
@@ -116,12 +118,12 @@ impl SlotSubscription {
                 return;
             };
             there = next;
-            // Messages may have been missed on the way.
+            // Messages may have been missed during the change.
             self.signal.send_replace(());
         }
     }
 
-    /// Returns when this server does not tell any more what is to be heard.
+    /// Returns when this server does not deliver the channel's messages any more.
     async fn forward(&mut self, there: &mut Attached) {
         loop {
             tokio::select! {
@@ -143,7 +145,7 @@ impl SlotSubscription {
         }
     }
 
-    /// Listens at the server that has the slot now; `None` if the store is no more.
+    /// Subscribes at the server that has the slot now; `None` if the store was dropped.
     async fn reattach(&self) -> Option<Attached> {
         let mut backoff = BACKOFF;
         loop {

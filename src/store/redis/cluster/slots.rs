@@ -1,4 +1,4 @@
-//! Hash slots, and which server says that who serves them.
+//! Addresses of servers, and the answer to `CLUSTER SLOTS`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use crate::store::redis::slot::SLOTS;
 
-/// Where a server listens.
+/// Host and port of a server.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in super::super) struct Address {
     pub(super) host: Arc<str>,
@@ -22,8 +22,8 @@ impl Address {
         }
     }
 
-    /// Reads `host:port` in a redirection by the server at `teller`, which leaves its own host out when it does not know
-    /// by which name it is called.
+    /// Reads `host:port` in a redirection by the server at `teller`. A server that does not know its own host name
+    /// leaves the host out.
     pub(super) fn read(text: &str, teller: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self {
@@ -39,7 +39,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Where the servers of a Cluster listen, or what is wrong with what was said about it.
+/// The addresses of the seeds, or what is wrong with them.
 pub(in super::super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
     let is_tls = |seed: &ConnectionInfo| matches!(seed.addr(), ConnectionAddr::TcpTls { .. });
     if seeds.iter().any(|seed| is_tls(seed) != is_tls(&seeds[0])) {
@@ -66,7 +66,7 @@ fn known_host(host: &str, teller: &Address) -> Arc<str> {
     }
 }
 
-/// Some slots in a row, and who serves them.
+/// Consecutive slots, and the server that has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,

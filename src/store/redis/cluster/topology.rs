@@ -1,4 +1,4 @@
-//! Finding out which server serves what.
+//! Learns and keeps which server serves which slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::sync::Mutex;
 
-/// The shortest time between two questions to the Cluster that no redirection has called for.
+/// The shortest time between two refreshes that no redirection caused.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many servers are asked at the same time.
+/// How many servers one refresh asks at the same time.
 const ASKED_AT_ONCE: usize = 4;
 
-/// The present [`SlotMap`], and the servers in it.
+/// The current [`SlotMap`], and the servers in it.
 pub(super) struct Topology {
     seeds: Vec<Address>,
     factory: MemberFactory,
     map: watch::Sender<Option<Arc<SlotMap>>>,
     nodes: Mutex<HashMap<Address, Arc<Member>>>,
     versions: AtomicU64,
-    /// Held by the caller that asks; the others wait for what that one learns. Renewals have one of their own: they never
-    /// wait for a caller, whose runtime may be busy.
+    /// Held by the caller that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
+    /// they never wait for a caller, whose runtime may be busy.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The end of a try to find out.
+/// The result of the last refresh.
 struct LastRefresh {
     at: Instant,
     failed: Option<StoreError>,
@@ -49,9 +49,9 @@ struct LastRefresh {
 /// Why the map may be wrong.
 #[derive(Clone)]
 pub(super) enum Stale {
-    /// A server said that this one knows better.
+    /// A redirection named this server.
     Moved(Address),
-    /// This server cannot be reached, or serves nothing.
+    /// This server cannot be reached, or serves no slot.
     Failed(Address),
     /// No server has the slot.
     Unserved,
@@ -71,7 +71,7 @@ impl Topology {
         }
     }
 
-    /// The present map; the first one is asked for.
+    /// The current map; the first call asks the Cluster for it.
     pub(super) async fn map(&self, purpose: Purpose) -> Result<Arc<SlotMap>, StoreError> {
         match self.known() {
             Some(map) => Ok(map),
@@ -79,7 +79,7 @@ impl Topology {
         }
     }
 
-    /// The server that has the slot by the map, or by a newer one if none has it by this.
+    /// The server that has the slot by the current map. If no server has it, a newer map is asked for.
     pub(super) async fn master(
         &self,
         purpose: Purpose,
@@ -99,7 +99,7 @@ impl Topology {
         }
     }
 
-    /// A map that is newer than `seen`, which is in doubt.
+    /// A map that is newer than `seen`, which may be wrong.
     pub(super) async fn newer(
         &self,
         purpose: Purpose,
@@ -110,7 +110,7 @@ impl Topology {
         self.refresh(purpose, seen, Some(stale)).await
     }
 
-    /// The same in the background, for the next caller.
+    /// Refreshes the map in the background, for the next caller.
     pub(super) fn doubt(self: &Arc<Self>, purpose: Purpose, seen: &SlotMap, stale: Stale) {
         let (topology, seen) = (self.clone(), seen.version);
         let mut background = self.background.lock();
@@ -123,12 +123,12 @@ impl Topology {
         }
     }
 
-    /// Changes with every new map.
+    /// A receiver that changes with every new map.
     pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<SlotMap>>> {
         self.map.subscribe()
     }
 
-    /// The server at `address`, whether it has slots or not.
+    /// The server at `address`, with or without slots.
     pub(super) fn node(&self, address: &Address) -> Result<Arc<Member>, StoreError> {
         let mut nodes = self.nodes.lock();
         if let Some(node) = nodes.get(address) {
@@ -139,7 +139,7 @@ impl Topology {
         Ok(node)
     }
 
-    /// Forgets every server, and asks no more.
+    /// Forgets every server, and starts no further refresh.
     pub(super) fn close(&self) {
         if let Some(task) = self.background.lock().take() {
             task.abort();
@@ -148,7 +148,7 @@ impl Topology {
         self.nodes.lock().clear();
     }
 
-    /// The present map, if there is one yet.
+    /// The current map; `None` before the first one.
     pub(super) fn known(&self) -> Option<Arc<SlotMap>> {
         self.map.borrow().clone()
     }
@@ -173,7 +173,8 @@ impl Topology {
         if let Some(LastRefresh { at, failed }) = &*last {
             match failed {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
-                // A server that moved a slot knows of it; of a failure the others may not know yet.
+                // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
+                // new master yet.
                 None if !matches!(stale, Some(Stale::Moved(_))) => sleep_until(*at + PAUSE).await,
                 _ => {}
             }
@@ -187,7 +188,7 @@ impl Topology {
         learnt
     }
 
-    /// Asks first the server that should know best, then the other masters, then all others.
+    /// Asks first the server that `stale` names, then the other masters, then all other servers.
     async fn ask(
         &self,
         purpose: Purpose,
@@ -224,7 +225,7 @@ impl Topology {
         others.dedup();
         fastrand::shuffle(&mut others);
         for some in others.chunks(ASKED_AT_ONCE) {
-            // Not kept: most of them have no slots.
+            // These members are not kept: most of them have no slots.
             let some = some
                 .iter()
                 .map(|address| Ok(Arc::new(self.factory.make(address)?)));
@@ -249,7 +250,7 @@ impl Topology {
     }
 }
 
-/// The first answer counts.
+/// Asks these servers at once; the first answer counts.
 async fn ask_some(purpose: Purpose, nodes: &[Arc<Member>]) -> Result<Vec<Range>, StoreError> {
     let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| node.slots(purpose)).collect();
     let mut error = None;

@@ -1,4 +1,4 @@
-//! What a connection is asked before it carries the first command.
+//! The first commands on a new connection, before those of callers.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
@@ -8,7 +8,7 @@ use super::super::{failure, rights};
 use super::is_unknown_script;
 use crate::error::StoreError;
 
-/// Asks `command`, and what the server is.
+/// Sends `command`, and asks for the server's role.
 pub(super) async fn ask(
     handle: &mut MultiplexedConnection,
     command: &Cmd,
@@ -16,13 +16,14 @@ pub(super) async fn ask(
     let mut both = redis::Pipeline::with_capacity(2);
     both.cmd("HELLO").add_command(command.clone());
     let mut answers = answered(handle.send_packed_commands(&both, 0, 2).await)?.into_iter();
-    // A server that does not know the question, such as a proxy, is taken for what its address says.
+    // If the server does not know the command, as a proxy may not, the role is what the address
+    // implies.
     let role = answers.next().as_ref().and_then(Role::read);
     let answer = understood(answers.next().unwrap_or(Value::Nil))?;
     Ok((answer, role))
 }
 
-/// Makes sure that the user may do everything that locks need.
+/// Checks that the user has all rights that locks need.
 pub(super) async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(), StoreError> {
     let rights = rights::question();
     let mut answer = answered(handle.send_packed_command(&rights.command).await)?;

@@ -1,4 +1,4 @@
-//! Finding out whether a connection is dead.
+//! Probes a connection, and replaces it if it is dead.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{LinkState, NewConnection, SharedConnection, is_running};
 use crate::error::StoreError;
 
 impl SharedConnection {
-    /// A command went unanswered, on this connection or another one to the same server: finds out whether this one is dead.
+    /// Probes this connection. Called when a command got no answer on it, or on another one to the same server.
     pub(super) fn probe(self: &Arc<Self>) {
         let mut state = self.state();
         let LinkState::Up(live) = &state.link else {
@@ -30,7 +30,7 @@ impl SharedConnection {
         let patience = self.timeouts.probe() + self.waits.delay();
         let another = async {
             tokio::time::sleep(patience).await;
-            // A pool may have no room for both.
+            // The pool may have no permit for a second connection.
             self.state().place = None;
             self.open().await
         };
@@ -49,7 +49,7 @@ impl SharedConnection {
         }
     }
 
-    /// Another connection answers, and the present one does not.
+    /// Installs the connection that answers in place of the one that does not.
     fn exchange(self: &Arc<Self>, live: &Live, opened: NewConnection, reason: &'static str) {
         {
             let state = self.state();
@@ -62,7 +62,7 @@ impl SharedConnection {
         live.give_up();
     }
 
-    /// The server answers on no connection.
+    /// Gives the connection up: the server answers on no connection.
     fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
         let mut state = self.state();
         if state.generation == live.generation && matches!(state.link, LinkState::Up(_)) {

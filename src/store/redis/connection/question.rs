@@ -1,4 +1,4 @@
-//! What is sent in one piece.
+//! What is sent at once: one command, or a pipeline.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
@@ -6,7 +6,7 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 /// One command, or two.
 pub(super) enum Question<'a> {
     Plain(&'a Cmd),
-    /// Two commands, of which the second one's answer counts.
+    /// `ASKING` and a command; the answer to the command counts.
     Asking(Box<Pipeline>),
 }
 

@@ -1,4 +1,4 @@
-//! Opening a connection, and opening another one when it breaks.
+//! Opens the connection, and opens another one when it breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::telemetry;
 
-/// The pauses between tries to connect.
+/// The pauses between attempts to connect.
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 
 impl SharedConnection {
@@ -26,13 +26,13 @@ impl SharedConnection {
         if state.closed || is_running(&state.reconnecting) {
             return;
         }
-        // The next caller of another runtime starts it.
+        // Without a runtime, the next caller starts the task.
         if let Some(runtime) = self.runtime() {
             state.reconnecting = Some(runtime.spawn(self.clone().reconnect()));
         }
     }
 
-    /// The runtime that drives the connection and its tasks: never that of the other purpose.
+    /// The runtime that drives the connection and its tasks. Renewals and commands never share one.
     pub(super) fn runtime(&self) -> Option<Handle> {
         match self.purpose {
             Purpose::Commands => self.background.callers_runtime(),
@@ -90,7 +90,7 @@ impl SharedConnection {
         let live = Live::new(raw, state.generation, state.server, up);
         state.link = LinkState::Up(Arc::new(live));
         state.reconnecting = None;
-        // Whatever the answer was, each call finds out for itself.
+        // An error is ignored: each call checks the answer again.
         let _ = self.waits.saw(state.server, &answer);
         self.settled.notify_waiters();
     }
@@ -105,8 +105,8 @@ impl SharedConnection {
         })
     }
 
-    /// Opens a connection and asks whether it can be used. One that cannot carries no command: a lock that is taken by a
-    /// user who may write and not expire would stay for ever.
+    /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
+    /// write but not expire would take locks that never end.
     pub(super) async fn open(&self) -> Result<NewConnection, StoreError> {
         let opening = async {
             let mut taken = self.connector.take(self.purpose).await?;
@@ -116,7 +116,7 @@ impl SharedConnection {
                 Err(error) => return Err(self.connector.objection(error).await),
                 Ok(answer) => answer,
             };
-            // A replica may be promoted, and refuses what is sent until then.
+            // A replica is accepted here: it may be promoted, and refuses commands until then.
             if let Some(role) = role
                 && role != Role::Replica
             {

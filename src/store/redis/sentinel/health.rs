@@ -1,4 +1,4 @@
-//! What the sentinels say of themselves, for an audit.
+//! The state of the sentinels, for an audit.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure;
 
-/// What all sentinels together have said.
+/// The answers of all sentinels together.
 pub(in super::super) struct Survey {
-    /// `None` if none of them has answered.
+    /// `None` if no sentinel has answered.
     pub(in super::super) seen: Option<audit::Sentinels>,
-    /// Who has not answered, and why.
+    /// The sentinels that have not answered, and why.
     pub(in super::super) silent: Vec<(String, String)>,
 }
 
-/// What one of them has said.
+/// The answer of one sentinel.
 struct Opinion {
-    /// How many there are, this one included.
+    /// How many sentinels it knows, including itself.
     known: usize,
     quorum: usize,
     down_after: Duration,
-    /// How many it reaches, and whether they are enough; `None` if it may not be asked.
+    /// How many it reaches, and whether that is a quorum; `None` if the user may not ask.
     reach: Option<(usize, bool)>,
 }
 
 impl SentinelGroup {
-    /// Asks every one of them, each for as long as a connection may take.
+    /// Asks every sentinel, each with the time limit for connecting.
     pub(in super::super) async fn survey(&self) -> Survey {
         let asking = self.sentinels.iter().map(|sentinel| async {
             let opinion = timeout(self.timeouts.connect, sentinel.opine(&self.name)).await;
@@ -58,7 +58,7 @@ impl Sentinel {
         opinion(&self.answers(["MASTER", "CKQUORUM"], name).await?)
     }
 
-    /// Its address, and why it says nothing.
+    /// Its address, and why it has not answered.
     fn excuse(&self, error: &StoreError) -> (String, String) {
         let address = self.address().to_string();
         let why = detail(error);

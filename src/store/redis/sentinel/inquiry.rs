@@ -1,4 +1,4 @@
-//! Asking one sentinel.
+//! Asks one sentinel.
 
 use redis::{ConnectionAddr, FromRedisValue, Pipeline, RedisError, Value};
 use std::collections::HashMap;
@@ -14,14 +14,14 @@ use super::super::{failure, tls};
 use crate::error::StoreError;
 use crate::sync::Mutex;
 
-/// One sentinel. Its connection is kept from one question to the next.
+/// One sentinel. Its connection is kept between questions.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
     timeouts: Timeouts,
     kept: Mutex<Option<IdleConnection>>,
 }
 
-/// Of use on the runtime that drives it alone: another one may be there while that one is busy.
+/// Used only on the runtime that drives it: on another runtime it would wait while the first is busy.
 struct IdleConnection {
     runtime: runtime::Id,
     connection: RawConnection,
@@ -40,14 +40,14 @@ impl Sentinel {
         self.endpoint.address()
     }
 
-    /// Where this sentinel believes the master to be; `None` if it knows none of that name.
+    /// The master that this sentinel names; `None` if it knows no master of that name.
     pub(super) async fn ask(&self, name: &str) -> Result<Option<Master>, StoreError> {
-        // The address is the one that counts while a failover goes on; the epoch says which of two sentinels knows more.
+        // During a failover the address is the valid one; the epoch says which of two sentinels knows the later state.
         let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
         master(&self.answers(questions, name).await?)
     }
 
-    /// What this sentinel answers to each of these questions about the master of that name.
+    /// The sentinel's answers to these questions about the master of that name.
     pub(super) async fn answers(
         &self,
         asked: [&str; 2],
@@ -57,7 +57,7 @@ impl Sentinel {
         for question in asked {
             questions.cmd("SENTINEL").arg(question).arg(name);
         }
-        // Put back by an answer only: one that is silent until the caller goes is not asked again.
+        // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
         let answered = match self.take_kept() {
             Some(connection) => put(connection, &questions, self.timeouts.probe())
                 .await

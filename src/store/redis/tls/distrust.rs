@@ -1,4 +1,4 @@
-//! Two sides that do not trust each other.
+//! TLS errors in which one side refuses the other.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Why the two sides do not trust each other, and what to do about it; `None` if something else is wrong.
+/// Why one side refuses the other, and what to do about it; `None` for other errors.
 pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
     let advice = match cause(error)? {
         rustls::Error::InvalidCertificate(error) => match error {
@@ -55,7 +55,7 @@ pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
     Some(StoreError::new(StoreErrorKind::Refused, error))
 }
 
-/// Says which server, among several, it is that is not trusted or does not trust us. Other errors stay as they are.
+/// Adds the server to an error in which one side refuses the other. Other errors stay as they are.
 pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
     let source = error.source().and_then(|source| source.downcast_ref());
     let Some(distrust @ Distrust { server: None, .. }) = source else {
@@ -68,7 +68,7 @@ pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> Stor
     StoreError::new(StoreErrorKind::Refused, error)
 }
 
-/// What rustls says, inside of what redis says.
+/// The rustls error inside the error of the `redis` crate.
 fn cause(error: &RedisError) -> Option<&rustls::Error> {
     let boxed: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     let inner = match boxed.downcast_ref::<io::Error>() {
