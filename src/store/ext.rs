@@ -1,4 +1,4 @@
-//! A store, called directly.
+//! Operations on single holds, for direct calls of a store.
 
 use std::future::Future;
 use std::slice::from_ref;
@@ -7,7 +7,8 @@ use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};
 use crate::error::StoreError;
 use crate::lock::Hold;
 
-/// One hold at a time, for those who call a store themselves: tests, tools, stores that are made of stores.
+/// Operations on one hold at a time, for code that calls a store directly: tests, tools, stores that are
+/// made of stores.
 pub trait LockStoreExt: LockStore {
     /// Asks which of `holds` the store carries; answers for each, in order.
     fn check(
@@ -18,7 +19,7 @@ pub trait LockStoreExt: LockStore {
         async move { self.renew(&checks).await }
     }
 
-    /// Ends one hold.
+    /// Releases one hold.
     fn release_one(
         &self,
         hold: &Hold,
@@ -27,7 +28,7 @@ pub trait LockStoreExt: LockStore {
         async move { only(self.release(from_ref(&release)).await?) }
     }
 
-    /// Ends one hold and leaves `record` under its key.
+    /// Releases one hold and leaves `record` under its key.
     fn release_recording(
         &self,
         hold: &Hold,
@@ -40,7 +41,7 @@ pub trait LockStoreExt: LockStore {
 
 impl<S: LockStore + ?Sized> LockStoreExt for S {}
 
-/// The answer to one question.
+/// The only answer of a question about one hold.
 fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
     let count = answers.len();
     let mut answers = answers.into_iter();

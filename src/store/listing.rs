@@ -1,4 +1,4 @@
-//! Lists of what a store keeps, page by page.
+//! Lists of locks and records, page by page.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,15 +11,15 @@ use super::inspection::{Inspection, millis};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 
-/// Which keys are listed, and how many on a page.
+/// Selects the keys of a list, and the length of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListQuery {
-    /// What the names of the keys begin with.
+    /// The prefix of the keys' names.
     pub prefix: String,
     /// About how many entries a page has. A page may have a few more.
     pub limit: usize,
-    /// Where the page before ended; `None`: the first page.
+    /// The end of the previous page; `None`: the first page.
     pub after: Option<Cursor>,
 }
 
@@ -60,7 +60,7 @@ impl ListQuery {
         }
     }
 
-    /// Where to go on, in the store's own words.
+    /// The cursor's text, which only the store understands.
     pub(super) fn position(&self) -> Option<&str> {
         self.after.as_ref().map(|cursor| &*cursor.0)
     }
@@ -72,18 +72,18 @@ impl Default for ListQuery {
     }
 }
 
-/// Where a page ended. Its text means something to its store only; it may travel in a URL.
+/// The end of a page. Only the store that made it understands its text. It may be part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
 
 impl Cursor {
-    /// A store's own text.
+    /// A cursor with a text of the store.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The store's own text.
+    /// The text of the store.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -105,20 +105,20 @@ impl FromStr for Cursor {
 
 /// One page of a list.
 ///
-/// A page takes the store a bounded time, however many keys it has. It may be empty although [`next`](Self::next) leads
-/// on. A key that is there during the whole list is listed at least once; one that comes or goes meanwhile may be listed or
+/// A page takes a bounded time, whatever the number of keys. It may be empty although [`next`](Self::next) is `Some`. A key
+/// that exists during the whole list is listed at least once. A key that is added or removed meanwhile may be listed or
 /// not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Page<T> {
     /// In no particular order.
     pub entries: Vec<T>,
-    /// Where the next page begins; `None`: this was the last one.
+    /// The start of the next page; `None`: this is the last page.
     pub next: Option<Cursor>,
 }
 
 impl<T> Page<T> {
-    /// A page, and where the next one begins.
+    /// A page, and the start of the next one.
     pub fn new(entries: Vec<T>, next: Option<Cursor>) -> Self {
         Self { entries, next }
     }
@@ -130,13 +130,13 @@ impl<T> Page<T> {
 pub struct LockEntry {
     /// The key.
     pub key: LockKey,
-    /// Who holds it, and who waits for it.
+    /// Its holders and its waiting clients.
     #[serde(flatten)]
     pub inspection: Inspection,
 }
 
 impl LockEntry {
-    /// A key, and what is known of it.
+    /// A key, and its state.
     pub fn new(key: LockKey, inspection: Inspection) -> Self {
         Self { key, inspection }
     }
@@ -150,13 +150,13 @@ pub struct RecordEntry {
     pub key: LockKey,
     /// The size of the record's value, in bytes.
     pub size: u64,
-    /// How long the record is remembered. It is serialized as `remaining_ms`.
+    /// How long the store keeps the record. It is serialized as `remaining_ms`.
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub remaining: Duration,
 }
 
 impl RecordEntry {
-    /// A record of `size` bytes that is remembered for `remaining`.
+    /// A record of `size` bytes that the store keeps for `remaining`.
     pub fn new(key: LockKey, size: u64, remaining: Duration) -> Self {
         Self {
             key,
@@ -166,7 +166,7 @@ impl RecordEntry {
     }
 }
 
-/// The refusal of a cursor that no page of this store has ended at.
+/// The error for a cursor that this store did not make.
 pub(super) fn foreign_cursor() -> StoreError {
     StoreError::new(
         StoreErrorKind::Refused,

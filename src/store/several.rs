@@ -1,4 +1,4 @@
-//! Several attempts as one question, for a store that cannot answer them at once.
+//! Several attempts as one question, for a store that cannot answer them in one step.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Whether no key is asked for twice. Only then does the answer to one attempt not depend on that to another.
+/// Whether no key occurs twice. Only then the answers to the attempts are independent.
 pub(super) fn are_apart(attempts: &[Attempt]) -> bool {
     let keys: HashSet<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
     keys.len() == attempts.len()
@@ -52,7 +52,7 @@ async fn all<S: LockStore + ?Sized>(
     Ok(SeveralOutcome::Granted(grants))
 }
 
-/// Ends what was granted. The caller withdraws what cannot be ended now.
+/// Releases what was granted. The caller withdraws what cannot be released now.
 async fn give_back<S: LockStore + ?Sized>(
     store: &S,
     granted: &[Attempt],
@@ -82,7 +82,7 @@ async fn any<S: LockStore + ?Sized>(
             Ok(Outcome::Refused { retry_after }) => {
                 soonest = Some(soonest.map_or(retry_after, |soonest| retry_after.min(soonest)));
             }
-            // Had no effect. The others may live in another part of the store, which can serve.
+            // The attempt had no effect. The others may belong to another partition, which may answer.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -103,14 +103,14 @@ async fn any<S: LockStore + ?Sized>(
     }
 }
 
-/// The answer to a release of several, made of the answers about each.
+/// Combines the answers about each hold into the answer to a release of several.
 pub(super) async fn released(
     answers: impl IntoIterator<Item = impl Future<Output = Result<Released, StoreError>>>,
 ) -> Result<Vec<Released>, StoreError> {
     known(join_all(answers).await)
 }
 
-/// What is known of several holds that were released. It fails if every release did.
+/// The status of several holds after their release. It fails if every release failed.
 pub(super) fn known(
     answers: Vec<Result<Released, StoreError>>,
 ) -> Result<Vec<Released>, StoreError> {

@@ -1,4 +1,4 @@
-//! What finished work has left, within a budget of memory.
+//! Records, within a budget of memory.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use super::state::after;
 use crate::lock::{KeyMap, LockKey};
 use crate::store::{Record, RecordEntry};
 
-/// How many bytes records may take together if nothing else is said.
+/// The default limit of all records together, in bytes.
 pub(super) const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
 /// What a record costs beside its key and its value, in bytes: its entries in two maps.
 const OVERHEAD: usize = 256;
 
-/// How many new records a sweep waits for at least.
+/// The fewest new records between two sweeps.
 const SWEEP: usize = 128;
 
-/// The records of a store. The oldest go when there is no room for a new one.
+/// The records of a store. When a new record exceeds the limit, the oldest are removed.
 ///
-/// They stand under one mutex of their own, which is locked while a shard is locked and under which nothing is locked.
-/// Between calls, `kept` and `ages` name the same records, `size` is the sum of their costs, and `size` is more than
-/// `limit` only while there is just one record.
+/// One mutex protects them. It may be taken under a shard's mutex, and no other mutex is taken under it. Between calls,
+/// `kept` and `ages` name the same records, `size` is the sum of their costs, and `size` is more than `limit` only while
+/// there is just one record.
 pub(super) struct Records {
     limit: usize,
     size: usize,
     kept: KeyMap<Kept>,
-    /// The keys in the order in which their records came.
+    /// The keys in the order in which their records were kept.
     ages: BTreeMap<u64, LockKey>,
     /// The age of the next record.
     next: u64,
-    /// How many more records may come before those that have expired are looked for.
+    /// How many more records may be kept before the next sweep.
     until_sweep: usize,
 }
 
@@ -55,7 +55,7 @@ impl Records {
         }
     }
 
-    /// Remembers `record` in place of any other of `key`, and forgets the oldest for which there is no room any more.
+    /// Keeps `record` in place of any other of `key`, and removes the oldest records that exceed the limit.
     pub(super) fn keep(&mut self, key: &LockKey, record: &Record, now: Instant) {
         self.forget(key);
         let cost = key.as_str().len() + record.value.len() + OVERHEAD;
@@ -76,7 +76,7 @@ impl Records {
         }
     }
 
-    /// What is remembered under `key`.
+    /// The record of `key`.
     pub(super) fn get(&mut self, key: &LockKey, now: Instant) -> Option<Bytes> {
         let kept = self.kept.get(key)?;
         if kept.until <= now {
@@ -86,7 +86,7 @@ impl Records {
         Some(kept.value.clone())
     }
 
-    /// Some records that came after the one of this age, the oldest first; the age of the last one if there are more.
+    /// Some records that are newer than this age, the oldest first; and the age of the last one if there are more.
     pub(super) fn list(
         &self,
         after: Option<u64>,
@@ -110,14 +110,14 @@ impl Records {
         (entries, None)
     }
 
-    /// Removes what is remembered under `key`; whether there was anything.
+    /// Removes the record of `key`. Returns whether there was one.
     pub(super) fn remove(&mut self, key: &LockKey, now: Instant) -> bool {
         let was = self.get(key, now).is_some();
         self.forget(key);
         was
     }
 
-    /// Whether nothing is remembered.
+    /// Whether there is no record.
     pub(super) fn is_empty(&mut self, now: Instant) -> bool {
         self.sweep(now);
         self.kept.is_empty()
@@ -130,8 +130,8 @@ impl Records {
         }
     }
 
-    /// Counts a new record. A sweep comes when as many are new as the last one left, so that each new record pays for two
-    /// looks at most.
+    /// Counts a new record. A sweep runs after as many new records as the last sweep left, so that each new record causes
+    /// two checks at most.
     fn pay_for_sweep(&mut self, now: Instant) {
         match self.until_sweep.checked_sub(1) {
             Some(left) => self.until_sweep = left,
@@ -139,7 +139,7 @@ impl Records {
         }
     }
 
-    /// Forgets what has expired.
+    /// Removes records that have expired.
     fn sweep(&mut self, now: Instant) {
         let Self {
             kept, ages, size, ..

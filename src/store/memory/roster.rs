@@ -1,10 +1,10 @@
-//! Names that stand for a while.
+//! Ordered entries with deadlines.
 
 use tokio::time::Instant;
 
 use crate::lock::HoldId;
 
-/// Names in the order in which they came, each until a time of its own.
+/// Names in the order in which they were added, each with a deadline.
 #[derive(Debug)]
 pub(super) struct Roster<T = HoldId>(Vec<(T, Instant)>);
 
@@ -15,12 +15,13 @@ impl<T> Default for Roster<T> {
 }
 
 impl<T: Copy + PartialEq> Roster<T> {
-    /// Removes those whose time has come.
+    /// Removes names whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|&(_, until)| until > now);
     }
 
-    /// Lets `name` stand until `until`. A name that is there keeps its place; a new one comes last.
+    /// Sets the deadline of `name` to `until`. A name that is in the list keeps its position; a new
+    /// one is added at the end.
     pub(super) fn put(&mut self, name: T, until: Instant) {
         match self.until_mut(name) {
             Some(present) => *present = until,
@@ -28,13 +29,13 @@ impl<T: Copy + PartialEq> Roster<T> {
         }
     }
 
-    /// Removes `name`, and says whether it was there.
+    /// Removes `name`. Returns whether it was in the list.
     pub(super) fn remove(&mut self, name: T) -> bool {
         let place = self.0.iter().position(|&(present, _)| present == name);
         place.map(|place| self.0.remove(place)).is_some()
     }
 
-    /// Until when `name` stands.
+    /// The deadline of `name`.
     pub(super) fn until(&self, name: T) -> Option<Instant> {
         let mut all = self.0.iter();
         all.find_map(|&(present, until)| (present == name).then_some(until))
@@ -45,12 +46,12 @@ impl<T: Copy + PartialEq> Roster<T> {
         all.find_map(|(present, until)| (*present == name).then_some(until))
     }
 
-    /// The first name, and until when it stands.
+    /// The first name, and its deadline.
     pub(super) fn first(&self) -> Option<(T, Instant)> {
         self.0.first().copied()
     }
 
-    /// Until when the last of them stands; `None` if the list is empty.
+    /// The latest deadline; `None` if the list is empty.
     pub(super) fn longest(&self) -> Option<Instant> {
         self.0.iter().map(|&(_, until)| until).max()
     }

@@ -1,4 +1,4 @@
-//! The audits of all stores, and what they say together.
+//! The audits of all stores, as one audit.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::audit::{Audit, Deployment, Warning};
 use crate::store::LockStore;
 
 impl<S: LockStore> QuorumStore<S> {
-    /// A store that does not answer is part of the report: the others carry the locks.
+    /// A store that does not answer becomes part of the report: the other stores carry the locks.
     pub(super) async fn look_at_all(&self) -> Audit {
         let mut audit = Audit::new(Deployment::Quorum {
             members: self.count(),

@@ -1,24 +1,25 @@
-//! Which stores speak for a hold.
+//! The stores whose answers count for a hold.
 
 use super::members::Members;
 use crate::store::HoldStatus;
 
-/// The stores that carry a hold, as far as their answers to its attempt tell.
+/// The stores that granted a hold.
 ///
-/// Whether a hold was held *all the time* is a question to those that granted it before the attempt was answered. Without
-/// this distinction a store could speak for a time when it carried another holder's hold: the first ones come back empty,
-/// another client takes the lock and gives it back, and only then a late grant arrives.
+/// Only stores that granted before the attempt was answered can prove that a hold was held *all the time*. Otherwise a
+/// store could count for a time when it carried another holder's hold: the first stores lose their data, another client
+/// takes and releases the lock, and only then a late grant arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Carriers {
-    /// Those that granted before the attempt was answered, and those that followed without a gap.
+    /// Stores that granted before the attempt was answered, and late stores that a check has since proved to be without a
+    /// gap.
     pub(super) counted: Members,
-    /// Those that granted later.
+    /// Stores that granted later.
     pub(super) late: Members,
 }
 
 impl Carriers {
-    /// Whether a majority has carried the hold all the time, given those that say so now and those that deny it; `None`
-    /// if that depends on the others.
+    /// Whether a majority has carried the hold all the time, given the stores that answer held and those that answer gone;
+    /// `None` if that depends on the other stores.
     pub(super) fn unbroken(
         self,
         majority: usize,
@@ -31,8 +32,8 @@ impl Carriers {
         (self.counted.and(held).len() >= majority).then_some(HoldStatus::Held)
     }
 
-    /// Whether the lease of a hold began anew in a majority; late stores count as well. A hold that cannot be confirmed any
-    /// more is gone, so that its holder hears of it now and not at the end.
+    /// Whether a majority renewed the lease; late stores count as well. A hold that cannot be confirmed any more is gone,
+    /// so that its holder learns of the loss now and not at the release.
     pub(super) fn renewed(
         self,
         majority: usize,
@@ -45,7 +46,7 @@ impl Carriers {
         }
     }
 
-    /// Counts those stores that were `late` when a question was sent that proved the hold unbroken until then.
+    /// Counts the stores that were `late` when a question was sent. The answers have proved the hold unbroken until then.
     pub(super) fn follow(&mut self, late: Members) {
         let followed = self.late.and(late);
         self.counted = self.counted.or(followed);

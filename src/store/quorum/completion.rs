@@ -1,4 +1,4 @@
-//! Having more than a majority carry a hold.
+//! Brings a granted hold to the remaining stores.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::members::Members;
 use super::round::{Round, Verdict};
 use crate::store::{Attempt, LockStore, LockStoreExt};
 
-/// How old a hold is before work is done to have more stores carry it and count.
+/// The age at which a hold is asked for in the remaining stores.
 const COMPLETE_AFTER: Duration = Duration::from_millis(100);
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Ends the wait in the stores that refused what is granted: there it would hold back others. If the hold is not a
-    /// short one, asks them once more: the sooner all carry it, the more of them may fail. Mostly they had not yet heard
-    /// of the release before it.
+    /// Withdraws the attempt from the stores that refused it, where it would block other attempts. A hold that is not
+    /// short is asked for once more there: the sooner all stores carry it, the more of them may fail. Most refusals have
+    /// a simple cause: the store had not yet executed the previous release.
     pub(super) async fn complete(self, won: Arc<Election>, entry: Arc<Opened>, stores: Members) {
         let attempt = won.attempt.clone();
         if attempt.patience.is_some() {
@@ -48,12 +48,12 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// A store has joined late. If the hold is not a short one, asks whether it was unbroken until now, so that the store
-    /// counts long before the next renewal.
+    /// A store has granted late. If the hold is not short, this checks whether it was unbroken until now, so that the
+    /// store counts long before the next renewal.
     pub(super) async fn prove(&self, election: &Election, entry: &Opened) {
         sleep(COMPLETE_AFTER).await;
         if entry.wants(election.epoch) && entry.carriers().late.len() > 0 {
-            // What it finds is noted.
+            // The check records its result in the entry.
             let _ = self.check(from_ref(&election.attempt.hold)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What the last refused attempt met, for the wake-ups of its key.
+//! The votes of the last refused attempt, by which wake-ups of its key are filtered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::entry::Waiting;
 use crate::lock::{Hold, LockKey, LockMode};
 
-/// What attempts of one key and mode wait for. A client passes the wake-ups of one attempt on to the next one of the key,
-/// which bears another id; so this belongs to the key and the mode, not to the hold that subscribed.
+/// Key and mode. A client passes the wake-ups of one attempt to the next attempt for the key, which has another id. So an
+/// entry belongs to a key and a mode, and not to the hold that subscribed.
 type Name = (LockKey, LockMode);
 
-/// For each key and mode that is listened to, what its last attempt met.
+/// The votes of the last attempt, for each key and mode with a listener.
 ///
-/// The mutex protects the map. An entry is there exactly as long as a [`Listener`] of its key and mode: a listener adds the
+/// The mutex protects the map. An entry exists exactly as long as a [`Listener`] of its key and mode: a listener adds the
 /// entry if there is none, and the last one removes it. The mutex of an entry is taken under that of the map.
 #[derive(Clone, Default)]
 pub(super) struct Echoes {
     heard: Arc<Mutex<HashMap<Name, Weak<Mutex<Waiting>>>>>,
 }
 
-/// A place among those who listen.
+/// One listener. Dropping the last one of a key and mode removes their entry.
 pub(super) struct Listener {
     echoes: Echoes,
     name: Name,
@@ -27,7 +27,7 @@ pub(super) struct Listener {
 }
 
 impl Echoes {
-    /// Begins to listen. `known` is what the subscribing attempt has met.
+    /// Adds a listener. `known` has the votes of the attempt that subscribes.
     pub(super) fn listen(&self, hold: &Hold, known: Waiting) -> Listener {
         let name = (hold.key.clone(), hold.mode);
         let mut heard = self.heard();
@@ -41,7 +41,7 @@ impl Echoes {
         }
     }
 
-    /// Notes what an attempt has met, before it gives back what it was granted.
+    /// Records the votes of an attempt, before its grants are given back.
     pub(super) fn note(&self, hold: &Hold, waiting: Waiting) {
         let heard = self.heard();
         if heard.is_empty() {
@@ -53,7 +53,7 @@ impl Echoes {
         }
     }
 
-    /// Whether none listens.
+    /// Whether there is no listener.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.heard().is_empty()
@@ -65,7 +65,7 @@ impl Echoes {
 }
 
 impl Listener {
-    /// What the last attempt met.
+    /// The votes of the last attempt.
     pub(super) fn waiting(&self) -> Waiting {
         *lock(&self.waiting)
     }

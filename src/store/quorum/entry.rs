@@ -1,4 +1,4 @@
-//! What is known of one hold.
+//! The state of one hold in all stores.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,42 +17,47 @@ pub(super) struct Entry {
 }
 
 #[derive(Default)]
+/// Protected by one mutex. No other mutex is taken under it, and it is never held across an await.
+///
+/// An attempt goes from `begin` to `won`, `refuse` or `fail`; `end` sets `ending`, and the next `begin` clears it. A grant
+/// counts only while its epoch is the current one and `ending` is false.
 struct State {
     lines: Lines,
     carriers: Carriers,
     /// Stores in which the attempt may have left something.
     touched: Members,
-    /// Stores that may still meet a stray copy of an operation on this hold: not asked again.
+    /// Stores that may still receive a delayed copy of an operation on this hold. They are not asked again.
     spent: Members,
-    /// How many attempts there were. A nested read bears the name of the one before, so what is left of an earlier attempt
-    /// must not speak for a later one.
+    /// The number of attempts so far. A nested read has the same hold id as the one before, so an answer to an earlier
+    /// attempt must not count for a later one.
     epoch: Epoch,
-    /// Being released or withdrawn: grants that are still to come are not wanted.
+    /// The hold is being released or withdrawn: grants that still arrive are not wanted.
     ending: bool,
     ended: Ended,
     waiting: Waiting,
-    /// Until when the entry is needed, even if no operation uses it now.
+    /// The time until which the entry is needed, even if no operation uses it now.
     needed: Option<Instant>,
 }
 
-/// Tells the attempts of one name apart.
+/// Distinguishes the attempts with one hold id.
 pub(super) type Epoch = u64;
 
-/// What became of a release, store by store; kept because it may take several tries to hear it from a majority.
+/// The answers to a release, store by store. They are kept because it may take several attempts to get the answers of a
+/// majority.
 #[derive(Clone, Copy, Default)]
 struct Ended {
     held: Members,
     gone: Members,
-    /// Went unanswered: that the hold is gone says nothing any more.
+    /// A release went unanswered: a later answer that the hold is gone proves nothing.
     unsure: Members,
 }
 
 /// What a refused attempt waits for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waiting {
-    /// Stores that would have granted: nothing new is heard from them.
+    /// Stores that would have granted: their wake-ups bring nothing new.
     pub(super) granting: Members,
-    /// Not to ask again before.
+    /// The earliest time to ask again.
     pub(super) quiet_until: Option<Instant>,
     /// How many times in a row the vote was split.
     splits: u32,
@@ -65,7 +70,7 @@ impl State {
 }
 
 impl Entry {
-    /// A hold that nothing was asked about yet.
+    /// A hold that no store was asked about.
     pub(super) fn new(stores: usize) -> Self {
         let state = State {
             lines: Lines::new(stores),
@@ -76,7 +81,7 @@ impl Entry {
         }
     }
 
-    /// A hold that was taken elsewhere: every store may carry it.
+    /// A hold that another client took: every store may carry it.
     pub(super) fn foreign(stores: usize) -> Self {
         let entry = Self::new(stores);
         {
@@ -87,12 +92,12 @@ impl Entry {
         entry
     }
 
-    /// Lines up for an operation in one store. The order of the calls is the order of the operations.
+    /// Adds an operation to the queue of one store. Operations run in the order of these calls.
     pub(super) fn turn(&self, store: usize) -> Turn {
         self.state().lines.join(store)
     }
 
-    /// A new attempt begins, and is asked for in `stores` or those of them that can be asked. Says which.
+    /// Begins a new attempt. Returns its epoch, and those of `stores` that may be asked.
     pub(super) fn begin(&self, stores: Members, needed: Instant) -> (Epoch, Members) {
         let mut state = self.state();
         state.epoch += 1;
@@ -102,7 +107,8 @@ impl Entry {
         (state.epoch, stores.without(state.spent))
     }
 
-    /// An attempt is about to be sent. Says whether it may be the first to leave something there.
+    /// Marks the store before an attempt is sent. Returns whether this attempt is the first that may leave something
+    /// there.
     pub(super) fn touch(&self, store: usize) -> bool {
         let mut state = self.state();
         let first = !state.touched.contains(store);
@@ -110,18 +116,18 @@ impl Entry {
         first
     }
 
-    /// The first attempt to leave something has left nothing.
+    /// Unmarks the store: the first attempt has left nothing.
     pub(super) fn untouch(&self, store: usize) {
         let mut state = self.state();
         state.touched = state.touched.without(std::iter::once(store).collect());
     }
 
-    /// Whether something may be left in the store.
+    /// Whether an attempt may have left something in the store.
     pub(super) fn touched(&self, store: usize) -> bool {
         self.state().touched.contains(store)
     }
 
-    /// Gives up the store for this hold: an operation went unanswered, and a copy of it may come at any time.
+    /// Stops using the store for this hold: an operation went unanswered, and a copy of it may arrive at any time.
     pub(super) fn spend(&self, store: usize) {
         self.state().spent.insert(store);
     }
@@ -137,7 +143,7 @@ impl Entry {
         state.waiting = Waiting::default();
     }
 
-    /// One more store has granted; false if its grant is not wanted any more.
+    /// Adds a store that granted late. Returns `false` if the grant is not wanted any more.
     pub(super) fn join(&self, epoch: Epoch, store: usize) -> bool {
         let mut state = self.state();
         let wanted = state.wants(epoch);
@@ -147,13 +153,13 @@ impl Entry {
         wanted
     }
 
-    /// Whether the attempt has become a hold that is still wanted.
+    /// Whether a grant of this attempt is still wanted.
     pub(super) fn wants(&self, epoch: Epoch) -> bool {
         self.state().wants(epoch)
     }
 
-    /// The attempt is refused although these stores granted. Returns when to ask again at the earliest, if the vote was
-    /// split.
+    /// The attempt is refused although these stores granted. If the vote was split, returns the pause before the next
+    /// attempt.
     pub(super) fn refuse(
         &self,
         granted: Members,
@@ -198,14 +204,14 @@ impl Entry {
         state.needed = state.needed.map(|before| before.max(needed));
     }
 
-    /// From now on nothing of the hold is wanted. Says of which attempt.
+    /// Ends the hold: later grants are not wanted. Returns the epoch.
     pub(super) fn end(&self) -> Epoch {
         let mut state = self.state();
         state.ending = true;
         state.epoch
     }
 
-    /// What the store has said to an earlier release, if that is settled.
+    /// The store's answer to an earlier release; `None` without a certain answer.
     pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<HoldStatus> {
         let state = self.state();
         let Ended { held, gone, .. } = state.ended;
@@ -218,7 +224,7 @@ impl Entry {
         }
     }
 
-    /// Notes what the store said to a release.
+    /// Records the store's answer to a release.
     pub(super) fn note_release(
         &self,
         epoch: Epoch,
@@ -232,7 +238,7 @@ impl Entry {
         let ended = &mut state.ended;
         match answer {
             Ok(HoldStatus::Held) => ended.held.insert(store),
-            // An earlier release may have been the one that ended it.
+            // An earlier release may have ended the hold.
             Ok(HoldStatus::Gone) if ended.unsure.contains(store) => {}
             Ok(HoldStatus::Gone) => ended.gone.insert(store),
             Ok(HoldStatus::Unknown) => ended.unsure.insert(store),
@@ -248,7 +254,8 @@ impl Entry {
         state.carriers.unbroken(majority, held, gone)
     }
 
-    /// After this attempt, the entry is needed only by those who use it.
+    /// Ends the need for the entry, unless a newer attempt has begun. The entry then exists only while an operation uses
+    /// it.
     pub(super) fn retire(&self, epoch: Epoch) {
         let mut state = self.state();
         if state.epoch == epoch {

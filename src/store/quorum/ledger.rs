@@ -1,4 +1,4 @@
-//! Every hold that is spoken of.
+//! Every hold that an operation refers to.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -9,17 +9,19 @@ use tokio::time::Instant;
 use super::entry::Entry;
 use crate::lock::Hold;
 
-/// The fewest entries that are worth a sweep.
+/// The fewest entries that cause a sweep.
 const SWEEP: usize = 256;
 
-/// Holds that are asked for, held, or still being tidied up. One that is neither needed nor used is forgotten; what was
-/// never released is swept out when its lease is over.
+/// Holds that are asked for, held, or being cleaned up. An entry that is neither needed nor used is removed. A sweep
+/// removes holds that were never released, after their lease.
 #[derive(Clone)]
 pub(super) struct Ledger {
     stores: usize,
     book: Arc<Mutex<Book>>,
 }
 
+/// Protected by one mutex. The mutex of an [`Entry`] may be taken under it, never the other way round. Between calls, a page has
+/// users or was needed when it lost its last user.
 struct Book {
     pages: HashMap<Hold, Page>,
     sweep_at: usize,
@@ -27,11 +29,11 @@ struct Book {
 
 struct Page {
     entry: Arc<Entry>,
-    /// How many [`Opened`] there are.
+    /// The number of [`Opened`] handles.
     users: usize,
 }
 
-/// An entry in use.
+/// A handle of an entry. Dropping the last one removes the entry, unless it is still needed.
 pub(super) struct Opened {
     hold: Hold,
     entry: Arc<Entry>,
@@ -49,24 +51,24 @@ impl Ledger {
         }
     }
 
-    /// The hold that is to be asked for.
+    /// Opens the entry of a hold that is to be asked for.
     pub(super) fn open(&self, hold: &Hold) -> Opened {
         self.page(hold, Entry::new)
     }
 
-    /// A hold that should be known. If it is not, it was taken elsewhere.
+    /// Opens the entry of a hold that should be known. If it is not, another client took the hold.
     pub(super) fn reopen(&self, hold: &Hold) -> Opened {
         self.page(hold, Entry::foreign)
     }
 
-    /// The hold, if it is known.
+    /// Opens the entry of the hold, if there is one.
     pub(super) fn find(&self, hold: &Hold) -> Option<Opened> {
         let mut book = self.book();
         let page = book.pages.get_mut(hold)?;
         Some(self.opened(hold, page))
     }
 
-    /// Whether nothing is known of any hold.
+    /// Whether there is no entry.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.book().pages.is_empty()
@@ -99,7 +101,8 @@ impl Ledger {
 }
 
 impl Book {
-    /// Removes what is no longer needed. Paid for by the pages added since the last time.
+    /// Removes pages that are neither used nor needed. It runs when their number has doubled, so each new page pays a
+    /// constant share.
     fn sweep(&mut self) {
         if self.pages.len() < self.sweep_at {
             return;

@@ -17,14 +17,14 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Wakeups};
 
-/// The pause before a store that could not be listened to is tried again.
+/// The pause before the next attempt to subscribe in a store that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a wake-up waits for those of the other stores. It doubles, up to the longest, each time that they do not come:
-/// a few stores alone grant nothing.
+/// How long a wake-up waits for those of the other stores. The time doubles, up to the limit, each time that they do not
+/// arrive: a minority of the stores cannot grant.
 const GATHER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
-/// What becomes known about one store's wake-ups.
+/// An event from the subscription to one store.
 enum News {
     Listening(usize),
     Deaf(usize, StoreError),
@@ -41,7 +41,8 @@ impl Drop for Background {
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Listens everywhere; begun when a majority listens. Any holder holds the lock in one of those.
+    /// Subscribes in every store, and returns when a majority has answered. Every holder has its hold in one store of that
+    /// majority.
     pub(super) async fn listen(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let (signal, woken) = watch::channel(());
         let (ready, begun) = oneshot::channel();
@@ -67,11 +68,11 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// Listens to one store for as long as it is polled.
+    /// Subscribes in one store, and reports its events for as long as it is polled.
     async fn listen_to(self, store: usize, attempt: Attempt, tell: mpsc::UnboundedSender<News>) {
         loop {
             let (quorum, attempt) = (self.clone(), attempt.clone());
-            // A task of its own, which comes to its end even when no listener is left.
+            // A task of its own, which completes even when no listener is left.
             let subscribing =
                 tokio::spawn(async move { quorum.shared.stores[store].subscribe(&attempt).await });
             let heard = match subscribing.await {
@@ -96,7 +97,7 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// Makes one wake-up of those of all stores.
+    /// Combines the wake-ups of all stores into one.
     async fn gather(
         self,
         listener: Listener,
@@ -107,7 +108,7 @@ impl<S: LockStore> QuorumStore<S> {
         let mut start = Start::new(&self, ready);
         let mut woken = Woken::new(self.majority());
         loop {
-            // Not left to the timer, which is late by up to a millisecond.
+            // Checked here, because the timer is late by up to a millisecond.
             if woken.is_due() {
                 woken.ring(&signal);
             }
@@ -120,7 +121,7 @@ impl<S: LockStore> QuorumStore<S> {
                 None => return,
                 Some(News::Woken(store)) => woken.by(store, listener.waiting()),
                 Some(News::Listening(store)) => {
-                    // What happened before was not heard.
+                    // Changes before the subscription were missed, so this counts as a wake-up.
                     if start.heard(store, Ok(())) {
                         woken.by(store, listener.waiting());
                     }
@@ -146,7 +147,7 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// Says when listening has begun, or that it cannot.
+/// Reports when a majority has subscribed, or that it cannot.
 struct Start {
     majority: usize,
     votes: Vec<Option<Vote<()>>>,
@@ -164,7 +165,7 @@ impl Start {
         }
     }
 
-    /// Counts, and returns whether listening had begun before.
+    /// Counts an answer. Returns whether the result was reported before.
     fn heard(&mut self, store: usize, vote: Vote<()>) -> bool {
         if self.ready.is_none() {
             return true;
@@ -180,22 +181,22 @@ impl Start {
             return false;
         };
         if let Some(ready) = self.ready.take() {
-            // The caller may have gone.
+            // The caller may have been dropped.
             let _ = ready.send(answer);
         }
         false
     }
 }
 
-/// Wake-ups that have not been passed on.
+/// Wake-ups that were not forwarded yet.
 ///
-/// A refused attempt can be granted when enough of the stores that refused it have changed their minds. A store that
-/// would have granted it has nothing new to tell: what is heard from there is mostly the echo of giving its grant back, and
-/// a client that answered that by asking again would do so for ever.
+/// A refused attempt can be granted when enough of the stores that refused it become free. A store that granted brings
+/// nothing new: most of its wake-ups come from giving that grant back, and a client that asked again after each of these
+/// would do so for ever.
 struct Woken {
     majority: usize,
     by: Members,
-    /// Whether they may be enough for a majority.
+    /// Whether these stores may form a majority.
     enough: bool,
     gather: Duration,
     due: Option<Instant>,
@@ -224,7 +225,7 @@ impl Woken {
             self.gather
         };
         let at = Instant::now() + pause;
-        // Those whose votes were split do not ask again at the same time.
+        // After a split vote, clients must not ask again at the same time.
         let at = waiting.quiet_until.map_or(at, |quiet| quiet.max(at));
         self.due = Some(
             self.due

@@ -1,4 +1,4 @@
-//! Some of the stores.
+//! Sets of stores.
 
 /// A set of stores, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

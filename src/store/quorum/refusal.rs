@@ -1,4 +1,4 @@
-//! Giving back what an attempt got in vain.
+//! Gives back the grants of an attempt that failed or was refused.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(8);
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Gives back what was granted, and says when to ask again.
+    /// Gives back the grants, and returns when to ask again.
     pub(super) async fn refuse(
         &self,
         attempt: &Attempt,
@@ -41,7 +41,7 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// Releases what `stores` have granted. Where the attempt waits, it goes on waiting.
+    /// Releases the grants of `stores`. In stores that refused, the attempt continues to wait.
     pub(super) async fn give_back(&self, attempt: &Attempt, entry: &Arc<Opened>, stores: Members) {
         self.in_turn(
             attempt,
@@ -54,7 +54,7 @@ impl<S: LockStore> QuorumStore<S> {
         .await;
     }
 
-    /// Takes back whatever the attempt has left in `stores`.
+    /// Withdraws the attempt from `stores`.
     pub(super) async fn withdraw_from(
         &self,
         attempt: &Attempt,
@@ -72,7 +72,8 @@ impl<S: LockStore> QuorumStore<S> {
         .await;
     }
 
-    /// Does something in each of `stores`, in its turn and to its end. Waits for it as long as a store may take.
+    /// Runs an operation in each of `stores`, in its turn and to its end. Waits for the results up to the time limit
+    /// of a store.
     async fn in_turn<F>(
         &self,
         attempt: &Attempt,
@@ -94,12 +95,12 @@ impl<S: LockStore> QuorumStore<S> {
         let _ = timeout_at(until, join_all(tasks.collect::<Vec<_>>())).await;
     }
 
-    /// Releases what one store has granted to an attempt that failed; its owner may go on waiting.
+    /// Releases the grant of one store; the owner may continue to wait there.
     pub(super) async fn return_one(&self, attempt: &Attempt, entry: &Opened, store: usize) {
         let until = self.deadline();
         let released = self.shared.stores[store].release_one(&attempt.hold);
         if self.heard(store, until, released).await.is_err() {
-            // Should the release come through later after all, it must not end the hold of a later attempt.
+            // If the release takes effect later, it must not end the hold of a later attempt.
             entry.spend(store);
             self.undo(attempt, entry, store).await;
         }

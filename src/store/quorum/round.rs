@@ -1,4 +1,4 @@
-//! One question to several stores, until it is decided.
+//! One question to several stores, until the votes decide it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,24 +10,25 @@ use crate::error::StoreError;
 /// What a store answered.
 pub(super) type Vote<T> = Result<T, StoreError>;
 
-/// Collects the votes on one question. A store that answers in time is counted; one that answers later learns how the question ended:
-/// which of the two is decided under one mutex, so that no answer falls between them.
+/// Collects the votes on one question.
 pub(super) struct Round<T> {
     state: Mutex<State<T>>,
     changed: Notify,
 }
 
+/// Protected by one mutex, so that every answer is either counted or gets the verdict. While `verdict` is `None`, votes are
+/// added. [`Round::close`] sets the verdict once; afterwards the votes do not change.
 struct State<T> {
     votes: Vec<Option<Vote<T>>>,
     verdict: Option<Verdict>,
 }
 
-/// How a question ended for its asker.
+/// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// With the answer that was hoped for.
+    /// The majority agreed.
     Carried,
-    /// Without.
+    /// It did not.
     Failed,
 }
 
@@ -42,7 +43,7 @@ impl<T> Round<T> {
         }
     }
 
-    /// Counts the vote; if it comes too late, says how the round ended.
+    /// Counts the vote. Returns the verdict if the round was closed before.
     pub(super) fn cast(&self, store: usize, vote: Vote<T>) -> Option<Verdict> {
         let mut state = self.state();
         if state.verdict.is_some() {
@@ -54,7 +55,7 @@ impl<T> Round<T> {
         None
     }
 
-    /// Waits until the votes decide, but not longer than `until`; false if they did not. One waits at a time.
+    /// Waits until the votes decide, but not longer than `until`. Returns `false` if they did not. One caller waits at a time.
     pub(super) async fn wait(
         &self,
         until: Instant,
@@ -68,7 +69,7 @@ impl<T> Round<T> {
         timeout_at(until, deciding).await.is_ok()
     }
 
-    /// Ends the round: `count` makes of the votes what it will, and says the verdict.
+    /// Closes the round with the verdict that `count` returns for the votes.
     pub(super) fn close<R>(&self, count: impl FnOnce(&[Option<Vote<T>>]) -> (Verdict, R)) -> R {
         let mut state = self.state();
         let (verdict, result) = count(&state.votes);
@@ -76,7 +77,7 @@ impl<T> Round<T> {
         result
     }
 
-    /// How the round ended, if it has.
+    /// The verdict, if the round is closed.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         self.state().verdict
     }

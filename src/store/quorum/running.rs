@@ -1,4 +1,4 @@
-//! Tasks that go on when their question is answered.
+//! Tasks that continue after their question is answered.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How many tasks have something under way in a store: a question whose majority has answered, or what is tidied up.
+/// Counts the tasks with an operation under way in a store: a question whose majority has answered, or a clean-up.
 ///
 /// The count rises before a task is spawned and falls when it ends or is dropped.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Default for Running {
 }
 
 impl Running {
-    /// Spawns a task that counts.
+    /// Spawns a task that is counted.
     pub(super) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -34,10 +34,10 @@ impl Running {
         })
     }
 
-    /// Waits until none is under way, but not longer than `limit`.
+    /// Waits until no task is under way, but not longer than `limit`.
     pub(super) async fn ended(&self, limit: Duration) {
         let mut count = self.0.subscribe();
-        // A store that does not answer in time does not hold up the caller.
+        // A store that does not answer in time does not block the caller.
         let _ = timeout(limit, count.wait_for(|count| *count == 0)).await;
     }
 }

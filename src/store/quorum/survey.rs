@@ -1,4 +1,4 @@
-//! Renewing holds, and asking about them.
+//! Renewals and checks of holds.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{QuorumStore, after};
 use crate::error::StoreError;
 use crate::store::{HoldStatus, LockStore, Renewal};
 
-/// What was known of a hold when the question was sent.
+/// The state of a hold when the question was sent.
 struct Sample {
     entry: Option<Opened>,
     carriers: Carriers,
     /// How long the question waits for the stores to decide about this hold.
     until: Instant,
-    /// What makes the hold held, or gone.
+    /// The rule by which the votes make the hold held or gone.
     rule: Rule,
 }
 
@@ -28,8 +28,8 @@ type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;
 type Votes = [Option<Vote<Vec<HoldStatus>>>];
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Asks everywhere. Each hold is decided for itself and has its own time: a hold with a short lease shortens the time
-    /// of no other, and an undecided one is [`HoldStatus::Unknown`].
+    /// Asks every store. Each hold has its own decision and its own time limit, so a short lease does not shorten the
+    /// limit of another hold. An undecided hold is [`HoldStatus::Unknown`].
     pub(super) async fn survey(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let now = Instant::now();
         let samples: Vec<_> = renewals
@@ -53,7 +53,7 @@ impl<S: LockStore> QuorumStore<S> {
         })
     }
 
-    /// What the votes say of each hold. The question fails if they decide about none because too few stores answered.
+    /// Decides about each hold. The question fails if too few stores answered to decide about any hold.
     fn decide(
         &self,
         samples: &[Sample],
@@ -91,8 +91,8 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    /// Asks every store, and waits until the answers decide about every hold, or until the time of those that are
-    /// undecided is over.
+    /// Asks every store, and waits until the answers decide about every hold, or until the time limits of the undecided
+    /// holds have passed.
     async fn poll(
         &self,
         samples: &[Sample],
@@ -114,7 +114,7 @@ impl<S: LockStore> QuorumStore<S> {
             });
         }
         for end in ends {
-            // Holds whose time ended before are not waited for.
+            // Holds whose time limit has passed are not waited for.
             let decided = |votes: &Votes| {
                 let counts = self.counts(samples, votes);
                 let mut counts = counts.iter().zip(samples);
@@ -128,7 +128,8 @@ impl<S: LockStore> QuorumStore<S> {
         round
     }
 
-    /// What the votes say about each hold. A hold that is proved unbroken gains the stores that had joined it.
+    /// The votes about each hold. If they prove that a hold is unbroken, the stores that granted it late count from now
+    /// on.
     fn counts(&self, samples: &[Sample], votes: &Votes) -> Vec<Option<HoldStatus>> {
         let majority = self.majority();
         let count = |(index, sample): (usize, &Sample)| {

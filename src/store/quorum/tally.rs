@@ -1,4 +1,4 @@
-//! Counting votes.
+//! Counts votes.
 
 use std::error::Error;
 use std::fmt;
@@ -14,9 +14,9 @@ pub(super) struct Tally {
     majority: usize,
     pub(super) granted: Members,
     pub(super) refused: Members,
-    /// The hints of those that refused, the shortest first.
+    /// The `retry_after` hints of the stores that refused, the shortest first.
     hints: Vec<Duration>,
-    /// Those that were asked and have not answered.
+    /// Stores that were asked and have not answered.
     pub(super) open: Members,
 }
 
@@ -48,12 +48,12 @@ impl Tally {
         self.granted.len() >= self.majority
     }
 
-    /// Whether a majority was able to answer, so that the attempt is refused and has not failed.
+    /// Whether a majority answered, so that the attempt is refused and has not failed.
     pub(super) fn is_refused(&self) -> bool {
         !self.is_won() && self.granted.len() + self.refused.len() >= self.majority
     }
 
-    /// Whether no vote still to come can change what the attempt comes to.
+    /// Whether the outstanding votes cannot change the result.
     pub(super) fn is_decided(&self) -> bool {
         let (granted, open) = (self.granted.len(), self.open.len());
         let can_win = granted + open >= self.majority;
@@ -61,7 +61,7 @@ impl Tally {
         self.is_won() || !can_win && (self.is_refused() || !can_be_refused)
     }
 
-    /// When enough leases will have ended for a majority to be free.
+    /// The time after which enough leases have ended for a majority to be free.
     pub(super) fn retry_after(&self) -> Duration {
         let missing = self.majority - self.granted.len();
         let hint = self.hints.get(missing - 1).or(self.hints.last());
@@ -69,7 +69,7 @@ impl Tally {
     }
 }
 
-/// Why there was no majority: `touched` says whether any store may have been changed all the same.
+/// The error for a missing majority. `touched`: a store may have been changed nevertheless.
 pub(super) fn no_majority<T>(
     majority: usize,
     votes: &[Option<Vote<T>>],

@@ -1,16 +1,16 @@
-//! One operation after the other.
+//! The order of operations on one hold.
 
 use tokio::sync::oneshot;
 
-/// A line of operations for each store.
+/// A queue of operations for each store.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// The end of each, if an operation ever stood there.
+    /// The end signal of the last operation in each queue, if there ever was one.
     ends: Box<[Option<oneshot::Receiver<()>>]>,
 }
 
-/// A place in the line of operations on one hold in one store. They take effect in the order in which they were lined up:
-/// a release never overtakes the acquire that it follows. Dropped, it lets the next one begin.
+/// The place of one operation in the queue of one hold and store. Operations take effect in the order of the queue: a
+/// release never overtakes the acquire before it. Dropping the turn starts the next operation.
 pub(super) struct Turn {
     before: Option<oneshot::Receiver<()>>,
     _after: oneshot::Sender<()>,
@@ -23,7 +23,7 @@ impl Lines {
         }
     }
 
-    /// The last place in the line of `store`.
+    /// Adds a place at the end of the queue of `store`.
     pub(super) fn join(&mut self, store: usize) -> Turn {
         let (after, done) = oneshot::channel();
         Turn {
@@ -34,10 +34,10 @@ impl Lines {
 }
 
 impl Turn {
-    /// Waits until everything before it is done.
+    /// Waits until the previous operation has ended.
     pub(super) async fn begin(&mut self) {
         if let Some(before) = self.before.take() {
-            // Done is done, however it ended.
+            // An error means that the previous turn was dropped, so it has ended.
             let _ = before.await;
         }
     }

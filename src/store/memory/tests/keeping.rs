@@ -146,7 +146,7 @@ async fn an_inspection_names_a_writer_and_its_read() {
     assert!(!store.is_empty());
 }
 
-/// Strangers decide how many records there are.
+/// Callers from outside decide how many records there are.
 #[tokio::test(start_paused = true)]
 async fn the_oldest_records_go_when_the_store_has_no_room_for_more() {
     let store = MemoryStore::with_record_limit(10_000);

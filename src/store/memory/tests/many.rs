@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::{Fencing, Grant};
 
-/// An attempt of the `n`-th asker to get one of many keys.
+/// An attempt of the `n`-th client to get one of several keys.
 fn on(key: usize, mode: LockMode, n: u64) -> Attempt {
     let mut attempt = impatient(mode, n);
     attempt.hold.key = LockKey::new(format!("key:{key}"));

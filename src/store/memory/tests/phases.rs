@@ -18,7 +18,7 @@ async fn a_writer_gets_in_among_looping_readers() {
     granted(&store, &read(reading));
     refused(&store, &write(1_000), LEASE);
     for _ in 0..10 {
-        // The next reader comes before the last has gone.
+        // The next reader asks before the last one releases.
         refused(&store, &read(reading + 1), WAITER_LIVENESS);
         refused(&store, &impatient(LockMode::Read, 500), WAITER_LIVENESS);
         released(&store, &read(reading));
@@ -46,7 +46,7 @@ async fn readers_get_in_among_looping_writers() {
         released(&store, &read(1));
         refused(&store, &write(writing + 1), WAITER_LIVENESS);
         granted(&store, &read(2));
-        // Their turn is over: who comes now, or comes again, is behind the writer.
+        // The reader phase is over: readers that ask now, or ask again, are behind the writer.
         refused(&store, &read(3), WAITER_LIVENESS);
         refused(&store, &read(1), WAITER_LIVENESS);
         released(&store, &read(2));

@@ -1,8 +1,8 @@
-//! What must be true whatever happens.
+//! Invariants under random operations.
 
 use super::*;
 
-/// What a caller knows of the holds it was granted.
+/// The holds that callers were granted, and their deadlines.
 #[derive(Default)]
 struct Ledger(Vec<(Hold, Instant)>);
 
@@ -41,7 +41,8 @@ impl Ledger {
         all.find_map(|(hold, until)| (*hold == attempt.hold).then_some(*until))
     }
 
-    /// Live holds: readers, or one of anything else with at most its owner's own read.
+    /// Live holds are readers only, or one hold of another mode with at most a read of the same
+    /// owner.
     fn assert_rule(&mut self) {
         self.0.retain(|(_, until)| *until > Instant::now());
         for (one, _) in &self.0 {
@@ -70,7 +71,8 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
         };
         for _ in 0..300 {
             let mode = one_of(random, &family);
-            // Once granted, `Reentrant` and `Fair` are one thing, so they do not share names here.
+            // Once granted, holds of `Reentrant` and `Fair` are alike, so the two modes use
+            // different names here.
             let n = random.u64(..6) + if mode == LockMode::Fair { 10 } else { 0 };
             let attempt = Attempt {
                 patience: random.bool().then_some(SECOND),
@@ -96,7 +98,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                     let known = ledger.carries(&attempt);
                     assert_eq!(renew(&store, &attempt, attempt.lease), known);
                     if known == HoldStatus::Held {
-                        // A renewal shortens no life.
+                        // A renewal never shortens a lease.
                         let until = ledger
                             .until(&attempt)
                             .max(Some(Instant::now() + attempt.lease));

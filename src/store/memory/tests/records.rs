@@ -1,4 +1,4 @@
-//! Records within their budget.
+//! Records, within a budget of memory.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn record(size: usize) -> Record {
     }
 }
 
-/// Room for so many records of `VALUE` bytes.
+/// Room for `count` records of `VALUE` bytes.
 fn room_for(count: usize) -> Records {
     Records::new(count * (key(0).as_str().len() + VALUE + OVERHEAD))
 }
@@ -51,7 +51,7 @@ async fn a_record_that_is_replaced_is_new_and_counts_once() {
     assert_eq!(records.size, records.limit);
 }
 
-/// S10. The last record is there when its key is free for others, however large it is.
+/// S10. The last record exists when its key becomes free, however large the record is.
 #[tokio::test(start_paused = true)]
 async fn a_record_larger_than_the_room_is_kept_until_the_next() {
     let mut records = room_for(2);

@@ -1,4 +1,4 @@
-//! The whole way: clients over a quorum.
+//! End to end: clients over a quorum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,7 +117,7 @@ async fn a_lock_outlives_two_stores_and_is_lost_with_the_third() {
 }
 
 /// A client with two holds that it shares between two readers each. One of the three stores that carry the first does not
-/// answer any more; all carry the second.
+/// answer. All stores carry the second.
 async fn shared_holds() -> (Vec<Scripted>, [[LockGuard; 2]; 2]) {
     let (stores, _) = five();
     let [locks] = clients(&stores);
@@ -267,7 +267,7 @@ async fn a_shutdown_leaves_nothing_in_the_slowest_store() {
     sleep(SECOND).await;
     released.release().await.unwrap();
     locks.shutdown(10 * SECOND).await.unwrap();
-    // From here on the process may end.
+    // From here the process may end.
     for store in &stores {
         assert!(store.memory().is_empty());
     }

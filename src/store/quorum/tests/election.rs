@@ -1,4 +1,4 @@
-//! Hazards of asking.
+//! Hazards of acquiring.
 
 use super::*;
 
@@ -190,7 +190,7 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
     assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
 
-    // By now they are known to be slow.
+    // These stores are now known to be slow.
     let started = Instant::now();
     granted(&quorum, &reentrant(2)).await;
     assert_eq!(started.elapsed(), Duration::ZERO);
@@ -255,7 +255,7 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
     let (stores, quorum) = five();
     granted(&quorum, &attempt(LockMode::Read, 1)).await;
     refused(&quorum, &attempt(LockMode::Write, 2)).await;
-    // The waiting writer holds back new readers, in every store.
+    // The waiting writer blocks new readers, in every store.
     refused(&quorum, &attempt(LockMode::Read, 3)).await;
     quorum
         .release_one(&attempt(LockMode::Read, 1).hold)
@@ -287,7 +287,7 @@ async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
         .unwrap();
     granted(&quorum, &writer).await;
     sleep(200 * MS).await;
-    // Refused in time by the one, and late by the other.
+    // One store refuses in time, the other late.
     for store in [&stores[2], &stores[4]] {
         granted(&store.memory(), &attempt(LockMode::Read, 5)).await;
     }

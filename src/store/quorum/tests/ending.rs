@@ -42,7 +42,7 @@ async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
     assert_eq!(released, HoldStatus::Held);
     assert_eq!(stores[0].log(), ["acquire", "release"]);
 
-    // Those that could not be reached are released when they can be.
+    // Stores that could not be reached are released when they answer again.
     set(&stores, Mood::Well);
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -68,13 +68,13 @@ async fn a_store_that_may_have_released_unheard_is_no_witness() {
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     let (stores, quorum) = five();
-    // Two stores grant the first client late; two others forget it.
+    // Two stores grant late to the first client; two others lose the hold.
     set(&stores[3..], Mood::Slow(SECOND));
     granted(&quorum, &reentrant(1)).await;
     stores[0].forget();
     stores[1].forget();
     set(&stores[3..], Mood::Well);
-    // A second client takes the lock and gives it back, confirmed.
+    // A second client takes the lock and releases it, confirmed.
     let other = QuorumStore::new(stores.clone()).unwrap();
     granted(&other, &reentrant(2)).await;
     let released = other.release_one(&reentrant(2).hold).await.unwrap().status;

@@ -30,7 +30,7 @@ async fn a_minority_that_cannot_be_listened_to_costs_a_moment() {
     stores[1].set(Mood::Failing(StoreErrorKind::Unreachable));
     let mut wakeups = quorum.subscribe(&reentrant(2)).await.unwrap();
     settle().await;
-    // Only one of the stores that are heard knows of the release.
+    // Only one of the stores with a subscription gets the release.
     stores[2].forget();
     stores[3].forget();
     set(&stores, Mood::Well);
@@ -75,7 +75,7 @@ async fn a_waiter_does_not_wake_itself_by_giving_back() {
     assert!(wakes_within(&mut wakeups, MS).await, "now there are three");
 }
 
-/// A client passes the wake-ups of a waiter that has gone on to the next one of the key, which bears another id.
+/// A client passes the wake-ups of a waiter that has left to the next waiter for the key, which has another id.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
     let (stores, quorum) = five();
@@ -99,7 +99,7 @@ async fn an_echo_that_is_not_known_as_such_dies_away() {
     for store in &stores[..3] {
         granted(store, &reentrant(9)).await;
     }
-    // As when several keys are asked for: the one that listens is never asked for itself.
+    // The case of several keys: the attempt that subscribes is never sent by itself.
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     let mut asked = 0;
     let started = Instant::now();
@@ -127,7 +127,7 @@ async fn nothing_listens_any_more_when_the_wakeups_are_dropped() {
     assert!(quorum.shared.echoes.is_empty(), "only for those who listen");
 }
 
-/// Lets an attempt meet three stores that refuse and two that grant.
+/// Sends an attempt to three stores that refuse and two that grant.
 async fn refused_split(stores: &[Scripted], quorum: &QuorumStore<Scripted>) {
     for store in &stores[..3] {
         granted(store, &reentrant(9)).await;

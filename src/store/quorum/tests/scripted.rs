@@ -1,4 +1,4 @@
-//! A store that does as it is told.
+//! A store whose behaviour a test sets.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,17 +6,17 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// How a store treats what is asked of it.
+/// How the store behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mood {
     Well,
     /// Fails at once, without effect.
     Failing(StoreErrorKind),
-    /// Takes this long, then has its effect and answers.
+    /// Waits this long, then takes effect and answers.
     Slow(Duration),
-    /// Has its effect, and answers so much later.
+    /// Takes effect, and answers this much later.
     Late(Duration),
-    /// Has its effect, and says that it does not know.
+    /// Takes effect, and answers that the result is unknown.
     Unanswered,
     /// Does nothing until its mood changes.
     Hanging,
@@ -47,23 +47,23 @@ impl Scripted {
         self.0.mood.send_replace(mood);
     }
 
-    /// It comes back empty.
+    /// Loses all its data.
     pub(super) fn forget(&self) {
         *self.0.memory.lock().unwrap() = MemoryStore::new();
     }
 
-    /// What is behind the moods.
+    /// The store behind the moods.
     pub(super) fn memory(&self) -> MemoryStore {
         self.0.memory.lock().unwrap().clone()
     }
 
-    /// Whether the hold is there, whatever the store would say.
+    /// Whether the store carries the hold, whatever its mood.
     pub(super) async fn carries(&self, hold: &Hold) -> bool {
         let held = self.memory().check(std::slice::from_ref(hold)).await;
         held.unwrap()[0] == HoldStatus::Held
     }
 
-    /// The operations that have had their effect, in order.
+    /// The operations that took effect, in order.
     pub(super) fn log(&self) -> Vec<&'static str> {
         self.0.log.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Confirmed exclusion, whatever the stores do.
+//! Confirmed exclusion under random faults of the stores.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use super::*;
 use crate::client::LockClient;
 use crate::lock::Lease;
 
-/// A hold as its holder saw it: from after its grant until before its release.
+/// A confirmed hold: the time from after its grant until before its release.
 #[derive(Clone, Copy)]
 struct Seen {
     from: u64,
@@ -21,7 +21,7 @@ impl Seen {
     }
 }
 
-/// Lets one store after another misbehave, and forget.
+/// Makes one store after another fail, hang or lose its data.
 async fn torment(stores: &[Scripted], mut random: fastrand::Rng) {
     loop {
         let store = &stores[random.usize(..stores.len())];
@@ -64,7 +64,8 @@ async fn work(
     }
 }
 
-/// What three clients saw in one history. The seed determines it but for the order of what happens at one instant.
+/// The holds of three clients in one history. The seed determines it, except for the order of events at the same
+/// instant.
 async fn history(seed: u64) -> Vec<Seen> {
     fastrand::seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -111,8 +112,8 @@ fn confirmed_holds_never_overlapped_whatever_the_stores_forget() {
             }
         }
     }
-    // Without either, nothing was proved. (Counting late grants at once fails here too, but only once in about 1,200
-    // seeds.)
+    // Without overlaps and confirmed holds, the test proves nothing. (Counting late grants at once fails here too,
+    // but only once in about 1,200 seeds.)
     assert!(overlaps > 100, "{overlaps} overlaps");
     assert!(confirmed > 300, "{confirmed} confirmed holds");
 }

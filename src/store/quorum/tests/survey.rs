@@ -1,4 +1,4 @@
-//! Hazards of renewing and checking.
+//! Hazards of renewals and checks.
 
 use super::*;
 
@@ -85,7 +85,7 @@ async fn late_grants_count_once_the_others_have_proved_that_there_was_no_gap() {
                 HoldStatus::Held
             );
         } else {
-            // It does not take a renewal.
+            // No renewal is needed.
             sleep(SECOND).await;
         }
         stores[0].forget();
@@ -99,7 +99,7 @@ async fn late_grants_count_once_the_others_have_proved_that_there_was_no_gap() {
     }
 }
 
-/// The attempt of the first asker to get another key.
+/// The attempt of the first client to get another key.
 fn other() -> Attempt {
     let first = reentrant(1);
     Attempt {
@@ -115,7 +115,7 @@ fn renewal(attempt: &Attempt, lease: Duration) -> Renewal {
     Renewal::new(attempt.hold.clone(), lease)
 }
 
-/// Two holds, the first in three stores of which one does not answer any more, the second in all.
+/// Two holds: the first in three stores, of which one does not answer; the second in all stores.
 async fn undecided_and_decided() -> (Vec<Scripted>, QuorumStore<Scripted>, [Attempt; 2]) {
     let (stores, quorum) = five();
     set(&stores[3..], Mood::Failing(StoreErrorKind::Unreachable));
