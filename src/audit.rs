@@ -1,4 +1,4 @@
-//! What can be said of a deployment: which promises hold on it, and what weakens them.
+//! Audits of deployments: which promises hold, and what weakens them.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -26,26 +26,27 @@ mod warning;
 pub use sentinels::Sentinels;
 pub use warning::Warning;
 
-/// What a store has found out about where it keeps its locks. Its `Display` is a table.
+/// The audit of a store: its deployment, the promises that hold on it, and warnings. Its `Display` is
+/// a table.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Which row of the table of guarantees applies.
+    /// The row of the table of guarantees that applies.
     pub deployment: Deployment,
-    /// What was seen, in the order in which it is best read: a name, and what is to be said of it.
+    /// Facts as pairs of name and value, in the order of the report.
     pub facts: Vec<(&'static str, String)>,
-    /// What should be looked at, and is not as it should be.
+    /// Settings and states that need attention.
     pub warnings: Vec<Warning>,
-    /// The audits of the stores, or servers, that this one is made of.
+    /// The audits of the member stores or servers.
     pub members: Vec<Result<Audit, StoreError>>,
-    /// What the sentinels say, if the store follows any and one of them answers.
+    /// The state of the sentinels, if the store uses sentinels and one of them answers.
     pub sentinels: Option<Sentinels>,
-    /// What tells this server from others: two audits that have the same are of one server.
+    /// The identity of the server: two audits with the same id are of one server.
     pub server_id: Option<String>,
 }
 
 impl Audit {
-    /// An audit that has seen nothing else yet.
+    /// An audit with a deployment and nothing else.
     pub fn new(deployment: Deployment) -> Self {
         Self {
             deployment,
@@ -57,32 +58,32 @@ impl Audit {
         }
     }
 
-    /// The promises that depend on the deployment.
+    /// The promises of the deployment.
     pub fn promises(&self) -> [Promise; 3] {
         self.deployment.promises()
     }
 }
 
-/// Where locks live, as far as it matters for what is promised.
+/// The kind of deployment, on which the promises depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Deployment {
     /// The memory of one process.
     Memory,
-    /// One server, which has every write on its disk before it answers.
+    /// One server that writes to its disk before it answers.
     Durable,
-    /// One server, which writes to its disk a moment after it has answered.
+    /// One server that writes to its disk shortly after it has answered.
     Delayed,
-    /// One server, which loses what it knows, or the latest of it, when it ends.
+    /// One server that loses all data, or the latest, when it ends.
     Volatile,
-    /// Servers that replace each other: replicas, Sentinel, Cluster.
+    /// Servers with failover: replicas, Sentinel, Cluster.
     Failover,
     /// A majority of several stores.
     Quorum {
-        /// How many there are.
+        /// The number of stores.
         members: usize,
     },
-    /// A store that says nothing of itself, or a server that does not let itself be asked.
+    /// A store without an audit, or a server that the user may not ask.
     Unknown,
 }
 
@@ -102,7 +103,7 @@ pub struct Promise {
 pub enum Kept {
     /// Always.
     Yes,
-    /// Always, but for this.
+    /// Except in this case.
     Unless(&'static str),
     /// Not offered.
     No,

@@ -1,9 +1,9 @@
-//! Pauses between tries that fail.
+//! Pauses between failed attempts.
 
 use std::time::Duration;
 
-/// Pauses that double up to the longest. Each is cut by a random part, up to a quarter of it, so that many who failed
-/// together do not try again together.
+/// Pauses that double up to a limit. Each is shortened at random by up to a quarter, so that clients that failed
+/// together do not retry together.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -20,26 +20,26 @@ impl Backoff {
         }
     }
 
-    /// How long to pause before the next try.
+    /// The pause before the next attempt.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
         jittered(pause)
     }
 
-    /// Begins with the first pause again.
+    /// Starts again with the first pause.
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }
 
-    /// Pauses before the next try.
+    /// Sleeps until the next attempt.
     #[cfg(feature = "redis")]
     pub(crate) async fn pause(&mut self) {
         tokio::time::sleep(self.next()).await;
     }
 }
 
-/// A duration cut by a random part, up to a quarter of it.
+/// The duration, shortened at random by up to a quarter.
 pub(crate) fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.75 + fastrand::f64() / 4.0)
 }

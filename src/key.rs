@@ -1,4 +1,4 @@
-//! Where a request names what is to be locked.
+//! Key extractors: they name what a request locks.
 //!
 //! **Two requests must get the same key whenever the handler would touch the same resource.** A key that is finer than
 //! the handler's idea of identity can be evaded by spelling: `1`, `01`, `+1` and `%31` all reach `Path<u64>` as 1. From
@@ -76,10 +76,10 @@ pub(crate) use route::template;
 
 pub use crate::lock::LockKey;
 
-/// More raw input than this (bytes) names nothing sensible.
+/// The longest raw input of a key, in bytes.
 const MAX_INPUT: usize = 4096;
 
-/// Finds what a request names as locked.
+/// Extracts the keys that a request locks.
 ///
 /// Closures over `&Parts` implement it:
 ///
@@ -102,7 +102,7 @@ const MAX_INPUT: usize = 4096;
             returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those"
 )]
 pub trait KeyExtractor: Send + Sync {
-    /// The keys of this request. If there is none, [`OnMissing`](crate::OnMissing) says what becomes of it.
+    /// The keys of this request. If there is none, [`OnMissing`](crate::OnMissing) decides about the request.
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Composes a key of a resource, and of input that strangers chose.
+/// Composes a key from a resource and from input that the client chose.
 pub(crate) fn compose<'a>(
     resource: Resource,
     components: impl IntoIterator<Item = &'a str> + Clone,

@@ -1,7 +1,7 @@
-//! The limits of leases and holds: one answer for a request to a client and for every layer.
+//! The limits of leases and holds. The client and every layer use the same limits.
 //!
-//! A duration that is too short to be kept is refused, when a request is made or a layer is built. A duration that is longer
-//! than [`FOR_EVER`] is taken as that.
+//! A duration that is too short is refused when a request is made or a layer is built. A duration that is longer than
+//! [`FOR_EVER`] is shortened to it.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::lock::Lease;
 /// The shortest lease that leaves room for clock drift and a renewal.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// For ever, to any process, and still an instant that clocks can name.
+/// Longer than any process lives, and short enough that clocks can represent the instant.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Why a lock cannot be held so.
+/// Checks a lease and a longest hold; the error says which limit is broken.
 pub(crate) fn check(lease: Lease, max_hold: Option<Duration>) -> Result<(), &'static str> {
     if lease.duration() < SHORTEST {
         return Err("the lease is too short to be held: choose at least 10 ms");

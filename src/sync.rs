@@ -1,7 +1,7 @@
-//! The mutex that the state machines stand under.
+//! The mutex of the state machines.
 //!
-//! In unit tests, every lock and unlock is a point at which another thread may go first, so that an
-//! [exploration](crate::exploration) can try all orders; elsewhere it is std's.
+//! In unit tests, another thread may run at every lock and unlock, so that an
+//! [exploration](crate::exploration) can try all orders. Elsewhere it is std's mutex.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 #[cfg(test)]
 use crate::exploration;
 
-/// A mutex that a panic does not spoil: what stands under it is changed in steps that do not panic.
+/// A mutex without poisoning: the state under it changes in steps that do not panic.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -1,18 +1,17 @@
-//! For tests: a store that misbehaves, as networks and servers do; and the tests that every store passes.
+//! For tests: a store with injected faults of networks and servers, and the tests that every store must pass.
 //!
-//! Who writes a store finds its tests in [`mod@conformance`].
+//! The tests for a store of your own are in [`mod@conformance`].
 //!
-//! [`FaultyStore`] stands in front of any [`LockStore`](crate::LockStore) and spoils a share of the calls: requests that
-//! are lost, late or delivered twice, answers that never come, connections that break, servers that forget. What it does
-//! follows from a seed, so a failure can be had again. It is what this crate's own simulation runs on; here it is for
-//! yours.
+//! [`FaultyStore`] wraps any [`LockStore`](crate::LockStore) and injects faults into a share of the calls: requests that
+//! are lost, late or delivered twice, answers that are lost, connections that break, servers that lose data. A seed
+//! determines the faults, so a failure can be reproduced. The simulation of this crate runs on it.
 //!
 //! The module needs the feature `testing`, which belongs under `[dev-dependencies]`.
 //!
 //! # What to test with it
 //!
-//! **A loss, where you want it.** [`FaultyStore::flush`], [`disconnect`](FaultyStore::disconnect) and
-//! [`reconnect`](FaultyStore::reconnect) happen when they are called:
+//! **A loss at a chosen time.** [`FaultyStore::flush`], [`disconnect`](FaultyStore::disconnect) and
+//! [`reconnect`](FaultyStore::reconnect) take effect when they are called:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -36,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! **Everything, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a
+//! **All faults, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a
 //! history of many seconds takes milliseconds, and one seed gives one history:
 //!
 //! ```
@@ -76,9 +75,9 @@
 //!
 //! # Determinism
 //!
-//! One seed gives one sequence of faults per sequence of calls. For the same history as a whole, use a single-threaded
-//! runtime with paused time, no other source of chance, and begin with `fastrand::seed(seed)`, by which the client's
-//! jitter is drawn on that thread.
+//! One seed gives one sequence of faults per sequence of calls. To reproduce a whole history, use a single-threaded
+//! runtime with paused time, no other source of randomness, and begin with `fastrand::seed(seed)`, which determines the
+//! client's jitter on that thread.
 
 #[allow(
     clippy::unwrap_used,

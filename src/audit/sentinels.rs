@@ -1,32 +1,33 @@
-//! What sentinels say of a master.
+//! The state of a master's sentinels.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What the sentinels of a master say of themselves. Where they differ, it is what makes a failover hardest; but one of
-/// them is enough to begin one.
+/// The state of a master's sentinels, from their answers. Where the answers differ, the value is the one that makes a
+/// failover hardest, except that one sentinel is enough to begin a failover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sentinels {
-    /// How many the store was told of.
+    /// How many sentinels the store is configured with.
     pub listed: usize,
     /// How many of these answer.
     pub answering: usize,
-    /// How many there are, as they themselves say; those that are down for good are among them until `SENTINEL RESET`.
+    /// How many sentinels there are, by their own count. It includes sentinels that are down for ever, until `SENTINEL
+    /// RESET`.
     pub known: usize,
-    /// How many must agree that the master is down. To replace it, a majority of all must agree besides.
+    /// How many must agree that the master is down. To replace it, a majority of all must also agree.
     pub quorum: usize,
-    /// How many of all can be reached by the sentinel that reaches most; `None` if none of them lets itself be asked.
+    /// How many sentinels the best-connected one reaches; `None` if the user may not ask.
     pub reachable: Option<usize>,
-    /// Whether these are enough to replace the master (`SENTINEL CKQUORUM`); `None` if none of them lets itself be asked.
+    /// Whether these are enough to replace the master (`SENTINEL CKQUORUM`); `None` if the user may not ask.
     pub can_fail_over: Option<bool>,
-    /// For how long a master does not answer until it is taken to be down. A failover takes longer than that.
+    /// How long a master must be silent before a sentinel considers it down. A failover takes longer than that.
     pub down_after: Duration,
 }
 
 impl Sentinels {
-    /// The shortest lease of which a holder can expect that it outlives a failover: holds are renewed after a third of it,
-    /// so that two thirds are left at least. The failover itself takes some seconds more.
+    /// The shortest lease that can outlive a failover. Holds are renewed after a third of the lease, so at least two
+    /// thirds are left. The failover itself takes some seconds more.
     pub fn lease_that_outlives_failover(&self) -> Duration {
         self.down_after * 3 / 2
     }

@@ -1,4 +1,4 @@
-//! An audit for machines.
+//! Serialization of audits.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::{Audit, Deployment, Kept, Promise, Sentinels, Warning};
 use crate::error::StoreError;
 
-/// The fields as they are called; facts as pairs; a member that did not answer as `{"error": …}`.
+/// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
 impl Serialize for Audit {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut audit = to.serialize_struct("Audit", 7)?;
@@ -47,7 +47,7 @@ impl Serialize for Deployment {
     }
 }
 
-/// As its text, which says what to do.
+/// As its text, which names the remedy.
 impl Serialize for Warning {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
@@ -71,7 +71,7 @@ impl Serialize for Kept {
     }
 }
 
-/// The fields as they are called; `down_after` in milliseconds, as `down_after_ms`.
+/// Fields under their names; `down_after` in milliseconds, as `down_after_ms`.
 impl Serialize for Sentinels {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut sentinels = to.serialize_struct("Sentinels", 7)?;

@@ -38,7 +38,8 @@ fn rows(audit: &Audit) -> Vec<(String, String)> {
     rows
 }
 
-/// What matters of one store among several: its deployment is not the one whose promises hold.
+/// The rows for one store among several. Its deployment is left out: the promises depend on the
+/// whole.
 fn member(name: &str, member: &Audit) -> Vec<(String, String)> {
     let facts: Vec<_> = member.facts.iter().map(|(_, text)| text.as_str()).collect();
     let text = match facts.is_empty() {

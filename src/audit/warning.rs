@@ -1,9 +1,9 @@
-//! What weakens a deployment.
+//! Warnings: what weakens a deployment.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Something that should be looked at. Its `Display` says what to do.
+/// A setting or state that needs attention. Its `Display` says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -14,61 +14,61 @@ pub enum Warning {
     },
     /// Nothing is written to disk: a restart frees every lock that is held.
     NotPersistent,
-    /// Only snapshots are written to disk: a restart frees the locks that were taken since the last one, and brings back
-    /// older ones.
+    /// Only snapshots are written to disk: a restart frees the locks that were taken since the last snapshot, and
+    /// restores older ones.
     SnapshotsOnly,
-    /// The server could not write to its disk the last time that it tried.
+    /// The last write of the server to its disk failed.
     DiskFails,
-    /// A replica does not have the data yet: a failover to it would lose locks.
+    /// A replica does not have all data yet: a failover to it would lose locks.
     ReplicaSyncing {
         /// Its address.
         replica: String,
-        /// What the server says of it.
+        /// Its state, as the server names it.
         state: String,
     },
-    /// The server follows another one, and takes no locks.
+    /// The server is a replica, and takes no locks.
     NotPrimary,
-    /// The server is older than what is supported and tested.
+    /// The server is older than the oldest supported version.
     OldServer {
         /// Its version.
         version: String,
         /// The oldest one that is supported.
         oldest: &'static str,
     },
-    /// The user may not do what locks need. No lock is taken on such a connection.
+    /// The user lacks rights that locks need. No lock is taken on such a connection.
     MissingRights {
         /// The rights to grant, such as `+pexpire`.
         rules: Vec<String>,
     },
-    /// Something could not be seen.
+    /// A setting could not be read.
     Unseen {
-        /// What could not.
+        /// The setting.
         what: &'static str,
-        /// The right that would show it.
+        /// The right that the user needs to read it.
         rule: &'static str,
     },
-    /// One of the sentinels that the store was told of is of no use to it.
+    /// A configured sentinel cannot be used.
     SentinelSilent {
         /// Its address.
         sentinel: String,
-        /// What happens instead of an answer.
+        /// Why it cannot be used.
         why: String,
     },
-    /// There are too few sentinels to replace a master when one of them is lost together with it.
+    /// There are too few sentinels to replace a master when one of them fails together with it.
     FewSentinels {
         /// How many there are.
         known: usize,
     },
-    /// There are more sentinels than the store was told of: it cannot ask them when it needs them.
+    /// There are sentinels that the store is not configured with, so it cannot ask them.
     UnlistedSentinels {
-        /// How many it was told of.
+        /// How many are configured.
         listed: usize,
         /// How many there are.
         known: usize,
     },
-    /// No sentinel reaches enough of the others to replace the master: when it fails, there will be no locks.
+    /// No sentinel reaches enough of the others to replace the master: when the master fails, no locks can be taken.
     NoQuorum {
-        /// How many can be reached, at best.
+        /// How many the best-connected sentinel reaches.
         reachable: usize,
         /// How many there are. More than half of them must agree on a failover.
         known: usize,
@@ -77,19 +77,20 @@ pub enum Warning {
     },
     /// No replica follows the master: no server can take its place.
     NoReplica,
-    /// A master that is cut off from its replicas goes on granting locks, while another takes its place
+    /// A master that is cut off from its replicas continues to grant locks while another server replaces it
     /// (`min-replicas-to-write` is 0, and the store waits for no replicas).
     GrantsAlone,
-    /// A master that is cut off from its replicas stops granting locks too late: another may have taken its place.
+    /// A master that is cut off from its replicas stops granting locks too late: another server may have replaced it
+    /// already.
     GrantsAloneFor {
-        /// For how long it goes on (`min-replicas-max-lag`).
+        /// How long it continues (`min-replicas-max-lag`).
         lag: Duration,
-        /// After how long the sentinels may begin to replace it.
+        /// The time after which the sentinels may begin to replace it.
         down_after: Duration,
     },
-    /// Holds with the default lease may lapse before a failover is over, so that their holders lose them.
+    /// Holds with the default lease may expire before a failover ends, so that their holders lose them.
     SlowFailover {
-        /// After how long the sentinels may begin one.
+        /// The time after which the sentinels may begin a failover.
         down_after: Duration,
         /// The default lease.
         lease: Duration,

@@ -1,4 +1,4 @@
-//! What a layer holds around the code that is running, so that this code does not wait for itself.
+//! The locks of the layers around the current code, so that this code does not wait for itself.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ tokio::task_local! {
     static HELD: Held;
 }
 
-/// The lock of a layer, and those of the layers around it.
+/// The lock of a layer, and the locks of the layers around it.
 #[derive(Clone)]
 struct Held {
     client: Uuid,
@@ -21,7 +21,7 @@ struct Held {
     outer: Option<Arc<Held>>,
 }
 
-/// Runs `work`, around which `lock` of `client` is held.
+/// Runs `work` while `lock` of `client` is held.
 pub(crate) async fn around<T>(client: Uuid, lock: LockHandle, work: impl Future<Output = T>) -> T {
     let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
     let held = Held {
@@ -32,7 +32,8 @@ pub(crate) async fn around<T>(client: Uuid, lock: LockHandle, work: impl Future<
     HELD.scope(held, work).await
 }
 
-/// Fails if a layer around the caller holds `key`, so that another owner would wait until the wait is over.
+/// Fails if a layer around the caller holds `key`: a request with another owner would wait until its
+/// time-out.
 pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), LockError> {
     let waits_for_itself = |held: &Held| {
         let mut held = Some(held);

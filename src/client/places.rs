@@ -1,4 +1,4 @@
-//! Where a request waits in this process.
+//! The places of a request in the queues of this process.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use crate::exploration::{self, Mutant};
 use crate::lock::LockKey;
 use crate::queue::{Decision, Queued};
 
-/// The places of a request in the queues of this process, one for each key for which others are before it.
+/// The places of a request in queues, one for each key with earlier requests.
 ///
-/// Dropped, all of them are given up, and what one of them was given is passed on.
+/// Dropping it leaves all queues. What a queue has given passes to the next request.
 #[derive(Default)]
 pub(super) struct Places<'a> {
     waiting: Vec<(&'a LockKey, Queued)>,
-    /// It was given, and not looked at.
+    /// Given by a queue, and not taken yet.
     given: Option<Box<Given<'a>>>,
 }
 
@@ -42,22 +42,22 @@ impl<'a> Places<'a> {
         self.waiting.is_empty()
     }
 
-    /// Waits until any of the queues has given something; for ever if there is none.
+    /// Waits until any queue has given something; for ever if there is no place.
     ///
     /// # Cancel safety
     ///
-    /// What was given stays until it is taken.
+    /// Cancel safe: what was given stays until it is taken.
     pub(super) async fn given(&mut self) -> Given<'a> {
         self.is_given().await;
         *self.given.take().expect("it was given")
     }
 
-    /// The same without taking it.
+    /// Waits in the same way, and takes nothing.
     pub(super) async fn is_given(&mut self) {
         poll_fn(|cx| self.poll_given(cx)).await;
     }
 
-    /// What was given by now.
+    /// Takes what was given already.
     pub(super) async fn given_by_now(&mut self) -> Option<Given<'a>> {
         if !self.is_empty() {
             poll_fn(|cx| match self.poll_given(cx) {
@@ -68,7 +68,7 @@ impl<'a> Places<'a> {
         self.given.take().map(|given| *given)
     }
 
-    /// Why all of it was in vain: others hold the keys, or the store has said nothing all the time.
+    /// The error after the time-out: others hold the keys, or the store never answered.
     pub(super) fn in_vain(&self) -> LockError {
         let mut errors = self.waiting.iter().map(|(_, place)| place.in_vain());
         let first = errors.next();

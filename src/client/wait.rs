@@ -1,4 +1,4 @@
-//! How long a request waits, and when it asks again.
+//! How long a request waits, and when it asks the store again.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use tokio::time::Instant;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
-/// The longest sleep between two questions: what a lost wake-up costs at most.
+/// The longest sleep between two questions. A lost wake-up costs at most this.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The pause before asking a store again that cannot serve just now.
+/// The pause before the next question to a store that cannot serve now.
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a single try may take when the caller does not want to wait.
+/// How long the single attempt of a caller that does not wait may take.
 const ONE_TRY: Duration = Duration::from_secs(2);
 
-/// How long a caller waits.
+/// The wait of one caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
-    /// Zero: one try.
+    /// Zero: one attempt.
     pub(super) patience: Duration,
     pub(super) until: Instant,
 }
 
 impl Wait {
-    /// What the store may take for an answer: less of a wait than this is no chance.
+    /// The time that the store needs for an answer. A shorter rest of the wait is not used.
     pub(super) const LAST_MOMENT: Duration = Duration::from_millis(100);
 
     pub(super) fn new(patience: Duration, now: Instant) -> Self {
@@ -47,15 +47,15 @@ impl Wait {
         Instant::now() >= self.until
     }
 
-    /// When to ask again, after a refusal with this hint, if nothing wakes the request before.
+    /// When to ask again after a refusal with this hint, unless a wake-up comes first.
     pub(super) fn next_poll(self, retry_after: Duration) -> Instant {
-        // One more millisecond: the store rounds its remaining time down.
+        // One more millisecond, because the store rounds the remaining time down.
         let pause = jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)));
         self.until.min(Instant::now() + pause)
     }
 }
 
-/// Until a wake-up (`true`), or the end of the time (`false`).
+/// Sleeps until a wake-up (`true`), or until the time is over (`false`).
 pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -> bool {
     let asleep = tokio::time::sleep_until(until);
     match wakeups {
@@ -71,13 +71,13 @@ pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -
     }
 }
 
-/// How often in a row the store has failed.
+/// The number of failures of the store in a row.
 #[derive(Default)]
 pub(super) struct Failures(u32);
 
 impl Failures {
-    /// Whether the store is to be asked again after `error`: once if it cannot be reached or does not answer, for as long
-    /// as the wait lasts if it says that it cannot serve just now; then after a pause.
+    /// Whether to ask the store again after `error`. An unreachable or silent store is asked once more. A store that
+    /// cannot serve now is asked again after a pause, for as long as the wait lasts.
     pub(super) async fn allow_another(&mut self, error: &StoreError, wait: Wait) -> bool {
         self.0 += 1;
         let again = match error.kind() {
@@ -96,7 +96,7 @@ impl Failures {
     }
 }
 
-/// Why the wait is over: another holder has the lock, as far as that is `known`, or the store never said.
+/// The error after the time-out: another holder has the lock if `known` is set, otherwise the store never answered.
 pub(super) fn over(known: Option<Duration>) -> LockError {
     match known {
         Some(retry_after) => LockError::Busy {
@@ -110,7 +110,7 @@ pub(super) fn over(known: Option<Duration>) -> LockError {
     }
 }
 
-/// Between three quarters and all of `longest`, so that requests that were refused together do not ask together for ever.
+/// Between three quarters and all of `longest`, so that requests that were refused together do not ask together again.
 fn jittered(longest: Duration) -> Duration {
     longest.mul_f64(0.75 + fastrand::f64() / 4.0)
 }

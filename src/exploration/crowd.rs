@@ -16,27 +16,27 @@ use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{Lease, LockMode, Owner};
 
-/// How many orders of events are tried. The mutants below are found within a hundred.
+/// How many orders of events a test tries. The mutants below are found within a hundred.
 const ORDERS: usize = 500;
 
 const KEY: &str = "account:42";
 const LEASE: Duration = Duration::from_millis(300);
 
-/// Who comes, and what happens to them.
+/// The callers of a run, and the events that affect them.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// Each is what another process would be.
+    /// Each client stands for a process.
     clients: usize,
-    /// How many tasks of each client come, each several times.
+    /// How many tasks each client has. Each task makes several requests.
     callers: usize,
     modes: &'static [LockMode],
-    /// Some give up while they wait.
+    /// Some requests are dropped while they wait.
     cancels: bool,
-    /// Owners ask for two things at once, and again while they hold.
+    /// Owners make two requests at once, and another one while they hold.
     owners: bool,
     /// Some holds vanish from the store.
     thefts: bool,
-    /// Some holders take a good part of their lease, or more than that, and no hold is renewed.
+    /// Some holders take much of their lease, or longer, and no hold is renewed.
     naps: bool,
 }
 
@@ -50,7 +50,7 @@ const QUIET: Plan = Plan {
     naps: false,
 };
 
-/// The place that the lock protects, and what is known of those who were there.
+/// The place that the lock protects, and the record of all visits.
 #[derive(Default)]
 struct Site {
     now: u64,
@@ -63,7 +63,7 @@ struct Site {
 struct Visit {
     client: usize,
     mode: LockMode,
-    /// Before the request, and when it stood in line for certain.
+    /// A time before the request, and a time at which it was certainly in the queue.
     asked: (u64, u64),
     came: u64,
     went: u64,
@@ -81,7 +81,7 @@ impl Site {
         let came = self.tick();
         let mode = guard.mode();
         if let Some(token) = guard.fencing_token() {
-            // After a theft, it is the resource that refuses what is older than what it has seen.
+            // After a theft, the resource refuses tokens that are older than the latest it has seen.
             let rises = token.value() > self.last_token;
             assert!(rises || plan.thefts, "a token did not rise");
             self.last_token = token.value();
@@ -108,7 +108,7 @@ impl Site {
         self.here.retain(|&other| other != visit);
     }
 
-    /// What can be said only when all is over.
+    /// The checks after the last visit.
     fn review(&self, plan: Plan) {
         for (n, one) in self.visits.iter().enumerate() {
             for other in &self.visits[n + 1..] {
@@ -119,13 +119,13 @@ impl Site {
                     apart || shared || !both,
                     "confirmed overlap: {one:?} {other:?}"
                 );
-                // In line first, here first: not a matter of course where lines of several clients meet, or the line
-                // is the store's, or all of a line enter together.
+                // First in the queue, first granted. This is not checked between clients, where the store has the
+                // queue, or where requests enter together.
                 let in_line = one.client == other.client
                     && one.mode == other.mode
                     && matches!(one.mode, LockMode::Reentrant | LockMode::Write);
                 let overtook = other.asked.1 < one.asked.0;
-                // A request may be granted a hold that vanishes before its task runs: the queue goes on without it.
+                // A granted hold may vanish before its task runs: the queue then continues without it.
                 let vanished = plan.thefts && !other.confirmed;
                 assert!(
                     plan.owners || !in_line || !overtook || vanished,
@@ -204,7 +204,7 @@ impl Crowd {
         }
     }
 
-    /// The guard, and when the request was in line; `None` if it was given up.
+    /// The guard, and when the request was in the queue; `None` if it was dropped.
     async fn ask(&self, request: LockRequest) -> Option<(LockGuard, u64)> {
         let mut asking = pin!(request.acquire());
         let first = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
@@ -216,7 +216,7 @@ impl Crowd {
                 match select(asking, patience).await {
                     Either::Left((granted, _)) => granted,
                     Either::Right((_, _asking)) => {
-                        // Meanwhile it may be given what it does not look at any more.
+                        // Meanwhile the queue may give it something that it does not poll for any more.
                         yields(thread_rng().gen_range(0..10)).await;
                         return None;
                     }
@@ -250,7 +250,7 @@ impl Crowd {
         self.site.lock().unwrap().visits[visit].confirmed = released.is_ok();
     }
 
-    /// An owner that asks for two things at once, and for a third while it holds them.
+    /// An owner that makes two requests at once, and a third while it holds.
     async fn visit_twice(&self, client: usize, request: LockRequest, again: LockRequest) {
         let asked = self.site.lock().unwrap().tick();
         let (one, sibling) = join(self.ask(request.clone()), self.ask(request)).await;
@@ -278,7 +278,7 @@ pub(super) async fn yields(times: usize) {
     }
 }
 
-/// Waits for a fact that is not signalled.
+/// Polls for a condition that is not signalled.
 pub(super) async fn until(what: &str, fact: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if fact() {

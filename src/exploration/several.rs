@@ -15,23 +15,23 @@ use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{LockMode, Owner};
 
-/// How many orders of events are tried.
+/// How many orders of events a test tries.
 const ORDERS: usize = 500;
 
 const KEYS: [&str; 2] = ["stock:1", "stock:2"];
 
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// Each is what another process would be.
+    /// Each client stands for a process.
     clients: usize,
-    /// How many tasks of each client come, each several times.
+    /// How many tasks each client has. Each task makes several requests.
     callers: usize,
     modes: &'static [LockMode],
     /// Some requests are for both keys, not only for one or any.
     both: bool,
-    /// Some give up while they wait.
+    /// Some requests are dropped while they wait.
     cancels: bool,
-    /// Every caller is an owner that takes a part of what it holds again.
+    /// Every caller is an owner that takes a part of its keys again.
     owners: bool,
 }
 
@@ -44,7 +44,7 @@ const QUIET: Plan = Plan {
     owners: false,
 };
 
-/// Who is at each of the keys: readers and others.
+/// The number of readers and of other holders at each key.
 type Sites = [Mutex<(usize, usize)>; 2];
 
 struct Crowd {
@@ -137,14 +137,14 @@ impl Crowd {
         match select(asking, patience).await {
             Either::Left((granted, _)) => Some(granted.unwrap()),
             Either::Right((_, _asking)) => {
-                // Meanwhile it may be given what it does not look at any more.
+                // Meanwhile the queue may give it something that it does not poll for any more.
                 yields(thread_rng().gen_range(0..10)).await;
                 None
             }
         }
     }
 
-    /// The guard's keys are entered, or left.
+    /// Enters or leaves the guard's keys.
     async fn stay(&self, guard: &LockGuard, enters: usize) {
         for key in guard.keys() {
             let index = KEYS.iter().position(|one| *one == key.as_str());

@@ -1,4 +1,4 @@
-//! A store whose every answer takes a while.
+//! A store that yields before and after each step.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::store::{
     Renewal, Wakeups,
 };
 
-/// [`MemoryStore`], with time for others before and after each step, and a book of what was granted and given back.
+/// [`MemoryStore`] with yields to other tasks before and after each step, and a record of grants and releases.
 #[derive(Clone, Default)]
 pub(super) struct Paced {
     pub(super) store: MemoryStore,
@@ -27,14 +27,14 @@ struct Page {
 }
 
 impl Paced {
-    /// Asserts that every hold that was granted was given back, once.
+    /// Asserts that every granted hold was released once.
     pub(super) fn balances(&self) {
         for (name, page) in &*self.book.lock().unwrap() {
             assert_eq!(page.granted, page.ended, "{name:?}: {page:?}");
         }
     }
 
-    /// Ends a hold behind its holder's back.
+    /// Ends a hold without its holder.
     pub(super) async fn steal(&self, hold: &Hold) {
         let stolen = self.store.release_one(hold).await.unwrap();
         if stolen.status == HoldStatus::Held {
@@ -89,7 +89,7 @@ impl LockStore for Paced {
             if released.status == HoldStatus::Held {
                 self.page(hold, |page| page.ended += 1);
             }
-            // To whom others go first is a matter of time, which stands still here.
+            // Yielding to other processes depends on time, which does not pass here.
             released.notified = 0;
         }
         yield_now().await;

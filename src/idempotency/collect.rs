@@ -1,4 +1,4 @@
-//! Reading a response to its end, without keeping it from the client if that fails.
+//! Reads a response to its end. If that fails, the client still gets the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use crate::error::BoxError;
 use crate::layer::poll_bytes;
 
-/// How long a body is going to be, as far as the head and the body say.
+/// The length of a body, from the head and the body's size hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     Known(u64),
@@ -40,7 +40,7 @@ pub(super) fn has_no_body(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// The headers name several lengths, or none in digits.
+/// The headers name several lengths, or one that is not in digits.
 pub(super) struct NotOneLength;
 
 /// The length that the headers name.
@@ -53,23 +53,23 @@ pub(super) fn declared(headers: &HeaderMap) -> Result<Option<u64>, NotOneLength>
     }
 }
 
-/// `parse` alone takes a sign, too.
+/// Digits only: `parse` also accepts a sign.
 fn in_digits(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok()?;
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// What became of a body.
+/// The result of reading a body.
 pub(super) enum Collected<R> {
-    /// It ended where it should.
+    /// It ended at its length.
     Whole(Bytes),
-    /// It broke off, had trailers, or was longer or shorter than expected. The body is to be sent from its beginning, and
+    /// It failed, had trailers, or was longer or shorter than expected. The body is to be sent from its beginning, and
     /// its length is unknown.
     Part(Resumed<R>),
 }
 
-/// Reads `body`, which is to have exactly `length` bytes.
+/// Reads `body`, whose length should be exactly `length` bytes.
 pub(super) async fn collect<R>(body: R, length: usize) -> Collected<R>
 where
     R: Body<Error: Into<BoxError>>,
@@ -97,7 +97,7 @@ where
     })
 }
 
-/// A body that was read in part, from its beginning.
+/// A body that was read in part. It starts again with the part that was read.
 pub(super) struct Resumed<R> {
     read: Bytes,
     next: Option<Result<Frame<Bytes>, BoxError>>,

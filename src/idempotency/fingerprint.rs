@@ -1,4 +1,4 @@
-//! What makes two requests the same.
+//! Fingerprints, by which repeats of a request are recognised.
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 
 use crate::key::{original_path, original_query};
 
-/// A digest of what makes two requests the same. Fingerprints of different versions are never equal.
+/// A digest of a request. Two requests with one fingerprint are repeats of each other. Fingerprints of
+/// different versions are never equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     pub(super) version: Version,
@@ -64,7 +65,7 @@ impl Fingerprint {
     }
 }
 
-/// Adds a part with its length, so that no byte moves from one part into the next.
+/// Adds a part with its length, so that the boundary between two parts counts.
 fn update(digest: &mut Sha256, part: &[u8]) {
     digest.update((part.len() as u64).to_be_bytes());
     digest.update(part);

@@ -1,4 +1,4 @@
-//! What [`IdempotencyLayer`] does with a request.
+//! How [`IdempotencyLayer`] treats a request.
 
 use bytes::Bytes;
 use http::request::Parts;

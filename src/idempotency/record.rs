@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::collect::{declared, has_no_body};
 use super::fingerprint::{Fingerprint, Version};
 
-/// Every record begins with this. The version of what follows is the next byte.
+/// The first bytes of every record. The next byte is the version.
 const MAGIC: &[u8] = b"tdl-idem";
 
 /// Marks the answer to a repeat.
@@ -25,8 +25,8 @@ pub(super) struct Recorded {
     pub(super) body: Bytes,
 }
 
-/// A record after its version: this in postcard's wire format, and then the body as it is. Both versions have this layout;
-/// they differ in what the fingerprint covers.
+/// The head of a record after the version byte, in postcard's wire format. The body follows it unchanged. Both versions
+/// have this layout; they differ in what the fingerprint covers.
 #[derive(Serialize, Deserialize)]
 struct RecordHead<'a> {
     fingerprint: [u8; 32],
@@ -48,8 +48,8 @@ pub(super) enum Unreadable {
 }
 
 impl Recorded {
-    /// Takes what may be replayed: all header lines except those that belong to one connection or moment, and without
-    /// `cookies` except those that set a cookie.
+    /// Records the response. Header lines that belong to one connection or moment are left out, and without `cookies` also
+    /// those that set a cookie.
     pub(super) fn new(
         fingerprint: Fingerprint,
         parts: &response::Parts,
@@ -128,7 +128,7 @@ impl Recorded {
         })
     }
 
-    /// The response once more.
+    /// The recorded response.
     ///
     /// Records of version 1 may carry a false `Content-Length`. It is left out, since it would split the response.
     pub(super) fn replay(self) -> Response<Bytes> {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(Recorded::decode(&newer), Err(Unreadable::Version(3)));
     }
 
-    /// Another layout needs another version: processes of several versions may share a Redis.
+    /// A new layout needs a new version, because processes with several versions of this crate may share a Redis.
     #[test]
     fn the_layout_of_both_versions_stands() {
         let parts = Request::new(()).into_parts().0;
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Earlier versions of the layer recorded what the handler said.
+    /// Earlier versions of the layer recorded the handler's header as it was.
     #[test]
     fn a_false_length_in_an_old_record_is_not_sent_again() {
         for (lengths, kept) in [(&["5"][..], false), (&["2", "2"], false), (&["2"], true)] {

@@ -1,4 +1,4 @@
-//! From a response to its record.
+//! Turns a response into its record.
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
@@ -15,7 +15,7 @@ use crate::limits;
 use crate::store::Record;
 
 impl IdempotencySettings {
-    /// Reads a response that is final, and writes its record. `None`: the response goes out unrecorded.
+    /// Reads a final response, and makes its record. `None`: the response is sent unrecorded.
     pub(super) async fn record_response<R>(
         &self,
         response: Response<R>,
@@ -55,7 +55,7 @@ impl IdempotencySettings {
             }
             Collected::Part(resumed) => {
                 self.warn(&parts, Some(length as u64), "it did not end at its length");
-                // A length that the body does not have would split the response in two.
+                // A wrong length would split the response in two.
                 parts.headers.remove(CONTENT_LENGTH);
                 let body = ResponseBody::local(local(resumed));
                 (Response::from_parts(parts, body), None)
@@ -71,7 +71,7 @@ impl IdempotencySettings {
         }
     }
 
-    /// Logs once a minute that a response is not recorded, and each time at debug.
+    /// Logs a warning once a minute, and a debug line each time, that a response is not recorded.
     fn warn(&self, parts: &response::Parts, length: Option<u64>, reason: &'static str) {
         let status = parts.status.as_u16();
         let limit = self.response_limit;
@@ -89,7 +89,7 @@ impl IdempotencySettings {
     }
 }
 
-/// The handler's response as it is.
+/// The handler's response, unchanged.
 fn unread<R>(parts: response::Parts, body: R) -> Response<ResponseBody<R>> {
     Response::from_parts(parts, ResponseBody::handlers(body))
 }

@@ -1,4 +1,4 @@
-//! Whose idempotency key it is, and for what.
+//! The scope of an idempotency key: method, route and tenant.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::lock::LockKey;
 
 type TenantOf = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
-/// Who shares the idempotency keys of a layer.
+/// Which clients share the idempotency keys of a layer.
 #[derive(Clone)]
 pub(super) enum Scope {
     /// The program has not decided.
@@ -24,7 +24,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// The name of a request's lock and record: its key, within method, route and tenant.
+    /// The name of a request's lock and record: method, route, tenant and key.
     pub(super) fn name(&self, parts: &Parts, keys: Keys) -> LockKey {
         let tenant = match self {
             Self::Undecided | Self::Shared => None,

@@ -17,20 +17,21 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
 
-/// How long the store is asked again after a failure.
+/// How long a failed question to the store is repeated.
 const BUDGET: Duration = Duration::from_secs(1);
 
 type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
-/// Asks the store which holds it carries. Callers that ask about one partition at about the same time share a question.
+/// Asks the store which holds it carries. Callers that ask about one partition at the same time share a question.
 pub(super) struct OwnerChecks {
     store: Arc<dyn DynStore>,
     tasks: Arc<CleanupTasks>,
-    /// The partitions that are being asked. One leaves the map when it is answered and no check waits for it.
+    /// The partitions with a question under way. The mutex protects the map. A partition leaves the map when its
+    /// question is answered and no check waits.
     asked: Mutex<HashMap<u16, Asked>>,
 }
 
-/// A partition that is being asked.
+/// A partition with a question under way.
 struct Asked {
     since: Instant,
     /// The checks for the next question.
@@ -57,14 +58,14 @@ impl OwnerChecks {
         live: &Arc<LiveHold>,
     ) -> Result<HoldStatus, StoreError> {
         loop {
-            // A question is lost only with the runtime that it was asked on: it is asked again on this one.
+            // An answer is missing only if the runtime of the question ended: the caller asks again on its own runtime.
             if let Some(answer) = self.share_a_question(live).await {
                 return answer;
             }
         }
     }
 
-    /// `None` if the question was dropped.
+    /// Shares a question with other callers; `None` if the question was dropped.
     async fn share_a_question(
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
@@ -75,7 +76,7 @@ impl OwnerChecks {
         if !self.add(partition, Check { live, answer }) {
             return answered.await.ok();
         }
-        // The first one asks, and goes on in the background if others wait behind its answer.
+        // The first caller asks, and continues in the background while further checks wait.
         let asking = self.clone().ask_until_none_waits(partition);
         let mut asking = Driven::counted(self.tasks.begin(), asking);
         tokio::select! {
@@ -85,7 +86,7 @@ impl OwnerChecks {
         }
     }
 
-    /// Says whether the caller has to ask: no other caller does, or the one that does hangs.
+    /// Adds a check. Returns whether the caller must ask: no other caller asks, or the one that asks hangs.
     fn add(&self, partition: u16, check: Check) -> bool {
         let now = Instant::now();
         match self.asked.lock().entry(partition) {
@@ -136,7 +137,7 @@ impl OwnerChecks {
     }
 }
 
-/// A partition that is being asked. When that ends early, in a panic, those who wait ask again.
+/// The question about a partition. If it ends early, by a panic, the waiting callers ask again.
 struct Asking<'a> {
     checks: &'a OwnerChecks,
     partition: u16,
@@ -146,13 +147,13 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let asked = self.checks.asked.lock().remove(&self.partition);
-            // Outside the mutex: it wakes those who wait.
+            // Dropped outside the mutex, because this wakes the waiting callers.
             drop(asked);
         }
     }
 }
 
-/// A hold, and all that ask about it.
+/// A hold, and all callers that ask about it.
 type Question = (Arc<LiveHold>, Vec<Asker>);
 
 /// Asks the store and delivers its answers. Returns the questions that the store left undecided.
@@ -196,12 +197,12 @@ async fn ask_all(
 
 fn deliver(askers: Vec<Asker>, answer: Result<HoldStatus, StoreError>) {
     for asker in askers {
-        // The asker may have gone.
+        // The caller may have been dropped.
         let _ = asker.send(answer.clone());
     }
 }
 
-/// Asks which holds there are; a question that changes nothing is asked again when it fails.
+/// Asks which holds the store carries. The question changes nothing, so it is repeated when it fails.
 async fn ask(
     store: &Arc<dyn DynStore>,
     checks: Vec<Renewal>,
@@ -225,10 +226,9 @@ async fn ask(
     }
 }
 
-/// Every hold that is asked about, once, with all who ask: a hold that is passed on quickly is asked about by each guard
-/// that had it.
+/// Groups the checks by hold. A hold that is handed over quickly has a check from each of its guards.
 ///
-/// They stay in the order in which they were first asked about: an order of addresses would be another in each run.
+/// The order is that of the first check of each hold. An order of addresses would differ in each run.
 fn by_hold(checks: Vec<Check>) -> Vec<Question> {
     let mut places = HashMap::with_capacity(checks.len());
     let mut holds: Vec<Question> = Vec::new();

@@ -1,4 +1,4 @@
-//! Futures that are always driven to their end.
+//! Futures that always run to their end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ tokio::task_local! {
     static IN_BACKGROUND: ();
 }
 
-/// A future that goes on in the background when its caller drops it.
+/// A future that continues in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
     work: Option<Work<T>>,
-    /// The release of a hold that is known to be lost.
+    /// The future releases a hold that is known to be lost.
     is_lost: bool,
 }
 
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Driven<T> {
         Self::counted(keeper.handle.tasks.begin(), future)
     }
 
-    /// Work that is counted already.
+    /// Wraps work that is counted already.
     pub(super) fn counted(
         unfinished: Unfinished,
         future: impl Future<Output = T> + Send + 'static,
@@ -43,7 +43,8 @@ impl<T: Send + 'static> Driven<T> {
         }
     }
 
-    /// Says that it releases a hold that is lost, whatever the store answers.
+    /// Marks the future as the release of a lost hold: it fails as lost, whatever the store
+    /// answers.
     pub(super) fn of_lost(mut self, is_lost: bool) -> Self {
         self.is_lost = is_lost;
         self
@@ -51,7 +52,8 @@ impl<T: Send + 'static> Driven<T> {
 }
 
 impl Driven<Result<(), LockError>> {
-    /// Waits for the end for as long as a caller waits; then it goes on in the background.
+    /// Waits for the end up to the time limit of a caller. After that it continues in the
+    /// background.
     pub(crate) async fn in_time(self) -> Result<(), LockError> {
         let is_lost = self.is_lost;
         let result = timeout(PATIENCE, self).await;
@@ -66,7 +68,7 @@ impl<T: Send + 'static> Future for Driven<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // Taken out while it runs: work that panics is not driven on.
+        // Taken out while it is polled, so that work that panics is not polled again.
         let mut work = self.work.take().expect("not polled after it was ready");
         match work.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
@@ -89,7 +91,7 @@ impl<T: Send + 'static> Drop for Driven<T> {
     }
 }
 
-/// Whether the caller of this future has left it to the background.
+/// Whether the caller of this future has dropped it, so that it runs in the background.
 pub(super) fn is_in_background() -> bool {
     IN_BACKGROUND.try_with(|()| ()).is_ok()
 }

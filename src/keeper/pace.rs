@@ -1,4 +1,4 @@
-//! How many releases the background sends at once.
+//! Limits how many releases the background sends at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::store::BATCH;
 use crate::sync::Mutex;
 
-/// Bounds the releases that no caller waits for, for each partition of the store: many guards that are dropped together
-/// are released one after the other, and a partition that is down delays no other.
+/// Limits the releases that no caller waits for, for each partition of the store: guards that are dropped together are
+/// released in turn, and a partition that is down does not delay another.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// The partitions that are being released in. Each is there as long as a [`Slot`] of it.
+    /// The partitions with releases under way. The mutex protects the map. An entry exists exactly as long as a
+    /// [`Slot`] of its partition.
     partitions: Mutex<HashMap<u16, Partition>>,
 }
 
 struct Partition {
     places: Arc<Semaphore>,
-    /// How many slots there are, with a place and without.
+    /// The number of slots, with a place and without.
     slots: usize,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // The place first: its next owner's waker is not to run under the mutex.
+        // The place is dropped first, so that the next owner's waker does not run under the mutex.
         drop(self.place.take());
         let mut partitions = self.pace.partitions.lock();
         if let Some(partition) = partitions.get_mut(&self.partition) {

@@ -8,13 +8,13 @@ use super::json::{Field, field};
 use super::{KeyError, KeyExtractor, Keys, compose};
 use crate::lock::Resource;
 
-/// The request's body, where it was read before the key was asked for. In the extensions.
+/// The request's body, in the extensions, if the layer has read it before it extracts the key.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestBody(pub(crate) Bytes);
 
-/// The request's body, for closures that name what is in it.
+/// The request's body, for closures that take the key from it.
 ///
-/// It is there for the key extractor of a layer that reads the body first: a
+/// It is present for the key extractor of a layer that reads the body first: a
 /// [`DistributedLockLayer`](crate::DistributedLockLayer) on axum, or with
 /// [`buffer_body`](crate::DistributedLockLayer::buffer_body), and an [`IdempotencyLayer`](crate::IdempotencyLayer).
 ///
@@ -36,8 +36,9 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///
 /// # Errors
 ///
-/// A [`KeyError`] if the body was not read yet: return it. The layer then reads the body and asks again. For a layer that
-/// leaves the body to the handler it is a mistake of the program (500 `lock-misconfigured`).
+/// Returns a [`KeyError`] if the body was not read yet. Return that error: the layer then reads the body and calls the
+/// extractor again. A layer that leaves the body to the handler answers 500 `lock-misconfigured`, because the program is
+/// wrong.
 pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
     match parts.extensions.get() {
         Some(RequestBody(body)) => Ok(body),
@@ -48,8 +49,8 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 /// A field of the request's JSON body, by its JSON Pointer (RFC 6901), as the name of a `resource`:
 /// `json_field("lock:order", "/order/id")`.
 ///
-/// The body must have been read: see [`body`]. Text and numbers are names, and `1` and `"1"` the same one. A field that is
-/// not there, or `null`, is a missing key; anything else is refused (400 `key-invalid`), and so is a body that is not JSON.
+/// The body must have been read: see [`body`]. Text and numbers are names; `1` and `"1"` are the same name. An absent or
+/// `null` field is a missing key. Any other value is refused (400 `key-invalid`), and so is a body that is not JSON.
 ///
 /// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
 /// one counts here.
@@ -57,7 +58,7 @@ pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonF
     json_fields(resource, [pointer])
 }
 
-/// Several fields of the request's JSON body, which together are one name: see [`json_field`].
+/// Several fields of the request's JSON body, which together form one name: see [`json_field`].
 pub fn json_fields(
     resource: impl Into<Resource>,
     pointers: impl IntoIterator<Item = &'static str>,

@@ -8,16 +8,16 @@ use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::error::BoxError;
 
-/// Why a request names no key.
+/// Why a request has no key.
 #[derive(Debug)]
 pub struct KeyError(Cause);
 
 #[derive(Debug)]
 pub(crate) enum Cause {
-    /// Perhaps with what would have been one.
+    /// With a description of the missing key, if the extractor gives one.
     Missing(Option<Cow<'static, str>>),
     Invalid(&'static str),
-    /// Missing, because the program looks for it on a route that does not have it.
+    /// Missing, because the route of the program does not have the parameter.
     #[cfg(feature = "axum")]
     NotOfTheRoute(String),
     BodyUnread,
@@ -25,24 +25,24 @@ pub(crate) enum Cause {
 }
 
 impl KeyError {
-    /// The request has no key; [`OnMissing`](crate::OnMissing) says what becomes of it.
+    /// The request has no key; [`OnMissing`](crate::OnMissing) decides about it.
     pub fn missing() -> Self {
         Self(Cause::Missing(None))
     }
 
-    /// The same; a client that is refused gets to read what it should have sent.
+    /// The same, with a reason. A refused client gets the reason in the answer.
     pub(crate) fn missing_because(reason: impl Into<Cow<'static, str>>) -> Self {
         Self(Cause::Missing(Some(reason.into())))
     }
 
-    /// There is none on any request of this route: a mistake of the program, unless [`OnMissing`](crate::OnMissing) says what
-    /// to do.
+    /// No request of this route has a key. This is an error in the program, unless [`OnMissing`](crate::OnMissing) decides
+    /// otherwise.
     #[cfg(feature = "axum")]
     pub(super) fn not_of_the_route(reason: String) -> Self {
         Self(Cause::NotOfTheRoute(reason))
     }
 
-    /// What is there names nothing: 400 `key-invalid`. The client gets to read `reason`.
+    /// The request's key is invalid: 400 `key-invalid`. The client gets `reason` in the answer.
     pub fn invalid(reason: &'static str) -> Self {
         Self(Cause::Invalid(reason))
     }
@@ -56,7 +56,7 @@ impl KeyError {
         Self(Cause::Response(Box::new(response)))
     }
 
-    /// It is in the body, which is not read yet.
+    /// The key is in the body, which is not read yet.
     pub(super) fn body_unread() -> Self {
         Self(Cause::BodyUnread)
     }

@@ -7,10 +7,10 @@ use http::request::Parts;
 
 use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 
-/// Runs an axum extractor and names what it found.
+/// Runs an axum extractor and makes a name of the value.
 ///
-/// The surest extractor: what is one thing to the handler's extractor is one thing here, however it was spelled. Where the
-/// extractor rejects the request, its own response is the answer. Several extractors go in a tuple.
+/// The safest key extractor: two spellings that the handler's extractor reads as one value are one key. If the extractor
+/// rejects the request, its own response is the answer. Several extractors go in a tuple.
 ///
 /// ```
 /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
@@ -27,8 +27,8 @@ use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 /// Other code that takes the same key, such as a [`Locked`](crate::Locked) or a job, must take it in a mode of the same
 /// family: share a [`Resource`](crate::Resource).
 ///
-/// **Wrong where the handler extracts something else** than what is named here, and on a router whose routes have other
-/// parameters: `Path<u64>` rejects a route with two.
+/// **Wrong where the handler extracts another value** than the one that is named here, and on a router whose routes have
+/// other parameters: `Path<u64>` rejects a route with two.
 pub fn extract<E, F>(name: F) -> Extract<E, F>
 where
     F: KeyFn<E>,
@@ -40,7 +40,7 @@ where
     }
 }
 
-/// A closure that names what was extracted.
+/// A closure that makes a name of the extracted value.
 pub trait KeyFn<E>: Fn(E) -> <Self as KeyFn<E>>::Named {
     /// What it returns.
     type Named: IntoKeys;
@@ -62,7 +62,7 @@ pub struct Extract<E, F, S = ()> {
 }
 
 impl<E, F> Extract<E, F> {
-    /// Gives the extractor the state that it needs; a layer knows nothing of the router's.
+    /// Sets the state that the extractor needs. A layer has no access to the router's state.
     pub fn with_state<S>(self, state: S) -> Extract<E, F, S> {
         Extract {
             name: self.name,

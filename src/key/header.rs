@@ -8,11 +8,11 @@ use crate::lock::LockKey;
 
 /// The value of a header, as text and without surrounding white space.
 ///
-/// A header on several lines, an empty one, and one that is not UTF-8 are refused (400 `key-invalid`): which of the values
-/// the handler takes cannot be known here.
+/// A header on several lines, an empty one, and one that is not UTF-8 are refused (400 `key-invalid`): the layer cannot
+/// know which of the values the handler uses.
 ///
-/// **Wrong where the client may choose the header freely and the handler does not look at it**: then the client chooses
-/// which requests it excludes, or none.
+/// **Wrong where the client chooses the header freely and the handler does not use it**: then the client decides which
+/// requests exclude each other.
 ///
 /// # Panics
 ///
@@ -42,7 +42,7 @@ impl Header {
     }
 }
 
-/// The value of a header that stands on exactly one line.
+/// The value of a header that has exactly one line.
 pub(crate) fn only_line<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a str, KeyError> {
     let mut lines = parts.headers.get_all(name).iter();
     let value = lines

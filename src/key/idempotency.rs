@@ -1,4 +1,4 @@
-//! Where requests have their idempotency keys.
+//! Key extractors for idempotency keys.
 
 use std::future::{Future, ready};
 
@@ -18,8 +18,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// [`IdempotencyLayer`](crate::IdempotencyLayer).
 ///
 /// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. These are refused (400 `key-invalid`): an empty
-/// key, a header on several lines, text after the closing quote, and without quotes white space, commas and quotes. A proxy
-/// may have made such a header of two keys.
+/// key, a header on several lines, text after the closing quote; and, in a key without quotes, white space, commas and
+/// quotes. A proxy may have joined two keys into such a header.
 pub fn idempotency_key() -> IdempotencyKey {
     IdempotencyKey
 }
@@ -36,7 +36,7 @@ impl KeyExtractor for IdempotencyKey {
     }
 }
 
-/// Reads a string of RFC 8941, or a key without quotes.
+/// Parses a string of RFC 8941, or a key without quotes.
 fn key_in(value: &str) -> Result<String, KeyError> {
     let invalid = || KeyError::invalid("the idempotency key is not one string");
     let Some(quoted) = value.strip_prefix('"') else {
@@ -72,9 +72,9 @@ pub fn standard_webhooks() -> Header {
 
 /// The header `x-github-delivery` together with the body.
 ///
-/// GitHub repeats both when it sends a delivery again. It signs the body and not the header: a captured body under the id
-/// of another delivery does not take that delivery's place, but one under an id that is new is a new delivery. The handler
-/// must refuse what is too old by the body's own timestamps.
+/// GitHub repeats both when it sends a delivery again. It signs the body and not the header. A captured body under the id
+/// of another delivery does not replace that delivery, but under a new id it is a new delivery. The handler must refuse old
+/// deliveries by the timestamps in the body.
 pub fn github() -> Delivery {
     Delivery {
         id: "x-github-delivery",

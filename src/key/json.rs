@@ -1,4 +1,4 @@
-//! One field of a JSON text. The rest of the text is skipped, not built: 2 MiB of JSON would be 200 MiB of values.
+//! Reads one field of a JSON text. The rest of the text is skipped: as values, 2 MiB of JSON would be 200 MiB.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 use serde_json::{Error, Number};
 
-/// What a JSON text has at a place.
+/// The value at a place of a JSON text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Field {
     /// Nothing, or `null`.
@@ -17,11 +17,11 @@ pub(super) enum Field {
     Other,
 }
 
-/// Finds what `pointer` (RFC 6901) points at. Of repeated members the last one counts.
+/// Finds the value at `pointer` (RFC 6901). Of repeated members the last one counts.
 ///
 /// # Errors
 ///
-/// `json` is not one JSON text.
+/// If `json` is not one JSON text.
 pub(super) fn field(json: &[u8], pointer: &str) -> Result<Field, Error> {
     let mut value: &RawValue = serde_json::from_slice(json)?;
     let mut tokens = pointer.split('/');
@@ -135,7 +135,7 @@ mod tests {
     const NAMES: [&str; 6] = ["a", "b", "0", "1", "a/b", "~"];
     const TOKENS: [&str; 10] = ["a", "b", "0", "1", "a~1b", "~0", "01", "+1", "-", ""];
 
-    /// What `serde_json` finds when it builds everything.
+    /// The value that `serde_json` finds when it parses the whole text.
     fn built(json: &[u8], pointer: &str) -> Option<Field> {
         let value: Value = serde_json::from_slice(json).ok()?;
         Some(match value.pointer(pointer) {

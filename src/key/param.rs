@@ -11,14 +11,14 @@ use crate::lock::{LockKey, Resource};
 
 /// A decoded parameter of the matched axum route, as text, as the name of a `resource`.
 ///
-/// It names the resource whatever the route: `/orders/{id}` and `/orders/{id}/refunds` lock the same order with
+/// The key depends on the resource and not on the route: `/orders/{id}` and `/orders/{id}/refunds` lock the same order with
 /// `key::param(ORDERS, "id")`, and a job locks it with `locks.lock(ORDERS.id(42))`: see [`Resource`].
 ///
-/// A route that does not have the parameter is a mistake of the program: 500 `lock-misconfigured`, and an error in the log,
-/// unless [`OnMissing`](crate::OnMissing) says what to do. Add the layer to the routes that have it, by `route_layer`. A
-/// request that matches no route has no key (400).
+/// A route without the parameter is an error in the program: 500 `lock-misconfigured`, and an error in the log, unless
+/// [`OnMissing`](crate::OnMissing) decides otherwise. Add the layer to the routes that have the parameter, by
+/// `route_layer`. A request that matches no route has no key (400).
 ///
-/// **Wrong where two texts are one thing to the handler**: `Path<u64>` takes `1`, `01` and `+1` for the same order. Then
+/// **Wrong where the handler reads two texts as one value**: `Path<u64>` reads `1`, `01` and `+1` as the same order. Then
 /// use [`extract`](super::extract()).
 pub fn param(resource: impl Into<Resource>, name: &'static str) -> Param {
     let resource = resource.into();
@@ -65,7 +65,7 @@ impl Param {
     }
 }
 
-/// The template and every parameter; `None` if no route was matched that deserves the name.
+/// The template and every parameter; `None` outside of any route.
 pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> {
     template(parts)?;
     let params = match params(parts) {

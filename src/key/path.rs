@@ -7,11 +7,12 @@ use super::{KeyError, KeyExtractor, Keys, compose};
 
 /// The path of the request, as the client sent it: also inside nested axum routers, which strip prefixes.
 ///
-/// Percent-encoding is normalised: every spelling of a path that a handler decodes to the same text is one key, so `/a@b` and
-/// `/a%40b` are. `/` and `%2F` are two. Nothing else is folded. Query and host are not part of it.
+/// Percent-encoding is normalised: all spellings that a handler decodes to the same text are one key, such as `/a@b` and
+/// `/a%40b`. `/` and `%2F` stay different. There is no other normalisation. Query and host are not part of it.
 ///
-/// **Wrong where the handler reads more into the path than its text**: `/orders/1` and `/orders/01` are one order to
-/// `Path<u64>` and two keys here; so are `/orders/1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or `key::param` then.
+/// **Wrong where the handler reads two paths as one resource**: `/orders/1` and `/orders/01` are one order to `Path<u64>` and two
+/// keys here; so are `/orders/1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or
+/// `key::param` then.
 pub fn path() -> Path {
     Path
 }
@@ -49,7 +50,7 @@ fn original(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// Decodes everything but `%2F`, and encodes again what is no text of a path.
+/// Decodes everything except `%2F`, and encodes every character again that a path may not contain.
 fn normalised(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     let mut rest = path.as_bytes();

@@ -5,7 +5,7 @@ use http::request::Parts;
 pub(crate) fn template(parts: &Parts) -> Option<&str> {
     let matched = parts.extensions.get::<axum::extract::MatchedPath>()?;
     let template = matched.as_str();
-    // Nested services and fallbacks match names of axum's own making.
+    // Nested services and fallbacks match templates that axum makes itself.
     (!template.contains("__private__axum")).then_some(template)
 }
 

@@ -1,4 +1,4 @@
-//! Reading request bodies before anything is held.
+//! Reads request bodies before a lock is requested.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::rejection::RejectionKind;
 
-/// The capacity that a buffer begins with (bytes). A sender must send that much before it gets more.
+/// The first capacity of a buffer (bytes). A sender must send this much before the buffer grows.
 const FIRST: usize = 4 * 1024;
 
-/// How much of a body over the limit is still read (bytes), so that a client that writes it sees the answer.
+/// How much of a body over the limit is still read (bytes), so that a client that is still writing gets the answer.
 const DRAINED: usize = 256 * 1024;
 
-/// How long that may take.
+/// The time limit for that.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Reads request bodies within a limit for each, a time limit, and one budget for all of a layer.
@@ -52,7 +52,7 @@ impl BodyReader {
         self.budget = Budget::new(bytes);
     }
 
-    /// Why no body could be read so.
+    /// Checks the settings; the error says why no body could be read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self.limit == 0 || self.time_limit.is_zero() || self.limit > self.budget.size {
             false => Ok(()),
@@ -63,8 +63,8 @@ impl BodyReader {
         }
     }
 
-    /// Reads a body to its end. Trailers are dropped. The bytes keep their share of the budget for as long as any clone of
-    /// them lives.
+    /// Reads a body to its end. Trailers are dropped. The bytes occupy their share of the budget as long as any clone of
+    /// them exists.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl BodyReader {
                 return Err(RejectionKind::BodyTooLarge);
             }
             self.budget.make_room(&mut buffer, length, longest)?;
-            // Copied: a frame of a server is often a small part of a large read buffer, which it would keep alive.
+            // Copied, because a frame is often a small part of a large read buffer of the server, which it would keep
+            // alive.
             while data.has_remaining() {
                 let chunk = data.chunk();
                 buffer.bytes.extend_from_slice(chunk);
@@ -119,7 +120,8 @@ impl BodyReader {
     }
 }
 
-/// Reads on for a little. A connection that is closed while its client writes is reset, and the answer is lost.
+/// Reads the body for a short time. If the connection is closed while the client writes, it is reset and the answer is
+/// lost.
 async fn drain<B: Body>(mut body: Pin<&mut B>) {
     let mut left = DRAINED;
     while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -138,7 +140,7 @@ struct Budget {
     size: usize,
 }
 
-/// A body that is being read, or was. `share` covers the capacity of `bytes`.
+/// A body, read in part or whole. `share` covers the capacity of `bytes`.
 struct Buffer {
     bytes: Vec<u8>,
     share: OwnedSemaphorePermit,
@@ -166,8 +168,8 @@ impl Budget {
         })
     }
 
-    /// Makes room for `length` bytes in all, of a body that has at most `longest`: the capacity doubles, so that what a
-    /// sender occupies is at most twice what it has sent.
+    /// Makes room for `length` bytes in all, of a body with at most `longest` bytes. The capacity doubles, so that a
+    /// sender occupies at most twice what it has sent.
     fn make_room(
         &self,
         buffer: &mut Buffer,

@@ -1,4 +1,4 @@
-//! The end of a request: what it is confirmed by.
+//! The end of a request: the release, and its confirmation.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::guard::LockGuard;
 use crate::store::Record;
 use crate::telemetry;
 
-/// How long the store may take to confirm, all tries together. The client is waiting.
+/// How long the store may take to confirm, all attempts together. The client waits meanwhile.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// What says that the lock of a response was held until the end of the request.
+/// The proof that the lock of a response was held until the end of the request.
 ///
-/// It is in the extensions of every response that a layer sends after it has released the lock, for layers further out. A
-/// response that was served without a lock has none, and so has one whose body holds the lock
+/// It is in the extensions of every response that a layer sends after the release of the lock, for layers further out. A
+/// response without a lock has none, and neither has one whose body holds the lock
 /// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)): its head goes out before the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Confirmation {
     /// The store: it carried the hold without a gap from the grant until the release. Two such requests never overlapped,
-    /// whatever clocks, pauses, crashes and networks did (S5).
+    /// whatever happened to clocks, processes and networks (S5).
     Store,
-    /// The lease alone: by this process's clock it has not run out. The store was not asked ([`Confirm::Deadline`]) or did not
+    /// The lease alone: by this process's clock it has not expired. The store was not asked ([`Confirm::Deadline`]) or did not
     /// answer ([`Confirm::Store`]). If the store has lost the hold meanwhile, in a failover or a crash, such a request may
     /// have overlapped another one.
     Lease,
@@ -40,7 +40,7 @@ impl Confirmation {
     }
 }
 
-/// The lock was lost, or it is not known that it was not.
+/// The lock was lost, or it is unknown whether it was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unconfirmed;
 
@@ -49,14 +49,14 @@ pub(crate) struct Unconfirmed;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves the release to the background.
+/// If the future is dropped, the release continues in the background.
 pub(crate) async fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
 ) -> Result<Confirmation, Unconfirmed> {
     let labels = guard.labels();
-    // No renewal moves it any more once the release has begun.
+    // After the release has begun, no renewal changes the deadline.
     let deadline = guard.deadline();
     let confirmed = match how {
         Confirm::Deadline if guard.is_lost() => Err(Unconfirmed),

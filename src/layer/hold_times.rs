@@ -1,14 +1,14 @@
-//! After how long a refused client may try again.
+//! When a refused client may try again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::LockError;
 
-/// How slowly the estimate follows: a new time counts for one eighth.
+/// The weight of a new time in the average: one eighth.
 const WEIGHT: u64 = 8;
 
-/// The longest time before it is spread: most leases are released long before their end.
+/// The longest estimate before it is spread: most holds are released long before the end of their lease.
 const CAP: Duration = Duration::from_secs(10);
 
 /// Clients that are refused together are spread over at least this long.
@@ -16,10 +16,10 @@ const SPREAD: Duration = Duration::from_secs(2);
 
 /// How long the requests of a layer hold their locks: a moving average.
 ///
-/// Updates that meet may lose one of them: it is an estimate.
+/// Of two concurrent updates one may be lost: it is an estimate.
 #[derive(Debug, Default)]
 pub(crate) struct HoldTimes {
-    /// Microseconds; 0 as long as nothing was measured.
+    /// Microseconds; 0 before the first measurement.
     average: AtomicU64,
 }
 
@@ -33,8 +33,8 @@ impl HoldTimes {
         self.average.store(next.max(1), Ordering::Relaxed);
     }
 
-    /// After how long a client that met `cause` may try again: when the present hold has probably ended, and its lease at
-    /// the latest.
+    /// The time after which a client that was refused by `cause` may try again: the probable end of the current hold, and at
+    /// the latest the end of its lease.
     pub(crate) fn retry_after(&self, cause: Option<&LockError>) -> Duration {
         let lease = match cause {
             Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
@@ -52,8 +52,8 @@ impl HoldTimes {
     }
 }
 
-/// Whole seconds, at least one: `after`, and up to as long again by chance, so that clients that are refused together do not
-/// come back together.
+/// Whole seconds, at least one: `after`, plus a random part of up to the same length, so that clients that are refused
+/// together do not return together.
 pub(crate) fn retry_after(after: Duration) -> Duration {
     let after = after.min(CAP);
     let spread = after.max(SPREAD).mul_f64(fastrand::f64());

@@ -1,11 +1,11 @@
-//! How a request's key is held.
+//! The lock mode of a request.
 
 use http::Method;
 use http::request::Parts;
 
 use crate::lock::LockMode;
 
-/// Decides how a request's key is held.
+/// Decides in which mode a request's key is locked.
 ///
 /// Implemented by [`LockMode`] (the same for every request, whatever its method), by [`by_method`], and by closures over
 /// `&Parts` that return a [`LockMode`] or an `Option` of one, where `None` means: not locked. gRPC and GraphQL send reads
@@ -21,7 +21,7 @@ pub trait ModePolicy: Send + Sync + 'static {
     /// The mode for this request; `None` to let it pass without a lock.
     fn mode(&self, parts: &Parts) -> Option<LockMode>;
 
-    /// The modes that it may choose from, as far as they are known beforehand.
+    /// The modes that it may return, if they are known before the first request.
     fn modes(&self) -> Vec<LockMode> {
         Vec::new()
     }

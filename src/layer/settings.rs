@@ -1,4 +1,4 @@
-//! The choices of a program about failures.
+//! Policies for failures, which the program chooses.
 
 /// How to treat a handler whose lock is lost while it runs. Either way its response is not sent.
 ///
@@ -15,11 +15,11 @@ pub enum OnLost {
     /// Its future is dropped at once, and the client gets the answer.
     #[default]
     Abort,
-    /// It runs on and may ask [`LockHandle::lost`](crate::LockHandle::lost); the client gets the answer afterwards.
+    /// It continues, and may await [`LockHandle::lost`](crate::LockHandle::lost); the client gets the answer afterwards.
     Continue,
 }
 
-/// How to treat a handler whose client has gone.
+/// How to treat a handler whose client has disconnected.
 ///
 /// ```
 /// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
@@ -33,8 +33,8 @@ pub enum OnCancel {
     /// It is dropped with the request, and the lock is released.
     #[default]
     Drop,
-    /// From the grant on it runs in a task of its own, to its end, and the lock is held until then. For work that must
-    /// not be cut in half by a webhook sender that hangs up. A request that still waits for its lock goes with its client.
+    /// From the grant it runs in a task of its own, to its end, and the lock is held until then. Use it for work that must not be
+    /// interrupted when a webhook sender disconnects. A request that still waits for its lock ends with its client.
     RunToCompletion,
 }
 
@@ -53,7 +53,7 @@ pub enum OnUnavailable {
     /// It is answered 503.
     #[default]
     Reject,
-    /// It goes on **without a lock**. [`LockHandle`](crate::LockHandle) is absent then.
+    /// It continues **without a lock**. [`LockHandle`](crate::LockHandle) is absent then.
     Proceed,
 }
 
@@ -71,13 +71,13 @@ pub enum OnMissing {
     /// It is answered 400.
     #[default]
     Reject,
-    /// It goes on **without a lock**: a client that leaves the key out evades the lock.
+    /// It continues **without a lock**: a client that leaves the key out evades the lock.
     Skip,
     /// All such requests share this name.
     Use(&'static str),
 }
 
-/// What must say that the lock was held until the end of a request, before its response is sent.
+/// What must confirm that the lock was held until the end of a request, before its response is sent.
 ///
 /// | the store answers | `Strict` | `Store` | `Deadline` |
 /// |---|---|---|---|
@@ -86,9 +86,9 @@ pub enum OnMissing {
 /// | nothing, for a second, or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`Confirmation::Lease`]) | |
 ///
 /// Confirmed exclusion (S5: two confirmed requests never overlapped, whatever any clock does) is promised for responses with
-/// [`Confirmation::Store`] only. A response with [`Confirmation::Lease`] relies on this process's clock, and on a store that
-/// has kept the hold until the lease runs out. A failover or a crash may lose the hold earlier; then two overlapping requests
-/// are both answered. By default, requests that write are `Strict`, and requests that only read are `Store`.
+/// [`Confirmation::Store`] only. A response with [`Confirmation::Lease`] relies on this process's clock, and on a store that has
+/// kept the hold until the lease expires. A failover or a crash may lose the hold earlier; then two overlapping requests are both
+/// answered. By default, requests that write are `Strict`, and requests that only read are `Store`.
 ///
 /// [`Confirmation::Store`]: super::Confirmation::Store
 /// [`Confirmation::Lease`]: super::Confirmation::Lease
@@ -103,13 +103,13 @@ pub enum OnMissing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Confirm {
-    /// No response without the store's answer. While the store does not answer, a request that has run gets 500 `lock-lost`,
-    /// and the outcome of its work is unknown to the client.
+    /// The response needs the store's answer. While the store does not answer, a request that has run gets 500 `lock-lost`, and
+    /// the client does not know the result of its work.
     #[default]
     Strict,
     /// The store is asked. If it does not answer, the lease decides.
     Store,
-    /// The lease decides, and the release runs behind the response. This saves the round trip.
+    /// The lease decides, and the release runs after the response. This saves the round trip.
     Deadline,
 }
 
@@ -125,11 +125,11 @@ pub enum Confirm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReleaseOn {
-    /// Before the head of the response goes out; the body streams unlocked.
+    /// Before the head of the response is sent; the body is sent without the lock.
     #[default]
     Head,
-    /// At the end of the body, whose last frame is withheld until the release is confirmed; without that the body ends
-    /// in an error. Responses that have no body release before the head, and so do upgrades. A connection whose reader
-    /// is slow holds the lock, for at most the longest hold.
+    /// At the end of the body. The last frame is withheld until the release is confirmed; if it is not confirmed, the body ends
+    /// in an error. Responses without a body, and upgrades, release before the head. A slow reader keeps the lock, for at most
+    /// the longest hold.
     BodyEnd,
 }

@@ -1,4 +1,4 @@
-//! Letting other processes go first.
+//! Yields to other processes.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use tokio::time::Instant;
 /// The shortest and the longest pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// The shortest turn: many sections without work, and none that takes a millisecond.
+/// The shortest turn: long enough for many empty sections, shorter than a section of a millisecond.
 const SHORTEST_TURN: Duration = Duration::from_micros(500);
 
-/// What a process that has had its turn owes to the processes that were woken by its release: a turn each.
+/// How long a process yields after its turn: the processes that its release woke get a turn each.
 ///
-/// They hear of the release later than the process itself. If it asked again at once, they would hardly ever get the lock;
-/// if it let only one of them go first, those two would take turns and the others would not.
+/// The wake-up reaches them later than the release is answered here. If this process asked again at once, they would rarely
+/// get the lock. If it let only one of them go first, these two would alternate and the others would starve.
 #[derive(Debug)]
 pub(crate) struct FairnessYield {
-    /// How many more releases to hear of.
+    /// How many more releases to wait for.
     owed: usize,
     pause: Duration,
-    /// When the own release was answered, and how long that took.
+    /// When the release of this process was answered, and how long the answer took.
     released: Instant,
     took: Duration,
-    /// How many releases of other processes were heard of since.
+    /// How many releases of other processes were reported since.
     heard: u32,
-    /// Whether the first message to come is that of the own release.
+    /// Whether the next message is that of this process's own release.
     echoes: bool,
 }
 
 impl FairnessYield {
-    /// After a release that woke `listeners`, whose answer `took` so long; `None` if it woke no other process. If this
-    /// process `listens`, it is one of them, and hears of its own release first of all.
+    /// The yield after a release that woke `listeners` and was answered after `took`; `None` if it woke no other process.
+    /// If this process `listens`, it is one of them, and gets the message of its own release first.
     pub(super) fn after(
         listeners: usize,
         listens: bool,
@@ -47,13 +47,13 @@ impl FairnessYield {
         })
     }
 
-    /// For how long the next of them is given time to take the lock and be done with it; `None` if nothing is owed. When
-    /// that is over, it may not want the lock any more.
+    /// How long the next process has to take and release the lock; `None` if no turn is owed. After that time, it may not
+    /// want the lock any more.
     pub(super) fn pause(&self) -> Option<Duration> {
         (self.owed > 0).then_some(self.pause)
     }
 
-    /// The end of a turn was heard of.
+    /// The release of another process was reported.
     pub(super) fn heard_release(&mut self) {
         self.owed = self.owed.saturating_sub(1);
         match self.echoes {
@@ -62,14 +62,13 @@ impl FairnessYield {
         }
     }
 
-    /// How long the turn of this process may be that begins now: a little longer than a turn of the others, which may be
-    /// one section long, as those of Redisson. `None`: as long as the last one, because those who were woken may be slow to
-    /// ask.
+    /// The length of this process's next turn: a little longer than a turn of the others, which may be one section long, as
+    /// those of Redisson. `None`: as long as the last one, because the woken processes may be slow to ask.
     pub(super) fn next_turn(&self, now: Instant) -> Option<Duration> {
         let theirs = now
             .saturating_duration_since(self.released)
             .checked_div(self.heard)?;
-        // A message and a question.
+        // Subtracts the time of a message and of a question.
         let theirs = theirs.saturating_sub(2 * self.took);
         let turn = theirs + theirs / 4;
         Some(turn.max(2 * self.took).max(SHORTEST_TURN))

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// How long after a line the next one is due.
+/// The time between two lines.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Lets one log line a minute through, where each request may cause one.
@@ -20,7 +20,7 @@ struct Last {
 }
 
 impl Seldom {
-    /// Whether a line is due, and if so how many were left out since the last one.
+    /// Whether a line is due. If so, returns how many were left out since the last one.
     pub(crate) fn due(&self) -> Option<u64> {
         let now = Instant::now();
         let mut last = self.0.lock();

@@ -1,41 +1,39 @@
-//! What goes wrong, and how often.
+//! The faults of a [`FaultyStore`](super::FaultyStore), and their chances.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// A way in which a call of a store can go wrong.
+/// A fault of a call, a connection or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request never arrives. The caller hears nothing:
-    /// [`Unanswered`](crate::error::StoreErrorKind::Unanswered).
+    /// The request does not arrive. The caller gets [`Unanswered`](crate::error::StoreErrorKind::Unanswered).
     RequestLost,
-    /// The request is served, and the caller hears nothing.
+    /// The request is executed, and the answer is lost.
     ReplyLost,
-    /// The caller hears nothing and gives up; later the request is served, perhaps after it was sent again, or taken back.
+    /// The caller gets no answer in time; the request is executed later, perhaps after it was sent again or withdrawn.
     Late,
-    /// The request arrives and is served twice in a row. The caller hears the first answer.
+    /// The request is executed twice in a row. The caller gets the first answer.
     Twice,
-    /// The request and its answer travel slowly, so that calls overtake each other.
+    /// The request and its answer are slow, so that calls overtake each other.
     Slow,
-    /// The store says that it cannot serve just now: [`Transient`](crate::error::StoreErrorKind::Transient).
+    /// The store answers that it cannot serve now: [`Transient`](crate::error::StoreErrorKind::Transient).
     Busy,
-    /// The caller's connection breaks. What is on its way is lost, in one direction or the other; until the outage is over,
-    /// calls fail as [`Unreachable`](crate::error::StoreErrorKind::Unreachable) and wake-ups are lost. Then everybody who
-    /// listens is woken.
+    /// The caller's connection breaks. Requests and answers under way are lost. Until the outage is over, calls fail as
+    /// [`Unreachable`](crate::error::StoreErrorKind::Unreachable) and wake-ups are lost. Then every listener is woken.
     Disconnected,
-    /// A wake-up is lost though the connection stands. The contract of a store does not allow that; the client survives
-    /// it by asking again within a second.
+    /// A wake-up is lost although the connection is up. The contract of a store does not allow that; the client asks again
+    /// within a second.
     WakeupLost,
-    /// One hold vanishes, as by an eviction or an operator's hand.
+    /// One hold vanishes, as by an eviction or by an operator.
     Vanished,
     /// All holds and waiters vanish, as when a server without persistence is restarted.
     Flushed,
 }
 
 impl Fault {
-    /// Every one.
+    /// All faults.
     pub const ALL: [Self; 10] = [
         Self::RequestLost,
         Self::ReplyLost,
@@ -50,7 +48,7 @@ impl Fault {
     ];
 }
 
-/// How often each [`Fault`] strikes, and how long it takes.
+/// The chance of each [`Fault`], and its durations.
 ///
 /// A chance is per call (of [`Fault::WakeupLost`], per wake-up), between 0 and 1. Start from a preset and change what
 /// matters:
@@ -73,7 +71,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Nothing goes wrong, and nothing takes time.
+    /// No faults and no delays.
     pub fn none() -> Self {
         Self {
             chances: [0.0; Fault::ALL.len()],
@@ -84,8 +82,8 @@ impl Faults {
         }
     }
 
-    /// A bad network in front of a good server: a few calls in a hundred go wrong, and nothing is forgotten. Live holds
-    /// exclude each other all the time; some are lost because they cannot be renewed.
+    /// A bad network and a good server: a few calls in a hundred fail, and the server loses no data. Live holds always
+    /// exclude each other; some are lost because they cannot be renewed.
     pub fn flaky() -> Self {
         Self::none()
             .chance(Fault::RequestLost, 0.02)
@@ -97,8 +95,8 @@ impl Faults {
             .chance(Fault::Disconnected, 0.005)
     }
 
-    /// Everything that can happen, often: a worse network, lost wake-ups, and a server that forgets. Holders overlap; those
-    /// who were confirmed did not.
+    /// All faults, often: a worse network, lost wake-ups, and a server that loses data. Holders overlap; confirmed holds do
+    /// not.
     pub fn hostile() -> Self {
         Self::none()
             .chance(Fault::RequestLost, 0.05)
@@ -113,7 +111,7 @@ impl Faults {
             .chance(Fault::Flushed, 0.005)
     }
 
-    /// Sets how often a fault strikes.
+    /// Sets the chance of a fault.
     ///
     /// # Panics
     ///
@@ -127,25 +125,25 @@ impl Faults {
         self
     }
 
-    /// How long a slow call travels at most, each way (default 5 ms).
+    /// Sets the longest delay of a slow call, each way (default 5 ms).
     pub fn delay(mut self, longest: Duration) -> Self {
         self.delay = longest;
         self
     }
 
-    /// When a caller that hears nothing gives up (default 100 ms).
+    /// Sets how long a caller waits for an answer (default 100 ms).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long after it was sent a late request is served at most (default 2 s).
+    /// Sets how long after it was sent a late request is executed at most (default 2 s).
     ///
-    /// A store must refuse what was taken back, but need not remember it for ever.
+    /// A store must refuse a withdrawn attempt, but not for ever.
     ///
     /// # Panics
     ///
-    /// If it is longer than stores remember: 2 minutes.
+    /// If it is longer than stores remember withdrawals: 2 minutes.
     pub fn lateness(mut self, longest: Duration) -> Self {
         assert!(
             longest <= crate::store::LATENESS,
@@ -156,16 +154,17 @@ impl Faults {
         self
     }
 
-    /// How long a connection stays broken at most (default 1 s).
+    /// Sets how long a connection stays broken at most (default 1 s).
     pub fn outage(mut self, longest: Duration) -> Self {
         self.outage = longest;
         self
     }
 
-    /// Whether `fault` strikes now.
+    /// Draws whether `fault` occurs now.
     pub(super) fn strikes(&self, fault: Fault, random: &mut Rng) -> bool {
         let chance = self.chances[fault as usize];
-        // What never happens draws no number: a preset's histories do not change when a fault is added to the list.
+        // A fault without a chance draws no number, so that the histories of a preset do not change when a fault is added
+        // to the list.
         chance > 0.0 && random.f64() < chance
     }
 }

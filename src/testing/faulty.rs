@@ -1,4 +1,4 @@
-//! A store that misbehaves.
+//! A store with injected faults.
 
 use std::fmt;
 use std::future::Future;
@@ -22,26 +22,26 @@ use crate::store::{
 
 /// A [`LockStore`] in front of another, with [`Faults`] between the two.
 ///
-/// A clone is another process's way to the same store: its connection breaks by itself, all else is shared. Give each
-/// [`LockClient`](crate::LockClient) a clone, and keep one to steer and to count.
+/// A clone is the connection of another process to the same store: it breaks independently, and everything else is
+/// shared. Give each [`LockClient`](crate::LockClient) a clone, and keep one to control and to count.
 ///
-/// It keeps the contract of [`LockStore`] as far as the network, and the data that the store keeps, allow: what comes
-/// late was never answered, and comes within [`Faults::lateness`]; the store behind it refuses it if it was withdrawn.
-/// Beyond the contract go [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
+/// It keeps the contract of [`LockStore`], as far as the network and the data of the store allow. A late request was
+/// never answered, and arrives within [`Faults::lateness`]; the store refuses it if it was withdrawn. Three faults
+/// violate the contract: [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
 /// and [`Fault::WakeupLost`].
 ///
-/// Only what was asked through this store can vanish. It must be used inside a Tokio runtime.
+/// Only holds that were requested through this store can vanish. It must be used inside a Tokio runtime.
 ///
 /// # Cancel safety
 ///
-/// As every [`LockStore`]: drive its futures to their end. A call that is dropped on its way is as good as lost.
+/// As for every [`LockStore`], drive the futures to their end. A call that is dropped may or may not take effect.
 pub struct FaultyStore<S> {
     server: Arc<Server<S>>,
     link: Arc<Link>,
 }
 
 impl<S: LockStore> FaultyStore<S> {
-    /// Puts `faults`, drawn from `seed`, in front of `store`.
+    /// Wraps `store` with `faults`, drawn from `seed`.
     pub fn new(store: S, faults: Faults, seed: u64) -> Self {
         let server = Arc::new(Server::new(store, faults, seed));
         let link = server.connect();
@@ -53,17 +53,17 @@ impl<S: LockStore> FaultyStore<S> {
         &self.server.store
     }
 
-    /// What goes wrong from now on. What is on its way already goes on as it was to.
+    /// Sets the faults of later calls. Calls under way are not affected.
     pub fn set(&self, faults: Faults) {
         self.server.state().faults = faults;
     }
 
-    /// What went wrong so far, on the ways of all clones.
+    /// The faults so far, of all clones.
     pub fn tally(&self) -> Tally {
         self.server.state().tally
     }
 
-    /// Lets every hold and every waiter vanish, now. Only wake-ups tell of it. Cancelled, it may leave some of them.
+    /// Removes every hold and every waiter, now. Only wake-ups report it. If it is cancelled, some of them may remain.
     pub async fn flush(&self) {
         self.server.flush().await;
     }
@@ -73,12 +73,12 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.sever(true);
     }
 
-    /// Mends what [`FaultyStore::disconnect`] broke; every listener is woken.
+    /// Restores the connections after [`FaultyStore::disconnect`]; every listener is woken.
     pub fn reconnect(&self) {
         self.server.sever(false);
     }
 
-    /// Carries a call to the store and its answer back, as far as they get.
+    /// Delivers a call to the store and its answer back, with the faults of the call.
     async fn call<T, F>(&self, execute: impl Fn(Arc<Server<S>>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -132,7 +132,7 @@ impl<S: LockStore> FaultyStore<S> {
         Err(unanswered("no answer came in time"))
     }
 
-    /// Draws a call's fate; `None` if it cannot even be sent.
+    /// Draws the faults of a call; `None` if the connection is down.
     fn depart(&self) -> Option<Journey> {
         let mut state = self.server.state();
         state.tally.call();
@@ -143,11 +143,11 @@ impl<S: LockStore> FaultyStore<S> {
         Some(Journey::draw(&mut state))
     }
 
-    /// Takes `time`, unless the connection breaks.
+    /// Waits for `time`, unless the connection breaks.
     async fn travel(&self, time: Duration) -> Result<(), StoreError> {
         let cut = self.link.cut();
         tokio::select! {
-            // One order, so that one seed gives one history.
+            // A fixed order, so that one seed gives one history.
             biased;
             () = cut => Err(unanswered("the connection broke")),
             () = pass(time) => Ok(()),
@@ -178,7 +178,7 @@ impl<S: LockStore> FaultyStore<S> {
     }
 }
 
-/// No time at all takes no turn of the runtime either.
+/// For zero time, it does not yield to the runtime.
 async fn pass(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

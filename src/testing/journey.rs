@@ -1,27 +1,27 @@
-//! What is to become of one call.
+//! The faults of one call.
 
 use std::time::Duration;
 
 use super::Fault;
 use super::server::State;
 
-/// A call's way to the store and back, drawn before it departs.
+/// The delays and faults of a call, drawn before it is sent.
 pub(super) struct Journey {
     pub(super) there: Duration,
     pub(super) back: Duration,
-    /// How long the caller waits for an answer that does not come.
+    /// How long the caller waits for an answer that was lost.
     pub(super) timeout: Duration,
-    /// `None`: it goes well.
+    /// `None`: no fault.
     pub(super) fate: Option<Fate>,
-    /// When a late request is served.
+    /// The delay of a late request.
     pub(super) late: Duration,
-    /// How long the connection stays broken, if it breaks.
+    /// The length of the outage, if the connection breaks.
     pub(super) outage: Duration,
-    /// What befalls the store meanwhile: `Vanished` or `Flushed`.
+    /// A fault of the store during the call: `Vanished` or `Flushed`.
     pub(super) disaster: Option<Fault>,
 }
 
-/// What befalls the call itself.
+/// A fault of the call itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     RequestLost,

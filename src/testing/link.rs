@@ -1,4 +1,4 @@
-//! One process's connection to the store.
+//! The connection of one process to the store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// A connection that can break.
 ///
-/// Waiters for a change are woken in the order in which they began to wait; a `watch` would wake in an order of its own.
+/// A [`Notify`] wakes waiters in the order in which they began to wait, and a `watch` does not.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     line: Mutex<Line>,
@@ -15,11 +15,11 @@ pub(super) struct Link {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
-    /// By chance; it mends by itself.
+    /// Broken by a fault; the connection is restored after the outage.
     broken: bool,
-    /// By the test; it stays so.
+    /// Broken by the test, until the test restores it.
     severed: bool,
-    /// How many times it went down.
+    /// How often it broke.
     cuts: u64,
 }
 
@@ -42,17 +42,17 @@ impl Link {
         self.change(|line| line.severed = severed);
     }
 
-    /// Resolves when the connection goes down, or if it is down.
+    /// Resolves when the connection breaks; at once if it is down.
     pub(super) async fn cut(&self) {
         let cuts = self.line().cuts;
         self.until(|line| line.cuts != cuts || !line.is_up()).await;
     }
 
-    /// Resolves when the connection stands again after more than `seen` cuts, and counts those.
+    /// Resolves when the connection is up again after more than `seen` cuts, and stores their number in `seen`.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what is counted is returned.
+    /// Cancel safe: `seen` changes only when it returns.
     pub(super) async fn mended(&self, seen: &mut u64) {
         let known = *seen;
         let line = self.until(|line| line.cuts > known && line.is_up()).await;
@@ -67,7 +67,7 @@ impl Link {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look, so that no change falls between the two.
+            // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
             let line = *self.line();
             if wanted(line) {

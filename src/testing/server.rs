@@ -1,4 +1,4 @@
-//! The store behind the faults, and what is known of it.
+//! The wrapped store, and the holds and waiters that can vanish.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) tally: Tally,
     pub(super) links: Vec<Weak<Link>>,
     pub(super) severed: bool,
-    /// What was granted, and not given back: what can vanish. Some of it may have lapsed.
+    /// Holds that were granted and not released: these can vanish. Some may have expired.
     holds: Vec<Hold>,
     /// The attempts that were refused.
     waiters: Vec<Attempt>,
@@ -55,7 +55,7 @@ impl<S: LockStore> Server<S> {
         link
     }
 
-    /// Breaks every connection, or mends them.
+    /// Breaks every connection, or restores them.
     pub(super) fn sever(&self, severed: bool) {
         let links = {
             let mut state = self.state();
@@ -112,7 +112,7 @@ impl<S: LockStore> Server<S> {
         self.store.withdraw(attempt, unanswered).await
     }
 
-    /// Lets one hold vanish, if there is one.
+    /// Removes one hold, if there is one.
     pub(super) async fn vanish(&self) {
         loop {
             let hold = {
@@ -131,7 +131,7 @@ impl<S: LockStore> Server<S> {
         }
     }
 
-    /// Lets everything vanish.
+    /// Removes all holds and waiters.
     pub(super) async fn flush(&self) {
         let (holds, waiters) = {
             let mut state = self.state();
@@ -143,7 +143,7 @@ impl<S: LockStore> Server<S> {
         if !holds.is_empty() || !waiters.is_empty() {
             self.state().tally.hit(Fault::Flushed);
         }
-        // Where the store itself fails, there is nothing more to lose.
+        // An error is ignored: a store that fails here has no more data to lose.
         for hold in holds {
             let _ = self.store.release_one(&hold).await;
         }
@@ -158,7 +158,7 @@ impl<S: LockStore> Server<S> {
 }
 
 impl State {
-    /// The hold is given back, or about to be.
+    /// The hold is released, or about to be released.
     pub(super) fn ended(&mut self, hold: &Hold) {
         self.holds.retain(|held| held != hold);
         self.waiters.retain(|waiter| waiter.hold != *hold);

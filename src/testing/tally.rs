@@ -1,13 +1,13 @@
-//! What went wrong so far.
+//! Counts of calls and faults.
 
 use std::fmt;
 
 use super::Fault;
 
-/// How many calls there were, and which faults hit them.
+/// The number of calls, and of each fault.
 ///
-/// A fault counts when it had its effect: a late request when it is served, a hold that vanishes if it was there. A test
-/// that relies on a fault should assert that it struck.
+/// A fault counts when it takes effect: a late request when it is executed, a vanished hold if it existed. A test that
+/// relies on a fault should assert that it occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     calls: u64,
@@ -16,22 +16,22 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// How many calls of the store there were, spoiled or not.
+    /// The number of calls of the store, with and without faults.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// How many of them failed because the connection was down.
+    /// The number of calls that failed because the connection was down.
     pub fn unreachable(&self) -> u64 {
         self.unreachable
     }
 
-    /// How many times `fault` struck.
+    /// How often `fault` occurred.
     pub fn of(&self, fault: Fault) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// What both tell together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.calls += other.calls;

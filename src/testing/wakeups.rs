@@ -1,4 +1,4 @@
-//! Wake-ups on their way from the store to a waiter.
+//! Delivers wake-ups from the store to a waiter.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::link::Link;
 use super::server::Server;
 use crate::store::{LockStore, Wakeups};
 
-/// Passes wake-ups on while the connection stands, and wakes when it stands again.
+/// Forwards wake-ups while the connection is up, and wakes when it is up again.
 pub(super) fn relay<S: LockStore>(
     server: &Arc<Server<S>>,
     link: &Arc<Link>,
@@ -30,7 +30,7 @@ async fn run<S: LockStore>(
     let mut cuts = link.cuts();
     loop {
         tokio::select! {
-            // One order, so that one seed gives one history.
+            // A fixed order, so that one seed gives one history.
             biased;
             () = wakeups.wait() => {
                 let passes = link.is_up() && !is_lost(&server);

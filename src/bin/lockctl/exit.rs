@@ -1,17 +1,17 @@
-//! Exit codes, and what leads to them.
+//! Exit codes, and the failures behind them.
 
 use std::error::Error;
 use std::fmt;
 
 use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
 
-/// The codes that are lockctl's own. docs/lockctl.md and the help texts list them; they do not change.
+/// The exit codes of lockctl itself. docs/lockctl.md and the help texts list them; they do not change.
 ///
-/// Usage errors have the code of `sysexits.h`. The others are beside what commands use: `sysexits.h` ends at 78, `timeout`,
-/// shells and signals begin at 124.
+/// Usage errors have the code of `sysexits.h`. The other codes avoid those that commands use: `sysexits.h` ends at 78;
+/// `timeout`, shells and signals begin at 124.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// There was nothing to show or to break, or the person did not confirm.
+    /// There was nothing to show or to break, or the user did not confirm.
     Nothing = 1,
     /// `EX_USAGE`.
     Usage = 64,
@@ -26,7 +26,7 @@ pub(crate) enum Exit {
     Refused = 84,
 }
 
-/// Why lockctl did not do what it was asked for: the exit code, and the sentence for a person.
+/// Why lockctl failed: the exit code, and the message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -49,7 +49,7 @@ impl Failure {
         self.code
     }
 
-    /// The same sentence with another code, if it has the code of `exit`.
+    /// The same message with another code, if it has the code of `exit`.
     pub(crate) fn with_code_for(self, exit: Exit, code: Option<u8>) -> Self {
         match code {
             Some(code) if self.code == exit as u8 => Self { code, ..self },
@@ -105,7 +105,7 @@ pub(crate) fn sentence(error: &dyn Error) -> String {
     in_words_of_the_command_line(&text)
 }
 
-/// The library names calls where a person needs options.
+/// Replaces names of Rust methods by options of the command line.
 fn in_words_of_the_command_line(text: &str) -> String {
     text.replace("`RedisStore::cluster`", "--cluster")
         .replace("`RedisStore::sentinel`", "--sentinel MASTER")

@@ -17,7 +17,7 @@ use crate::text::plain;
 #[derive(Serialize)]
 struct Broken {
     broken: bool,
-    /// What was there before.
+    /// The state before.
     #[serde(flatten)]
     found: LockEntry,
 }
@@ -59,7 +59,7 @@ fn names(found: &tower_distributed_lock::Inspection) -> String {
     }
 }
 
-/// Has the person type the name.
+/// Asks the user to type the name.
 fn confirm(key: &str) -> Result<(), Failure> {
     eprint!(
         "Its holders go on working, and another may begin. Type the name of the lock to break it: "

@@ -1,10 +1,11 @@
 //! Patterns of names.
 
-/// Whether `name` matches `pattern`: `*` stands for any characters, `?` for one, and anything else for itself.
+/// Whether `name` matches `pattern`: `*` matches any characters, `?` one character, and any other character
+/// itself.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<_>, Vec<_>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where the last `*` was, and how much of the name it stands for so far.
+    // The position of the last `*`, and the end of the part of the name that it matches so far.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -28,7 +29,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
-/// What every name that matches begins with. The store looks for that.
+/// The literal prefix of every matching name, which the store searches for.
 pub(crate) fn prefix(pattern: &str) -> &str {
     let end = pattern.find(['*', '?']).unwrap_or(pattern.len());
     &pattern[..end]

@@ -14,7 +14,7 @@ use crate::print;
 use crate::show::json;
 use crate::text::{left, plain, table};
 
-/// How many keys a question to the store is about.
+/// How many keys one request to the store lists.
 const PAGE: usize = 500;
 
 /// What `--json` prints.
@@ -91,7 +91,7 @@ fn tell<T: Serialize>(
 
 const LOCKS: &[&str] = &["KEY", "MODE", "HOLDER", "LEASE LEFT", "WAITING"];
 
-/// The first holder stands for all of them.
+/// The row of a lock, which shows the first holder only.
 fn lock(entry: &LockEntry) -> Vec<String> {
     let found = &entry.inspection;
     let key = plain(entry.key.as_str());

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             } else {
                 0
             };
-            // Nothing can be said where nothing can be written.
+            // An error is ignored: if this cannot be written, no message about it can.
             let _ = error.print();
             return ExitCode::from(code);
         }
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Does what the command line says; the exit code.
+/// Runs the command, and returns the exit code.
 ///
 /// The runtime has one thread, the main one: a command's parent is that thread, and lives as long as the process.
 #[tokio::main(flavor = "current_thread")]
@@ -71,7 +71,7 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
     }
 }
 
-/// Writes to standard output. A reader that has gone, such as `head`, has read what it wants.
+/// Writes to standard output. A closed pipe, as after `head`, is not an error.
 fn print(text: &[u8]) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

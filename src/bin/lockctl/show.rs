@@ -29,7 +29,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
     json + "\n"
 }
 
-/// What a person wants to know of a key.
+/// The state of a key, as text.
 pub(crate) fn described(key: &str, found: &Inspection) -> String {
     let key = plain(key);
     let mut text = match found.is_held() {

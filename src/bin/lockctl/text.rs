@@ -1,8 +1,9 @@
-//! Text from the store, for the eyes of a person.
+//! Text from the store, made safe for a terminal.
 
 use std::time::Duration;
 
-/// A name without what would act on the terminal: control characters and invisible ones are written as escapes.
+/// A name in which control characters and invisible ones are written as escapes, so that they do not affect the
+/// terminal.
 pub(crate) fn plain(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for c in name.chars() {
@@ -14,7 +15,7 @@ pub(crate) fn plain(name: &str) -> String {
     text
 }
 
-/// Several lines of such text.
+/// The same for a text of several lines.
 pub(crate) fn plain_lines(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(plain).collect();
     lines.join("\n")
@@ -29,7 +30,7 @@ pub(crate) fn left(duration: Duration) -> String {
     }
 }
 
-/// Rows in columns as wide as they need to be.
+/// Rows, in columns as wide as their content.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -57,7 +58,7 @@ mod tests {
     fn a_name_cannot_act_on_the_terminal() {
         assert_eq!(plain("order:{42}/\"x\""), "order:{42}/\"x\"");
         assert_eq!(plain("\u{1b}[2J\n\u{202e}"), "\\u{1b}[2J\\n\\u{202e}");
-        // A backslash of its own is not taken for one of an escape.
+        // A literal backslash is escaped, so that it does not look like an escape.
         assert_eq!(plain("\\n"), "\\\\n");
     }
 

@@ -1,4 +1,4 @@
-//! `lockctl watch`: what changes at a lock.
+//! `lockctl watch`: changes of a lock.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -22,9 +22,9 @@ struct Change {
     lock: LockEntry,
 }
 
-/// Prints the state of the lock, and then each state that differs, until it is ended by a signal or nobody reads any more.
+/// Prints the state of the lock, and then each new state, until a signal arrives or standard output is closed.
 ///
-/// What comes and goes between two looks is not seen. A store that fails after the first look is asked again.
+/// A change that is undone between two looks is not seen. If the store fails after the first look, it is asked again.
 pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u8, Failure> {
     let admin = connection.admin().await?;
     let mut found = admin.inspect(&args.key.key).await?;
@@ -69,7 +69,7 @@ fn tell(args: &WatchArgs, state: &str, found: Inspection) -> io::Result<()> {
     out.flush()
 }
 
-/// Who holds and who waits, without what changes all the time.
+/// Holders and waiting clients, without the values that change all the time.
 fn state(found: &Inspection) -> String {
     let holders: Vec<_> = found
         .holders

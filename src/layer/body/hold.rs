@@ -17,9 +17,9 @@ use crate::layer::settings::{Confirm, OnLost};
 pub(super) struct BodyLock {
     phase: BodyPhase,
     how: Confirm,
-    /// Resolves when the lock is lost, if that is to end the body.
+    /// Resolves when the lock is lost, if the loss ends the body.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// How much of the promised length is still to come.
+    /// The rest of the declared length.
     remaining: Option<u64>,
     /// The last frame, until the release is confirmed.
     withheld: Option<Frame<Bytes>>,
@@ -51,7 +51,7 @@ impl BodyLock {
         }
     }
 
-    /// Polls the body inside, and ends it only when the release is confirmed.
+    /// Polls the inner body, and ends it only when the release is confirmed.
     pub(super) fn poll_frame<B>(
         &mut self,
         mut body: Pin<&mut B>,
@@ -95,7 +95,7 @@ impl BodyLock {
             .is_some_and(|lost| lost.as_mut().poll(cx).is_ready())
     }
 
-    /// Whether a reader may take this frame for the end and never ask again.
+    /// Whether a reader may treat this frame as the last one and not poll again.
     fn is_last(&mut self, frame: &Frame<Bytes>, at_end: bool) -> bool {
         if let (Some(remaining), Some(data)) = (&mut self.remaining, frame.data_ref()) {
             *remaining = remaining.saturating_sub(data.len() as u64);
@@ -111,7 +111,7 @@ impl BodyLock {
         }
     }
 
-    /// Ends the body; what is left of the lock is released in the background.
+    /// Ends the body with an error; the lock is released in the background.
     fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.phase = BodyPhase::Failed;
         self.withheld = None;
@@ -119,7 +119,7 @@ impl BodyLock {
         Poll::Ready(Some(Err(error)))
     }
 
-    /// Whether the body inside and the lock are both at their end.
+    /// Whether both the inner body and the lock have ended.
     pub(super) fn has_ended<B: Body>(&self, body: &B) -> bool {
         match self.phase {
             BodyPhase::Open(_) | BodyPhase::Releasing(_) => false,
@@ -128,7 +128,7 @@ impl BodyLock {
         }
     }
 
-    /// What is to come, where the body inside says that `rest` is.
+    /// The size hint, where `rest` is that of the inner body.
     pub(super) fn size_hint(&self, rest: SizeHint) -> SizeHint {
         if matches!(self.phase, BodyPhase::Failed) {
             return SizeHint::with_exact(0);
@@ -144,7 +144,8 @@ impl BodyLock {
     }
 }
 
-/// The lock was lost while the response was being sent: what was sent is not to be relied on.
+/// The lock was lost while the response was being sent: the client must not rely on the part that
+/// was sent.
 #[derive(Debug)]
 struct LockLost;
 

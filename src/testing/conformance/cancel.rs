@@ -11,7 +11,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-/// More polls than any request of these cases needs to be granted or to have gone to sleep.
+/// More polls than any request of these cases needs until it is granted or sleeps.
 const POLLS: usize = 10;
 
 pub async fn a_cancelled_request_for_a_free_lock_leaves_something(env: &Env, mode: LockMode) {
@@ -40,7 +40,7 @@ pub async fn a_cancelled_request_for_a_taken_lock_leaves_something(env: &Env, mo
     }
 }
 
-/// The lock becomes free just when its only waiter goes.
+/// The lock becomes free at the moment when its only waiter is dropped.
 pub async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(env: &Env, mode: LockMode) {
     let (here, next) = (env.client().await, env.client().await);
     for holder in [&here, &env.client().await] {
@@ -68,7 +68,7 @@ pub async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: L
     three.promptly().await.release().await.unwrap();
 }
 
-/// It was the one who asked the store for all.
+/// The first request of the queue asks the store for all of them.
 pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
     let guard = env
         .client()
@@ -86,7 +86,7 @@ pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode)
     three.promptly().await.release().await.unwrap();
 }
 
-/// They have been given the hold, or the turn to ask for it, and are gone before they know.
+/// Waiters get the hold, or the turn to ask for it, and are dropped before they are polled.
 pub async fn a_waiter_cancelled_with_its_turn_in_hand_keeps_it(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
@@ -118,7 +118,7 @@ async fn promptly(env: &Env, locks: &LockClient, mode: LockMode) {
     guard.release().await.unwrap();
 }
 
-/// Polls the request so many times, lets the world go on for a while without it, and drops it, or its guard.
+/// Polls the request `polls` times, lets other tasks run for `rest`, and drops the request or its guard.
 async fn cancel_after(polls: usize, rest: Duration, request: LockRequest) {
     let mut acquiring = request.into_future();
     let mut left = polls;
@@ -133,7 +133,7 @@ async fn cancel_after(polls: usize, rest: Duration, request: LockRequest) {
         }
         granted
     });
-    // A request that sleeps is not polled again: it has been cancelled at its last poll.
+    // A request that sleeps is not polled again, so it is cancelled at its last poll.
     let granted = timeout(rest.max(Duration::from_millis(5)), granted).await;
     sleep(rest).await;
     drop(granted);

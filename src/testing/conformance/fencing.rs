@@ -8,7 +8,7 @@ use super::KEY;
 use super::env::Env;
 use super::waiter::Waiter;
 
-/// Through grants, hand-overs and lapses, in two clients.
+/// Tokens rise through grants, hand-overs and expired leases, in two clients.
 pub async fn a_later_grant_has_a_smaller_token(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut tokens: Vec<FencingToken> = Vec::new();
@@ -57,7 +57,7 @@ pub async fn a_token_is_made_up_where_none_was_asked_for(env: &Env, mode: LockMo
     let inner = asking.fenced().await;
     assert!(matches!(inner, Err(LockError::Invalid(_))), "{inner:?}");
 
-    // Nor is one handed over with a hold that has none.
+    // A hold without a token is handed over without a token.
     let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
     plain.release().await.unwrap();
     let next = next.promptly().await;

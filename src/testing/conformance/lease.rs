@@ -9,7 +9,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-/// The holder knows before anybody else can have the lock.
+/// The holder learns of the end before another owner can get the lock.
 pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let asking = env.client().await.lock(KEY).mode(mode);
@@ -28,7 +28,7 @@ pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
     next.release().await.unwrap();
 }
 
-/// What its guard promises ends, at every moment, before the store would give the lock to somebody else.
+/// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
 pub async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
@@ -73,7 +73,7 @@ pub async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: LockMode
     next.release().await.unwrap();
 }
 
-/// Others of the same process, which share or take over the hold, keep it for as long as they may.
+/// Other requests of the process that share or take over the hold keep it for their own longest hold.
 pub async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let longest = env.short_lease();
@@ -92,7 +92,7 @@ pub async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockM
     second.release().await.unwrap();
 }
 
-/// The last renewal before a limit is for less than the lease, and the next look would be at its end.
+/// The last renewal before a limit is shorter than the lease, and the next one would be at its end.
 pub async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease() * 2, Owner::new());
@@ -110,7 +110,8 @@ pub async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMo
     unlimited.release().await.unwrap();
 }
 
-/// Renewals go no further than the longest hold of those who share it. Whoever comes in afterwards has no more than that.
+/// A renewal ends at the longest hold of the requests that share the hold. A request that joins later has no more than
+/// that.
 pub async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());
@@ -128,14 +129,14 @@ pub async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: L
     let renewals = env.ledger().renewals();
     let late = asking().await.unwrap();
     let deadline = late.deadline();
-    // A machine that stood still meanwhile may have renewed it again, for longer.
+    // If the test was paused, the hold may have been renewed again, for longer.
     if env.ledger().renewals() == renewals {
         assert!(deadline <= limit, "{:?} too long", deadline - limit);
     }
     drop((limited, late));
 }
 
-/// One lease among many does not decide how often all the others are renewed.
+/// A short lease among many does not change how often the others are renewed.
 pub async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut long = Vec::new();
@@ -167,8 +168,8 @@ pub async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
     assert_eq!(env.ledger().questions(), 0);
 }
 
-/// Holds are renewed for the first time at any moment within a third of their lease, so that those that were granted
-/// together are not renewed together ever after: however early that is, nobody loses by it.
+/// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted
+/// together are not always renewed together. An early first renewal does not shorten the lease.
 pub async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
@@ -192,7 +193,7 @@ pub async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
             *last = deadline;
         }
     }
-    // None is later than that; most are earlier.
+    // No first renewal is later; most are earlier.
     let first = first.expect("they were renewed");
     assert!(
         first < lease / 3 + env.prompt(),

@@ -1,4 +1,4 @@
-//! Guards that are dropped rather than released.
+//! Guards that are dropped and not released.
 
 use crate::LockMode;
 
@@ -34,7 +34,7 @@ pub async fn a_panic_goes_on_holding(env: &Env, mode: LockMode) {
     waiter.promptly().await.release().await.unwrap();
 }
 
-/// The client ends with its last guard, not before.
+/// The client ends with its last guard, and not before.
 pub async fn a_client_takes_its_guards_along(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();

@@ -27,7 +27,7 @@ pub async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
 }
 
-/// Renewal, too, creates nothing.
+/// A renewal does not create a hold either.
 pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
     let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
     env.steal().await;
@@ -35,7 +35,7 @@ pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
 }
 
-/// Its turn has passed, though its guard is still there.
+/// The hold has ended, although its guard still exists.
 pub async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = Lease::Fixed(env.short_lease());
@@ -55,7 +55,7 @@ pub async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
     next.release().await.unwrap();
 }
 
-/// Whoever leaves a shared or handed-over hold asks whether it was held until then.
+/// The release of a shared or handed-over hold asks the store whether it was held until then.
 pub async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -68,7 +68,7 @@ pub async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: Loc
 }
 
 pub async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
-    // However long it takes to steal it, it is handed over.
+    // The hold is handed over, however long the theft takes.
     let patient = |builder: LockClientBuilder| builder.handover_time(Duration::from_secs(3600));
     let locks = env.client_with(patient).await;
     let first = locks.lock(KEY).mode(mode).await.unwrap();
@@ -96,7 +96,7 @@ pub async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
     assert!(!handles.iter().any(LockHandle::is_lost));
 }
 
-/// What its handle observes ends with its guard, whatever becomes of the hold that others share.
+/// A handle's observation ends with its guard, even if others still share the hold.
 pub async fn a_share_that_was_released_is_lost_with_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());

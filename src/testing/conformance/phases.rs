@@ -18,7 +18,7 @@ pub async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
     let site = Site::default();
     let mut reading = JoinSet::new();
     for locks in [env.client().await, env.client().await] {
-        // The first to come, those who join it, and those who are too late to join.
+        // The first reader, readers that join it, and readers that are too late to join.
         for delay in [Duration::ZERO, Duration::ZERO, env.moment()] {
             let (locks, site, work) = (locks.clone(), site.clone(), env.moment() * 4);
             reading.spawn(async move {
@@ -51,7 +51,7 @@ pub async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
     newcomer.promptly().await.release().await.unwrap();
 }
 
-/// A writer that gives up no longer holds anybody back.
+/// A writer that was cancelled does not block readers any more.
 pub async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let reader = locks.lock(KEY).mode(Read).await.unwrap();
@@ -85,8 +85,8 @@ pub async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
     frozen.thaw().granted().await.release().await.unwrap();
 }
 
-/// Wherever the writers wait, and wherever the reader: in the same process, or where the process knows of it only when it
-/// asks the store, which it does in the end.
+/// The writers and the reader wait in one process or in two. The writers' process learns of a reader of another process
+/// only when it asks the store, which it does in the end.
 pub async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode) {
     let here = env.client_with(|builder| builder.handovers(0)).await;
     let elsewhere = env.client().await;
@@ -134,7 +134,7 @@ pub async fn a_reader_starves_among_writers(env: &Env, mode: LockMode) {
     starves(env, Write, mode).await;
 }
 
-/// Six work without a pause, in two clients; another gets in again and again.
+/// Six requests work without a pause, in two clients; another request is still granted repeatedly.
 async fn starves(env: &Env, crowd: LockMode, alone: LockMode) {
     let mut working = JoinSet::new();
     for locks in [env.client().await, env.client().await] {
@@ -193,7 +193,7 @@ pub async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(mode).await);
 }
 
-/// In the store they all bear the name of the write.
+/// In the store, all of them have the hold id of the write.
 pub async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -214,7 +214,7 @@ pub async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMo
     writing.release().await.unwrap();
 }
 
-/// Its owner still reads.
+/// The owner still has a read.
 pub async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -227,7 +227,7 @@ pub async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode)
     next.promptly().await.release().await.unwrap();
 }
 
-/// Either is first.
+/// Either request may be first.
 pub async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -296,7 +296,7 @@ pub async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
     writing.release().await.unwrap();
 }
 
-/// Each of them came when the one before was too old to be joined.
+/// Each reader asks when the previous hold is too old to be joined.
 pub async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
     const READERS: usize = 200;
     let locks = env
@@ -315,7 +315,7 @@ pub async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
     }
     let holds = env.ledger().granted(&LockKey::new(KEY)).len();
     assert!(holds < READERS / 2, "{holds} holds of one process");
-    // A writer gets in when the last of them leaves.
+    // A writer is granted when the last of them releases.
     let writer = env.client().await;
     let writer = Waiter::queue(env, writer.lock(KEY).mode(rival(mode))).await;
     let last = guards.pop().unwrap();

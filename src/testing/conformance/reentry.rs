@@ -45,13 +45,13 @@ pub async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(rival(mode)).await);
 }
 
-/// Both requests of the owner are on their way when neither is granted yet.
+/// Both requests of the owner are under way before either is granted.
 pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
 
-    // An owner may also ask for both exclusive modes at once; what a read and a write come to is told elsewhere.
+    // An owner may also ask for both exclusive modes at once. A read and a write at once are another case.
     let twin = match env.family(mode) {
         [one, other] if one.is_exclusive() => {
             asking.clone().mode(if mode == one { other } else { one })
@@ -78,7 +78,7 @@ pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: 
     two.release().await.unwrap();
 }
 
-/// What the first of them asked for is then asked for by the second.
+/// The second request then asks the store in place of the first.
 pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -100,7 +100,7 @@ pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
     three.promptly().await.release().await.unwrap();
 }
 
-/// Until its guards are gone, the owner learns that what it holds is lost.
+/// Until its guards are dropped, the owner gets the error that its hold is lost.
 pub async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -114,7 +114,7 @@ pub async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
     asking.await.unwrap().release().await.unwrap();
 }
 
-/// A share that was allowed to last for ever has ended: what is left may last no longer than it was allowed to.
+/// A share without a longest hold has ended: the other shares keep their own limits.
 pub async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -128,7 +128,7 @@ pub async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: Lo
     next.release().await.unwrap();
 }
 
-/// It is told the truth in whatever mode it asks.
+/// The owner gets `Lost` in every mode.
 pub async fn an_owner_is_told_to_upgrade_what_it_has_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();

@@ -11,7 +11,7 @@ use super::{KEY, rival};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The others get their locks at once, though the guards are still there.
+/// Other clients get the locks at once, although the guards still exist.
 pub async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -73,7 +73,8 @@ pub async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
     assert_eq!(env.ledger().questions(), questions);
 }
 
-/// What is granted while the client ends is either refused or given back; nobody holds anything afterwards.
+/// A request that is granted while the client ends is refused or given back; afterwards the store has no
+/// hold.
 pub async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
     for micros in (0..6000).step_by(500) {
         let locks = env.client().await;
@@ -85,7 +86,7 @@ pub async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
         let asking = asking.map(|asking| tokio::spawn(asking.mode(mode).into_future()));
         tokio::time::sleep(Duration::from_micros(micros)).await;
         locks.shutdown(LIMIT).await.unwrap();
-        // The guards, if there are any, are still alive.
+        // The guards, if there are any, still exist.
         env.store_is_empty().await;
         for asking in asking {
             match asking.await.unwrap() {

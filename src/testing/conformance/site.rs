@@ -22,7 +22,7 @@ struct Inner {
 }
 
 impl Site {
-    /// Works here for `time`, as somebody who holds the lock in `mode`.
+    /// Visits the site for `time`, as a holder of the lock in `mode`.
     pub async fn work(&self, mode: LockMode, time: Duration) {
         if mode == LockMode::Read {
             self.read(time).await;
@@ -31,12 +31,12 @@ impl Site {
         }
     }
 
-    /// How many have written.
+    /// The number of writes.
     pub fn count(&self) -> usize {
         self.inner.count.load(Ordering::SeqCst)
     }
 
-    /// The largest number of readers that were here together.
+    /// The largest number of readers at the same time.
     pub fn most_readers(&self) -> usize {
         self.inner.most_readers.load(Ordering::SeqCst)
     }
@@ -69,7 +69,7 @@ impl Site {
     }
 }
 
-/// Somebody who is here until it is dropped.
+/// A visit that lasts until this is dropped.
 struct Presence<'a>(&'a AtomicUsize);
 
 impl<'a> Presence<'a> {

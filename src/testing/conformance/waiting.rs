@@ -9,7 +9,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-/// And leaves nothing that would have to be waited for.
+/// It also leaves nothing in the store that another request would wait for.
 pub async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
@@ -48,7 +48,7 @@ pub async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
     env.store_is_empty().await;
 }
 
-/// The budget is one, whether it is spent in the process or in the store.
+/// There is one time limit for the wait in the process and the wait in the store.
 pub async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
     let holder = env
         .client()
@@ -109,7 +109,7 @@ pub async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
     };
     assert!(matches!(refused, Err(LockError::Overloaded)));
     assert!(waiters.len() >= 2, "turned away too early");
-    // Whoever does not wait is never one too many.
+    // A request that does not wait does not count against the limit.
     let once = asking.clone().wait(Duration::ZERO).await;
     assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
 
@@ -138,7 +138,7 @@ pub async fn keys_are_in_use_without_bound(env: &Env, mode: LockMode) {
     assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
     let refused = locks.lock_all([KEY, "one"]).mode(mode).await;
     assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
-    // A key that is in use may be waited for.
+    // A request may wait for a key that is in use.
     let waiter = Waiter::queue(env, locks.lock("one").mode(rival(mode))).await;
     two.release().await.unwrap();
     env.until("two keys are free", async || locks.keys_in_use() == 1)

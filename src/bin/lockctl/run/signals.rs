@@ -1,4 +1,4 @@
-//! The signals that lockctl gets.
+//! The signals that lockctl handles.
 
 use std::fs;
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What is passed on. The rest cannot be caught, or means lockctl itself.
+/// The signals that are forwarded to the command. The others cannot be caught, or are for lockctl itself.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -18,7 +18,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Listens for the signals that are passed on to the command.
+/// Listens for the signals that are forwarded to the command.
 pub(super) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
@@ -28,14 +28,14 @@ pub(super) struct Signals {
 pub(super) struct Ending(Signal);
 
 impl Ending {
-    /// The exit code of a shell for a process that this signal ended.
+    /// The exit code that a shell reports for a process that this signal ended.
     pub(super) fn code(self) -> u8 {
         u8::try_from(128 + self.0 as i32).expect("signals are small numbers")
     }
 }
 
 impl Signals {
-    /// Begins to listen. A signal that is ignored stays ignored, for the command, too: that is what `nohup` asks for.
+    /// Begins to listen. A signal that is ignored stays ignored, also for the command, as `nohup` requires.
     pub(super) fn listen() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored(&status);
@@ -64,7 +64,7 @@ impl Signals {
         .await
     }
 
-    /// The next signal that ends lockctl. USR1 and USR2 mean the command, which is not there yet. Cancel safe.
+    /// The next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel safe.
     pub(super) async fn ending(&mut self) -> Ending {
         loop {
             match self.next().await {
@@ -75,7 +75,7 @@ impl Signals {
     }
 }
 
-/// The signals that a process ignores, as bits; the lowest is that of signal 1. None where Linux does not tell.
+/// The signals that a process ignores, as bits; the lowest bit is signal 1. Zero if the status has no such line.
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
