@@ -20,12 +20,14 @@ use crate::limits::FOR_EVER;
 use crate::lock::{HoldId, LockKey, LockMode};
 use crate::queue::{Pace, Queues};
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported, erase};
-use crate::telemetry;
+use crate::telemetry::{self, Journal};
 
 mod acquire;
 mod all;
 mod attempt;
 mod held;
+#[cfg(feature = "console")]
+mod inside;
 mod places;
 mod request;
 mod target;
@@ -274,6 +276,11 @@ impl LockClient {
     /// Drives a question to its end, also when its caller goes: the store is promised that.
     fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Result<T, StoreError>> {
         Driven::new(self.inner.queues.keeper().clone(), answer)
+    }
+
+    /// What happened, for a console to show.
+    fn journal(&self) -> &Journal {
+        self.inner.queues.journal()
     }
 
     /// Lets a request in, unless the client was shut down.

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{BATCH, DynStore, HoldStatus, Record, Released};
+use crate::telemetry::Journal;
 
 mod checks;
 mod cleanup;
@@ -51,6 +52,7 @@ struct Handle {
     tasks: Arc<CleanupTasks>,
     checks: Arc<OwnerChecks>,
     pace: Arc<Pace>,
+    journal: Journal,
 }
 
 impl Keeper {
@@ -58,14 +60,22 @@ impl Keeper {
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
         runtime: Option<runtime::Handle>,
+        journal: Journal,
         on_lost: OnLost,
     ) -> Self {
         let tasks = Arc::<CleanupTasks>::default();
         Self {
             handle: Arc::new(Handle {
-                watchdog: Watchdog::new(store.clone(), runtime, tasks.clone(), on_lost),
+                watchdog: Watchdog::new(
+                    store.clone(),
+                    runtime,
+                    tasks.clone(),
+                    journal.clone(),
+                    on_lost,
+                ),
                 checks: OwnerChecks::new(store.clone(), tasks.clone()),
                 pace: Arc::default(),
+                journal,
                 tasks,
                 store,
             }),

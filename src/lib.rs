@@ -78,6 +78,8 @@ pub mod admin;
 pub mod audit;
 mod backoff;
 pub mod client;
+#[cfg(feature = "console")]
+pub mod console;
 pub mod error;
 #[cfg(test)]
 mod exploration;

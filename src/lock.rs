@@ -183,6 +183,12 @@ impl HoldId {
         Self { client, n }
     }
 
+    /// Whether a client of this crate has made this name of a hold.
+    pub(crate) fn is_ours(name: &str) -> bool {
+        let client = name.split(':').next().unwrap_or_default();
+        Uuid::try_parse(client).is_ok_and(|client| client.get_version_num() == 8)
+    }
+
     /// The client that this grant belongs to.
     pub fn client(self) -> Uuid {
         self.client

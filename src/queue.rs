@@ -21,7 +21,7 @@ use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
 use crate::store::{DynStore, Wakeups};
-use crate::telemetry::Route;
+use crate::telemetry::{Journal, Route};
 
 mod fairness;
 mod hold;
@@ -31,6 +31,8 @@ mod shards;
 mod share;
 mod shares;
 mod small_map;
+#[cfg(feature = "console")]
+mod view;
 mod wait_queue;
 
 use hold::Holder;
@@ -38,6 +40,8 @@ use key_state::{Entered, KeyState};
 use shards::Shards;
 pub(crate) use share::{Queued, Share, Turn};
 pub(crate) use shares::Shares;
+#[cfg(feature = "console")]
+pub(crate) use view::{HoldView, KeyView, WaiterView};
 use wait_queue::{Handoff, Waiter};
 
 /// How far a hold is passed on inside the process before other processes get their turn.
@@ -107,6 +111,7 @@ impl Terms {
 
 /// All that a client's requests hold and wait for in this process.
 pub(crate) struct Queues {
+    journal: Journal,
     keeper: Keeper,
     pace: Pace,
     shards: Shards,
@@ -136,8 +141,10 @@ impl Queues {
                     queues.lost(live);
                 }
             };
+            let journal = Journal::default();
             Self {
-                keeper: Keeper::new(store, renew_on, Box::new(on_lost)),
+                keeper: Keeper::new(store, renew_on, journal.clone(), Box::new(on_lost)),
+                journal,
                 pace,
                 shards: Shards::new(max_keys),
             }
@@ -146,6 +153,10 @@ impl Queues {
 
     pub(crate) fn pace(&self) -> Pace {
         self.pace
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     pub(crate) fn keeper(&self) -> &Keeper {

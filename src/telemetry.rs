@@ -77,20 +77,33 @@ mod holding;
 mod seldom;
 mod waiting;
 
+#[cfg(feature = "console")]
+mod journal;
+#[cfg(not(feature = "console"))]
+#[path = "telemetry/no_journal.rs"]
+mod journal;
+
+#[cfg(any(feature = "metrics", feature = "console"))]
+mod route;
+#[cfg(not(any(feature = "metrics", feature = "console")))]
+#[path = "telemetry/no_route.rs"]
+mod route;
+
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "telemetry/no_metrics.rs"]
 mod metrics;
 
-#[cfg(all(feature = "redis", feature = "metrics"))]
-pub(crate) mod store;
-#[cfg(all(feature = "redis", not(feature = "metrics")))]
-#[path = "telemetry/no_store.rs"]
+#[cfg(feature = "redis")]
 pub(crate) mod store;
 
 pub(crate) use holding::Holding;
-pub(crate) use metrics::{Route, describe, idempotent_request, idempotent_response};
+pub(crate) use journal::{Contention, Followed, Journal, WaitsForStore};
+#[cfg(feature = "console")]
+pub(crate) use journal::{BOUNDS, Event, Histogram, StoreWaiter, WINDOW};
+pub(crate) use metrics::{describe, idempotent_request, idempotent_response};
+pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
 
@@ -111,7 +124,8 @@ pub(crate) trait Observed: Send + Sync {
 }
 
 /// Reports a hold that is lost while a guard has a share in it.
-pub(crate) fn lost(route: &Route, hold: &Hold, reason: &'static str) {
+pub(crate) fn lost(journal: &Journal, route: &Route, hold: &Hold, reason: &'static str) {
+    journal.lost(route, hold, reason);
     let mode = hold.mode.as_str();
     tracing::warn!(target: TARGET, key = %digests(|| [&hold.key]), mode, reason, "a lock was lost");
     metrics::lost(route, mode);
@@ -131,6 +145,12 @@ pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
 /// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
 pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) {
     metrics::renewal(route, mode.as_str(), outcome);
+}
+
+/// What stands for a name in logs.
+#[cfg(feature = "console")]
+pub(crate) fn digest(key: &LockKey) -> impl fmt::Display {
+    digests(move || [key])
 }
 
 /// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even

@@ -14,6 +14,7 @@ use crate::keeper::Driven;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms};
 use crate::store::{Attempt, Wakeups};
+use crate::telemetry::{Contention, WaitsForStore};
 
 /// One request on its way: it has attempts for the keys whose turn it is, and places in the queues of the others.
 struct Request<'a> {
@@ -25,6 +26,10 @@ struct Request<'a> {
     /// What is known of the present holder's lease. `None`: if the store does not answer from here on, that is the store's
     /// fault.
     known: Option<Duration>,
+    /// When the request came in.
+    since: Instant,
+    /// It is listed, once the store has refused it.
+    listed: Option<WaitsForStore>,
 }
 
 impl LockClient {
@@ -55,6 +60,8 @@ impl LockClient {
             attempts: AttemptGuard::new(self, want),
             places: Places::default(),
             known,
+            since: now,
+            listed: None,
         };
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
@@ -68,7 +75,8 @@ impl LockClient {
                 Err(refused) => answer = Some(refused),
             }
         }
-        Box::pin(request.wait_for(answer)).await
+        let contention = self.journal().contends(&keys[0], now);
+        Box::pin(request.wait_for(answer, contention)).await
     }
 
     /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
@@ -128,7 +136,11 @@ impl<'a> Request<'a> {
     /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or given
     /// something in the process, or the store's hint, or one poll. A request that expects a refusal subscribes first, and
     /// need not ask twice.
-    async fn wait_for(mut self, mut first: Option<Answer>) -> Result<Share, LockError> {
+    async fn wait_for(
+        mut self,
+        mut first: Option<Answer>,
+        _contention: Contention,
+    ) -> Result<Share, LockError> {
         let mut failures = Failures::default();
         loop {
             let answer = match first.take() {
@@ -157,6 +169,7 @@ impl<'a> Request<'a> {
                     failures = Failures::default();
                     self.known = Some(retry_after);
                     self.attempts.refused(retry_after);
+                    self.list();
                     if self.wait.is_one_try() {
                         return Err(over(self.known));
                     }
@@ -185,6 +198,17 @@ impl<'a> Request<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// A console sees the request, for every key whose turn it is.
+    fn list(&mut self) {
+        let journal = self.client.journal();
+        let (route, since) = (&self.terms.route, self.since);
+        let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
+        let listed = || journal.waits(holds.map(|hold| (&hold.key, hold.mode)), route, since);
+        if self.listed.is_none() {
+            self.listed = Some(listed());
         }
     }
 

@@ -168,7 +168,9 @@ impl LockRequest {
         // A lock in memory that is free needs no waiting: a loop over it must not keep the executor from its other tasks.
         tokio::task::coop::consume_budget().await;
         let now = Instant::now();
-        let waiting = Waiting::begin(&self.terms.route, self.mode_name(), now, || self.keys());
+        let followed = self.client.journal().follow(self.first_key());
+        let route = &self.terms.route;
+        let waiting = Waiting::begin(route, self.mode_name(), now, followed, || self.keys());
         let wait = Wait::new(self.wait, now);
         let mode = self.default_mode();
         let mut terms = match self.wait.is_zero() {
@@ -221,6 +223,10 @@ impl LockRequest {
             Targets::One(target) => std::slice::from_ref(target),
             Targets::All(targets) | Targets::Any(targets) => targets,
         }
+    }
+
+    fn first_key(&self) -> Option<&LockKey> {
+        self.targets().first().map(|target| &target.key)
     }
 
     fn keys(&self) -> Vec<&LockKey> {

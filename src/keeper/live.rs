@@ -39,6 +39,8 @@ struct State {
     deadline: Instant,
     /// When the question was sent that the store last confirmed it to.
     confirmed: Instant,
+    /// How often the store has renewed it.
+    renewals: u32,
     /// When renewal ends; `None`: when the last share is dropped.
     limit: Option<Instant>,
     /// The limit was moved to a later time, and the watchdog does not know it yet.
@@ -83,6 +85,7 @@ impl LiveHold {
                 phase: Phase::Held,
                 deadline: valid_until(sent, granted),
                 confirmed: sent,
+                renewals: 0,
                 limit: None,
                 extended: false,
             }),
@@ -96,6 +99,12 @@ impl LiveHold {
 
     pub(crate) fn deadline(&self) -> Instant {
         self.state().deadline
+    }
+
+    /// How often the store has renewed it.
+    #[cfg(feature = "console")]
+    pub(crate) fn renewals(&self) -> u32 {
+        self.state().renewals
     }
 
     /// Lost, or past its deadline, or given up before this was asked.
@@ -153,6 +162,7 @@ impl LiveHold {
         if state.phase == Phase::Held && in_time && sent >= state.confirmed {
             state.deadline = valid_until(sent, lease);
             state.confirmed = sent;
+            state.renewals += 1;
         }
     }
 

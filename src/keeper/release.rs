@@ -59,7 +59,7 @@ impl Keeper {
         }
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             let reason = "the store did not carry it at its release";
-            telemetry::lost(&live.route, &live.hold, reason);
+            telemetry::lost(&self.handle.journal, &live.route, &live.hold, reason);
         }
         live.finish(match result {
             Ok(()) => Phase::Released,

@@ -17,7 +17,7 @@ use super::{Job, undecided};
 use crate::error::StoreError;
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry;
+use crate::telemetry::{self, Journal};
 
 /// How often an outage is logged while it lasts.
 const REMINDER: Duration = Duration::from_secs(10);
@@ -31,6 +31,7 @@ pub(super) struct Watchdog {
     runtime: Option<Handle>,
     /// Knows another runtime when that of the task ends.
     tasks: Arc<CleanupTasks>,
+    journal: Journal,
     /// Called for every hold that is lost, outside the mutex.
     on_lost: OnLost,
     state: Mutex<State>,
@@ -64,12 +65,14 @@ impl Watchdog {
         store: Arc<dyn DynStore>,
         runtime: Option<Handle>,
         tasks: Arc<CleanupTasks>,
+        journal: Journal,
         on_lost: OnLost,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
             runtime,
             tasks,
+            journal,
             on_lost,
             state: Mutex::default(),
             work: Notify::new(),
@@ -103,7 +106,7 @@ impl Watchdog {
     pub(super) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         self.state().schedule.remove(live);
         if live.lose() {
-            telemetry::lost(&live.route, &live.hold, reason);
+            telemetry::lost(&self.journal, &live.route, &live.hold, reason);
             (self.on_lost)(live);
         }
     }

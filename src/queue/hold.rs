@@ -11,6 +11,7 @@ use super::{At, Grant, Terms};
 use crate::exploration::{self, Mutant};
 use crate::keeper::{LiveHold, Phase};
 use crate::lock::{FencingToken, Lease, LockMode, Owner};
+use crate::telemetry::Route;
 
 /// A hold of this process.
 ///
@@ -22,8 +23,12 @@ pub(super) struct LocalHold {
     /// The limit that `live` was given last.
     limit: Option<Instant>,
     pub(super) granted: Instant,
+    /// The route of its present holder: of the first of those who share it.
+    pub(super) route: Route,
+    /// When its present holder got it.
+    pub(super) since: Instant,
     /// How many times it was passed on.
-    passed: u32,
+    pub(super) passed: u32,
     /// The token of its present holder.
     pub(super) token: Option<FencingToken>,
     /// A read under its owner's own write. No other request joins it.
@@ -45,6 +50,8 @@ impl LocalHold {
     pub(super) fn new(live: Arc<LiveHold>, nested: bool, now: Instant) -> Self {
         Self {
             token: live.token,
+            route: live.route.clone(),
+            since: now,
             live,
             holders: Holders::default(),
             limit: None,
@@ -91,6 +98,8 @@ impl LocalHold {
 
     pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> Grant {
         self.passed += 1;
+        self.route = terms.route.clone();
+        self.since = now;
         #[cfg(test)]
         if exploration::has(Mutant::TokenKept) {
             return self.join(terms, now);
@@ -121,6 +130,12 @@ impl LocalHold {
 
     pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
         self.holders.owners.contains(owner.number())
+    }
+
+    /// How many share it.
+    #[cfg(feature = "console")]
+    pub(super) fn shares(&self) -> usize {
+        self.holders.count
     }
 
     /// The rest of its lease. `None` if the hold is lost.

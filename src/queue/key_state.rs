@@ -39,13 +39,13 @@ use entering::Standing;
 /// [`Queues::apply`]: super::Queues::apply
 #[derive(Default)]
 pub(super) struct KeyState {
-    holds: SmallVec<[LocalHold; 1]>,
-    exclusive: WaitQueue,
-    write: WaitQueue,
-    read: WaitQueue,
+    pub(super) holds: SmallVec<[LocalHold; 1]>,
+    pub(super) exclusive: WaitQueue,
+    pub(super) write: WaitQueue,
+    pub(super) read: WaitQueue,
     /// How many `Fair` requests ask the store, where each has a place of its own.
-    fair: usize,
-    owners: OwnerRequests,
+    pub(super) fair: usize,
+    pub(super) owners: OwnerRequests,
 }
 
 /// What [`KeyState::enter`] decides.
@@ -92,6 +92,7 @@ impl KeyState {
         let waiter = Waiter {
             ticket,
             terms: terms.clone(),
+            since: at.now,
             sender,
         };
         self.put(waiter, standing);

@@ -57,6 +57,12 @@ impl OwnerRequests {
         one.map(|one| &mut one.waiters)
     }
 
+    /// All requests that wait for another one of their owner.
+    #[cfg(feature = "console")]
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiter> {
+        self.0.values().flat_map(|one| &one.waiters)
+    }
+
     pub(super) fn remove(&mut self, owner: &Option<Owner>, ticket: u64) -> Option<Waiter> {
         let waiters = self.waiters(owner)?;
         let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;

@@ -63,6 +63,16 @@ impl Shards {
         self.shard(key).keys.lock().get(key).map(look)
     }
 
+    /// Looks at every key that is in use, shard by shard.
+    #[cfg(feature = "console")]
+    pub(super) fn look_at_all(&self, mut look: impl FnMut(&LockKey, &KeyState)) {
+        for shard in &self.shards {
+            for (key, state) in &*shard.keys.lock() {
+                look(key, state);
+            }
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         let lens = self.shards.iter();
         lens.map(|shard| shard.len.load(Ordering::Relaxed)).sum()

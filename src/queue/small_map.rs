@@ -66,6 +66,12 @@ impl<K: Copy + Ord, V> SmallMap<K, V> {
         }
     }
 
+    #[cfg(feature = "console")]
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        let first = self.first.iter().map(|(_, value)| value);
+        first.chain(self.rest.iter().flat_map(|rest| rest.values()))
+    }
+
     pub(super) fn greatest_key(&self) -> Option<K> {
         let first = self.first.as_ref().map(|(first, _)| *first);
         let rest = self.rest.as_ref();

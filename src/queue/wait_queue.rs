@@ -90,6 +90,8 @@ pub(super) enum Head {
 pub(super) struct Waiter {
     pub(super) ticket: u64,
     pub(super) terms: Terms,
+    /// When the request came in.
+    pub(super) since: Instant,
     pub(super) sender: oneshot::Sender<Result<Decision, LockError>>,
 }
 
@@ -107,6 +109,13 @@ impl WaitQueue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// All who wait, in order.
+    #[cfg(feature = "console")]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        let waiting = self.waiting.as_ref();
+        waiting.into_iter().flat_map(|waiting| &waiting.queue)
     }
 
     pub(super) fn front(&self) -> Option<&Waiter> {

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Labels, Observed, Route, TARGET, digests, metrics};
+use super::{Followed, Labels, Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
@@ -17,6 +17,7 @@ pub(crate) struct Holding {
     outcome: Option<&'static str>,
     /// Whether the end is measured.
     is_counted: bool,
+    followed: Followed,
     /// Counts the guard among those that hold.
     _holder: metrics::Counted,
 }
@@ -25,10 +26,11 @@ pub(crate) struct Holding {
 struct Lives(Arc<dyn Observed>, Vec<Arc<dyn Observed>>);
 
 impl Holding {
-    /// `None` if neither metrics nor spans are on.
+    /// `None` if neither metrics nor spans are on, and no journal follows the request.
     pub(super) fn begin<'a, T: Observed + 'static>(
         route: Route,
         mode: &'static str,
+        followed: Followed,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
         let span = tracing::debug_span!(
@@ -39,7 +41,7 @@ impl Holding {
             outcome = Empty,
             held_ms = Empty
         );
-        if !metrics::ENABLED && span.is_disabled() {
+        if !metrics::ENABLED && span.is_disabled() && !followed.is_on() {
             return None;
         }
         let mut lives = lives.map(|live| live.clone() as Arc<dyn Observed>);
@@ -52,6 +54,7 @@ impl Holding {
             lives: Lives(lives.next()?, lives.collect()),
             outcome: None,
             is_counted: true,
+            followed,
         })
     }
 
@@ -93,6 +96,7 @@ impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
             metrics::held(&self.route, self.mode, self.granted);
+            self.followed.held(&self.route, self.mode, self.granted);
         }
         if self.span.is_disabled() {
             return;

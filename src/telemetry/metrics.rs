@@ -1,7 +1,6 @@
 //! The instruments. Whatever is added here has a twin in `no_metrics.rs` that does nothing, and a line in the table of the
 //! module above.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{
@@ -10,6 +9,7 @@ use metrics::{
 };
 use tokio::time::Instant;
 
+use super::Route;
 use crate::error::LockError;
 
 /// Whether anything is measured.
@@ -61,21 +61,10 @@ pub(crate) fn describe() {
     );
 }
 
-/// What the measurements of a request are labelled with: the template of its route. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Route(Option<Arc<str>>);
-
-impl Route {
-    /// `None` outside of any route.
-    pub(crate) fn new(template: Option<&str>) -> Self {
-        Self(template.map(Arc::from))
-    }
-
-    fn label(&self) -> SharedString {
-        match &self.0 {
-            Some(template) => template.clone().into(),
-            None => SharedString::const_str("none"),
-        }
+fn label(route: &Route) -> SharedString {
+    match route.template() {
+        Some(template) => template.clone().into(),
+        None => SharedString::const_str("none"),
     }
 }
 
@@ -84,12 +73,12 @@ pub(super) struct Counted(Gauge);
 
 /// A request that waits.
 pub(super) fn waiter(route: &Route, mode: &'static str) -> Counted {
-    count(gauge!(WAITERS, "route" => route.label(), "mode" => mode))
+    count(gauge!(WAITERS, "route" => label(route), "mode" => mode))
 }
 
 /// A guard that holds.
 pub(super) fn holder(route: &Route, mode: &'static str) -> Counted {
-    count(gauge!(HOLDERS, "route" => route.label(), "mode" => mode))
+    count(gauge!(HOLDERS, "route" => label(route), "mode" => mode))
 }
 
 fn count(gauge: Gauge) -> Counted {
@@ -104,11 +93,11 @@ impl Drop for Counted {
 }
 
 pub(super) fn waited(route: &Route, mode: &'static str, since: Instant) {
-    histogram!(WAITED, "route" => route.label(), "mode" => mode).record(since.elapsed());
+    histogram!(WAITED, "route" => label(route), "mode" => mode).record(since.elapsed());
 }
 
 pub(super) fn held(route: &Route, mode: &'static str, since: Instant) {
-    histogram!(HELD, "route" => route.label(), "mode" => mode).record(since.elapsed());
+    histogram!(HELD, "route" => label(route), "mode" => mode).record(since.elapsed());
 }
 
 pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
@@ -118,19 +107,19 @@ pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
         LockError::Unavailable(_) => UNAVAILABLE,
         _ => return,
     };
-    counter!(name, "route" => route.label(), "mode" => mode).increment(1);
+    counter!(name, "route" => label(route), "mode" => mode).increment(1);
 }
 
 pub(super) fn confirmed(route: &Route, mode: &'static str, by: &'static str) {
-    counter!(CONFIRMED, "route" => route.label(), "mode" => mode, "by" => by).increment(1);
+    counter!(CONFIRMED, "route" => label(route), "mode" => mode, "by" => by).increment(1);
 }
 
 pub(super) fn lost(route: &Route, mode: &'static str) {
-    counter!(LOST, "route" => route.label(), "mode" => mode).increment(1);
+    counter!(LOST, "route" => label(route), "mode" => mode).increment(1);
 }
 
 pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) {
-    counter!(RENEWALS, "route" => route.label(), "mode" => mode, "outcome" => outcome).increment(1);
+    counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome).increment(1);
 }
 
 pub(super) fn renewal_time(outcome: &'static str, sent: Instant) {
@@ -138,16 +127,16 @@ pub(super) fn renewal_time(outcome: &'static str, sent: Instant) {
 }
 
 pub(super) fn renewal_lag(route: &Route, mode: &'static str, lag: impl FnOnce() -> Duration) {
-    histogram!(RENEWAL_LAG, "route" => route.label(), "mode" => mode).record(lag());
+    histogram!(RENEWAL_LAG, "route" => label(route), "mode" => mode).record(lag());
 }
 
 /// Counts a request with an idempotency key: `executed`, `replayed` or `refused`.
 pub(crate) fn idempotent_request(route: &Route, outcome: &'static str) {
-    counter!(IDEMPOTENT_REQUESTS, "route" => route.label(), "outcome" => outcome).increment(1);
+    counter!(IDEMPOTENT_REQUESTS, "route" => label(route), "outcome" => outcome).increment(1);
 }
 
 /// Counts the response of a request that was executed: `recorded`, `not_recorded`, or `unknown` where the store has not
 /// confirmed the record.
 pub(crate) fn idempotent_response(route: &Route, outcome: &'static str) {
-    counter!(IDEMPOTENT_RESPONSES, "route" => route.label(), "outcome" => outcome).increment(1);
+    counter!(IDEMPOTENT_RESPONSES, "route" => label(route), "outcome" => outcome).increment(1);
 }

@@ -4,20 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Route;
 use crate::error::LockError;
 
 pub(super) const ENABLED: bool = false;
 
 pub(crate) fn describe() {}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Route(());
-
-impl Route {
-    pub(crate) fn new(_: Option<&str>) -> Self {
-        Self::default()
-    }
-}
 
 pub(super) struct Counted;
 

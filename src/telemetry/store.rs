@@ -1,61 +1,58 @@
-//! The health of a store: its connections, and how fast they answer.
+//! The health of a store: its connections, and how fast they answer. The metrics and the meter of a console have the same
+//! numbers.
 
-use metrics::{
-    Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
 use tokio::time::Instant;
+
+#[cfg(feature = "console")]
+mod meter;
+#[cfg(not(feature = "console"))]
+#[path = "store/no_meter.rs"]
+mod meter;
+
+#[cfg(feature = "metrics")]
+mod instruments;
+#[cfg(not(feature = "metrics"))]
+#[path = "store/no_instruments.rs"]
+mod instruments;
+
+#[cfg(feature = "metrics")]
+pub(super) use instruments::describe;
+#[cfg(feature = "console")]
+pub(crate) use meter::{carriers, watch};
 
 /// What a connection carries.
 pub(crate) const COMMANDS: &str = "commands";
 pub(crate) const RENEWALS: &str = "renewals";
 pub(crate) const WAKE_UPS: &str = "wake-ups";
 
-const ANSWERED: &str = "distributed_lock_store_answer_duration_seconds";
-const UNANSWERED: &str = "distributed_lock_store_unanswered_total";
-const CONNECTIONS: &str = "distributed_lock_store_connections";
-const CONNECTED: &str = "distributed_lock_store_connected_total";
-const FAILED: &str = "distributed_lock_store_connect_failures_total";
-
-pub(super) fn describe() {
-    describe_histogram!(
-        ANSWERED,
-        Unit::Seconds,
-        "How long the store took to answer."
-    );
-    describe_counter!(UNANSWERED, "Commands that the store did not answer.");
-    describe_gauge!(CONNECTIONS, "Connections to the store that are up.");
-    describe_counter!(CONNECTED, "Connections to the store that were opened.");
-    describe_counter!(FAILED, "Connections to the store that could not be had.");
-}
-
 /// A connection that is up.
-pub(crate) struct Up(Gauge);
+pub(crate) struct Up {
+    _counted: instruments::Up,
+    _metered: meter::Up,
+}
 
 /// Counts a connection, which is up until the answer is dropped.
 pub(crate) fn connected(carries: &'static str) -> Up {
-    counter!(CONNECTED, "carries" => carries).increment(1);
-    let connections = gauge!(CONNECTIONS, "carries" => carries);
-    connections.increment(1);
-    Up(connections)
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        self.0.decrement(1);
+    Up {
+        _counted: instruments::connected(carries),
+        _metered: meter::connected(carries),
     }
 }
 
 /// Counts a connection that could not be had.
 pub(crate) fn failed(carries: &'static str) {
-    counter!(FAILED, "carries" => carries).increment(1);
+    instruments::failed(carries);
+    meter::failed(carries);
 }
 
 /// Measures an answer to what was sent at `since`.
 pub(crate) fn answered(carries: &'static str, since: Instant) {
-    histogram!(ANSWERED, "carries" => carries).record(since.elapsed());
+    instruments::answered(carries, since);
+    meter::answered(carries, since);
 }
 
 /// Counts a command that was not answered.
 pub(crate) fn unanswered(carries: &'static str) {
-    counter!(UNANSWERED, "carries" => carries).increment(1);
+    instruments::unanswered(carries);
+    meter::unanswered(carries);
 }

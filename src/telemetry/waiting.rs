@@ -1,10 +1,11 @@
+use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Holding, Observed, Route, TARGET, digests, metrics};
+use super::{Followed, Holding, Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
@@ -14,6 +15,7 @@ pub(crate) struct Waiting {
     mode: &'static str,
     began: Instant,
     span: Span,
+    followed: Followed,
     /// Counts the request among those that wait.
     _waiter: metrics::Counted,
     ended: bool,
@@ -25,6 +27,7 @@ impl Waiting {
         route: &Route,
         mode: &'static str,
         began: Instant,
+        followed: Followed,
         keys: impl Fn() -> Vec<&'a LockKey>,
     ) -> Self {
         let span = tracing::debug_span!(
@@ -42,6 +45,7 @@ impl Waiting {
             mode,
             began,
             span,
+            followed,
             ended: false,
         }
     }
@@ -59,7 +63,8 @@ impl Waiting {
         for live in lives.clone() {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
-        Holding::begin(self.route.clone(), self.mode, lives)
+        let followed = mem::take(&mut self.followed);
+        Holding::begin(self.route.clone(), self.mode, followed, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
@@ -67,6 +72,8 @@ impl Waiting {
         self.end(outcome);
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
         metrics::refused(&self.route, self.mode, error);
+        let waited = self.began.elapsed();
+        self.followed.refused(&self.route, self.mode, error, waited);
     }
 
     fn end(&mut self, outcome: &'static str) {
@@ -77,6 +84,7 @@ impl Waiting {
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
         metrics::waited(&self.route, self.mode, self.began);
+        self.followed.waited(&self.route, self.mode, self.began);
     }
 }
 
@@ -89,7 +97,7 @@ impl Drop for Waiting {
     }
 }
 
-fn outcome(error: &LockError) -> &'static str {
+pub(super) fn outcome(error: &LockError) -> &'static str {
     match error {
         LockError::Busy { .. } => "contended",
         LockError::Overloaded => "overloaded",

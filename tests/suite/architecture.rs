@@ -20,6 +20,7 @@ const FLOORS: &[&[&str]] = &[
     &["key"],
     &["layer"],
     &["idempotency"],
+    &["console"],
     &["extract", "guide", "testing"],
 ];
 

@@ -1,0 +1,169 @@
+//! A live page for operators: who holds which lock, since when, and who waits.
+//!
+//! # Put it behind your authentication first
+//!
+//! The page shows the names of locks, and these may contain what clients have sent. With
+//! [`allow_force_unlock`](Console::allow_force_unlock) it also takes locks away. It has **no authentication of its own**: it
+//! serves every request that reaches it. Nest it behind the authentication that the application has for its operators, or
+//! serve it on an address that only they reach.
+//!
+//! ```
+//! use axum::Router;
+//! use tower_distributed_lock::{LockClient, MemoryStore, console};
+//!
+//! let locks = LockClient::new(MemoryStore::new());
+//! let operators: Router = Router::new().nest("/_locks", console::router(&locks));
+//! // .layer(…): the application's authentication, outside of the page.
+//! ```
+//!
+//! Make the router when the program starts: it begins to note losses, refusals, durations and waiting requests then.
+//!
+//! # What it shows
+//!
+//! * Every key that requests of this process hold or wait for: mode, holder, route, age, rest of the lease, renewals, waiters,
+//!   fencing token. The server sorts, filters and pages: ten thousand keys stay usable.
+//! * One key in full: each hold of this process, each request that waits here in its order, and what the store knows of it,
+//!   also where only a Java service holds it.
+//! * The latest losses and refusals with their cause, the keys that requests have waited for most in the last minutes, and
+//!   how long requests waited and held, by route and mode.
+//! * The store: its [audit](crate::Audit), its replicas, this process's connections, and the latency of the last minute.
+//!
+//! A process sees itself and the store, and no other process. [`peers`](Console::peers) links the pages of the others.
+//!
+//! The page is live through server-sent events. A stream ends after half a minute and the page opens the next one, so
+//! that a server that stops gracefully does not wait for longer than that; the end of the client
+//! ([`LockClient::shutdown`]) ends streams at once. At most 32 streams are open at a time.
+//!
+//! # Breaking a lock
+//!
+//! It is off, unless [`Console::allow_force_unlock`] is called. A person must type the key's name. The request is a `POST`
+//! with a JSON body that a browser sends from the page itself only: one with another `Sec-Fetch-Site` than `same-origin`, or
+//! with neither that nor an `Origin` of the same host, is refused. It is logged as a warning with the address of the caller
+//! (from [`ConnectInfo`](axum::extract::ConnectInfo), where the server provides it), and the answer says what was there.
+//!
+//! The page sets a `Content-Security-Policy` without inline code and without other origins. Names of locks are text to it,
+//! never markup; control characters are shown as such.
+//!
+//! # Cost
+//!
+//! The keys, holds and queues are read when somebody looks, and nothing is kept for that. What belongs to the past is noted
+//! from the first router on, in bounded memory: 256 events, 256 histograms, 512 contended keys. For a request that gets its
+//! lock at once, that is two histogram entries.
+//!
+//! # JSON
+//!
+//! Everything on the page can be read as JSON under `api/`. The fields are stable: a minor release adds some, and removes none.
+//! See [the guide](crate::guide::console).
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::client::LockClient;
+
+mod assets;
+mod break_lock;
+mod history;
+mod holders;
+mod key;
+mod keys;
+mod live;
+mod millis;
+mod problem;
+mod process;
+mod routes;
+mod same_origin;
+mod shared;
+mod store;
+mod survey;
+
+use process::Peer;
+use shared::Shared;
+
+/// The page and its JSON for the locks of one client, with default settings: locks cannot be broken. Nest it where the
+/// operators' authentication is: see [the module](self).
+///
+/// ```
+/// # use tower_distributed_lock::{LockClient, MemoryStore, console};
+/// # let locks = LockClient::new(MemoryStore::new());
+/// let app: axum::Router = axum::Router::new().nest("/_locks", console::router(&locks));
+/// ```
+pub fn router(locks: &LockClient) -> Router {
+    Console::new(locks).router()
+}
+
+/// A page that is to be configured.
+///
+/// ```
+/// use tower_distributed_lock::console::Console;
+/// # use tower_distributed_lock::{LockClient, MemoryStore};
+/// # let locks = LockClient::new(MemoryStore::new());
+/// let page = Console::new(&locks)
+///     .process("api-1")
+///     .peers([("api-2", "https://api-2.internal/_locks")])
+///     .allow_force_unlock()
+///     .router();
+/// # let _: axum::Router = page;
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a console does nothing until its router is served"]
+pub struct Console {
+    locks: LockClient,
+    process: Option<String>,
+    peers: Vec<Peer>,
+    may_break: bool,
+}
+
+impl Console {
+    /// A console for the locks of `locks`.
+    pub fn new(locks: &LockClient) -> Self {
+        Self {
+            locks: locks.clone(),
+            process: None,
+            peers: Vec::new(),
+            may_break: false,
+        }
+    }
+
+    /// What the page calls this process (default: the name of its host, and its process id).
+    pub fn process(mut self, name: impl Into<String>) -> Self {
+        self.process = Some(name.into());
+        self
+    }
+
+    /// The pages of other processes, as names and addresses. The page links them.
+    ///
+    /// # Panics
+    ///
+    /// If an address does not begin with `https://`, `http://` or `/`.
+    pub fn peers<N, A>(mut self, peers: impl IntoIterator<Item = (N, A)>) -> Self
+    where
+        N: Into<String>,
+        A: Into<String>,
+    {
+        let peers = peers.into_iter();
+        let peers = peers.map(|(name, address)| Peer::new(name.into(), address.into()));
+        self.peers.extend(peers);
+        self
+    }
+
+    /// Lets the page break locks of any holder. The holders find them lost at their next renewal or release.
+    ///
+    /// Everyone whom the application lets see the page may do that then.
+    pub fn allow_force_unlock(mut self) -> Self {
+        self.may_break = true;
+        self
+    }
+
+    /// The routes: the page at `/`, its files beside it, and its JSON under `/api`.
+    pub fn router(self) -> Router {
+        routes::router(Arc::new(Shared::new(self)))
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
+    /// The same for a router that has a state.
+    fn from(console: Console) -> Self {
+        console.router().with_state(())
+    }
+}

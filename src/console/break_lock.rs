@@ -1,0 +1,110 @@
+//! Breaking a lock.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::to_bytes;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::{Deserialize, Serialize};
+
+use super::key::StoreSide;
+use super::keys::LockKeyText;
+use super::problem::Problem;
+use super::same_origin::is_same_origin;
+use super::shared::Shared;
+use crate::lock::LockKey;
+use crate::telemetry;
+
+/// The longest body: a key of this length is none that a program chose.
+const LONGEST: usize = 64 * 1024;
+
+/// What is asked for.
+#[derive(Deserialize)]
+struct Asked {
+    key: String,
+    /// The key again, as a person has typed it.
+    confirm: String,
+}
+
+/// `api/break`.
+#[derive(Debug, Serialize)]
+pub(super) struct Broken {
+    key: LockKeyText,
+    /// Whether any hold was ended.
+    broken: bool,
+    /// What was there just before.
+    was: StoreSide,
+}
+
+pub(super) async fn break_lock(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Json<Broken>, Problem> {
+    let (parts, body) = request.into_parts();
+    let caller = caller(&parts.extensions, &parts.headers);
+    let refused = |status, why: &str| {
+        tracing::warn!(caller, why, "the console has refused to break a lock");
+        Problem::new(status, why)
+    };
+    if !shared.may_break {
+        let why = "this console does not break locks: see `Console::allow_force_unlock`";
+        return Err(refused(StatusCode::FORBIDDEN, why));
+    }
+    if !is_same_origin(&parts.headers, &parts.uri) {
+        let why = "only the page itself may break a lock";
+        return Err(refused(StatusCode::FORBIDDEN, why));
+    }
+    if !is_json(&parts.headers) {
+        let why = "the body is to be application/json";
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let body = to_bytes(body, LONGEST).await;
+    let body = body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
+    let Asked { key, confirm } = serde_json::from_slice(&body)
+        .map_err(|_| Problem::bad_request("the body is to be {\"key\": …, \"confirm\": …}"))?;
+    if key != confirm {
+        return Err(Problem::bad_request("`confirm` is to be the key's name"));
+    }
+    let key = LockKey::new(key);
+    let admin = shared.locks.admin()?;
+    let was = admin.inspect(&key).await?;
+    let broken = admin.force_unlock(&key).await?;
+    let digest = telemetry::digest(&key);
+    let holders: Vec<_> = was.holders.iter().map(|holder| &*holder.id).collect();
+    tracing::warn!(key = %digest, caller, broken, ?holders, "a lock was broken from the console");
+    if broken {
+        shared.locks.inside().journal().broken(&key, caller);
+    }
+    Ok(Json(Broken {
+        was: StoreSide::of(&was, &shared.holders),
+        key: LockKeyText(key),
+        broken,
+    }))
+}
+
+/// A form of a foreign page cannot have this type.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// The address of the caller, and what a proxy says of it.
+fn caller(extensions: &axum::http::Extensions, headers: &HeaderMap) -> String {
+    let address = extensions.get::<ConnectInfo<SocketAddr>>();
+    let mut caller = match address {
+        Some(ConnectInfo(address)) => address.to_string(),
+        None => "an unknown address".to_owned(),
+    };
+    for name in ["forwarded", "x-forwarded-for"] {
+        if let Some(value) = headers.get(name) {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            let value: String = value.chars().take(200).collect();
+            caller.push_str(&format!(", {name} {value:?}"));
+        }
+    }
+    caller
+}

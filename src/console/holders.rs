@@ -1,0 +1,137 @@
+//! Who holds what this process waits for: the store knows.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::keys::left;
+use crate::admin::{Holder, Inspection};
+use crate::client::LockClient;
+use crate::error::LockError;
+use crate::lock::{HoldId, LockKey};
+
+/// How many keys the store is asked about at a time.
+const AT_A_TIME: usize = 16;
+
+/// How long a viewer waits for the store's answers about a page of keys.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long an answer is good for, and how many are kept.
+const FRESH: Duration = Duration::from_secs(2);
+const KEPT: usize = 1024;
+
+/// Asks the store who holds a key, and keeps the answers for a moment.
+pub(super) struct Holders {
+    locks: LockClient,
+    here: String,
+    /// What the mutex protects; it is never held while the store is asked.
+    known: Mutex<HashMap<LockKey, Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    at: Instant,
+    who: Who,
+    left: Option<u64>,
+}
+
+/// A holder.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Who {
+    /// `here`: this process; `ours`: another process of this crate; `java`: a Redisson client; `unknown`.
+    kind: &'static str,
+    /// Its name in the store.
+    id: Option<String>,
+}
+
+impl Who {
+    pub(super) fn unknown() -> Self {
+        Self {
+            kind: "unknown",
+            id: None,
+        }
+    }
+
+    pub(super) fn here(id: HoldId) -> Self {
+        Self {
+            kind: "here",
+            id: Some(id.to_string()),
+        }
+    }
+}
+
+impl Holders {
+    pub(super) fn new(locks: &LockClient) -> Self {
+        Self {
+            here: locks.id().to_string(),
+            locks: locks.clone(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Who that is.
+    pub(super) fn who(&self, holder: &Holder) -> Who {
+        let kind = match () {
+            () if holder.id.starts_with(&self.here) => "here",
+            () if HoldId::is_ours(&holder.id) => "ours",
+            () => "java",
+        };
+        Who {
+            kind,
+            id: Some(holder.id.clone()),
+        }
+    }
+
+    /// What the store knows of a key.
+    pub(super) async fn inspect(&self, key: &LockKey) -> Result<Inspection, LockError> {
+        self.locks.admin()?.inspect(key).await
+    }
+
+    /// Fills in who holds these keys, and how long their leases last, as far as the store says so soon.
+    pub(super) async fn find<'a>(
+        &self,
+        rows: impl Iterator<Item = (&'a LockKey, &'a mut Who, &'a mut Option<u64>)>,
+    ) {
+        let asked = rows.map(|(key, who, left)| async move {
+            if let Some(known) = self.holder(key).await {
+                (*who, *left) = (known.who, known.left);
+            }
+        });
+        let asked: Vec<_> = asked.collect();
+        let asked = stream::iter(asked).for_each_concurrent(AT_A_TIME, |ask| ask);
+        // Who is not known by then is unknown for this time.
+        drop(timeout(PATIENCE, asked).await);
+    }
+
+    async fn holder(&self, key: &LockKey) -> Option<Known> {
+        let known = self.known().get(key).cloned();
+        if let Some(known) = known
+            && known.at.elapsed() < FRESH
+        {
+            return Some(known);
+        }
+        let inspection = self.inspect(key).await.ok()?;
+        let holder = inspection.holders.first()?;
+        let found = Known {
+            at: Instant::now(),
+            who: self.who(holder),
+            left: left(holder.remaining),
+        };
+        let mut known = self.known();
+        if known.len() >= KEPT {
+            known.retain(|_, known| known.at.elapsed() < FRESH);
+        }
+        if known.len() < KEPT {
+            known.insert(key.clone(), found.clone());
+        }
+        Some(found)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<LockKey, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

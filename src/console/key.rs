@@ -1,0 +1,149 @@
+//! One key in full.
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::holders::{Holders, Who};
+use super::keys::{LockKeyText, left};
+use super::millis;
+use super::problem;
+use super::shared::Shared;
+use crate::admin::Inspection;
+use crate::lock::{Lease, LockKey};
+use crate::queue::HoldView;
+
+/// How many holds and waiters of this process are shown.
+const SHOWN: usize = 200;
+
+/// `api/key`.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyJson {
+    key: LockKeyText,
+    /// What this process holds.
+    holds: Vec<HoldJson>,
+    /// The requests of this process that wait, in the order in which they came.
+    waiters: Vec<WaiterJson>,
+    /// How many wait; more than are shown, if there are many.
+    waiting: usize,
+    /// What the store knows of the key.
+    store: StoreSide,
+}
+
+#[derive(Debug, Serialize)]
+struct HoldJson {
+    id: String,
+    state: &'static str,
+    mode: &'static str,
+    route: String,
+    age_ms: u64,
+    /// Since the store granted it. It may have been handed over since, inside the process.
+    granted_ms: u64,
+    lease_ms: u64,
+    lease_left_ms: u64,
+    renewed: bool,
+    renewals: u32,
+    handovers: u32,
+    shares: usize,
+    token: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaiterJson {
+    mode: &'static str,
+    route: String,
+    waited_ms: u64,
+    /// Whether it asks the store itself: the store has refused it, and will wake it. Others wait behind it, in the process.
+    asks_store: bool,
+}
+
+/// What the store knows, or why that is unknown.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct StoreSide {
+    holders: Vec<HolderJson>,
+    waiters: Vec<String>,
+    truncated: bool,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct HolderJson {
+    #[serde(flatten)]
+    who: Who,
+    mode: &'static str,
+    count: u64,
+    /// `null`: for ever.
+    lease_left_ms: Option<u64>,
+}
+
+pub(super) async fn look(shared: &Shared, key: &LockKey) -> KeyJson {
+    let store = match shared.holders.inspect(key).await {
+        Ok(inspection) => StoreSide::of(&inspection, &shared.holders),
+        Err(error) => StoreSide {
+            error: Some(problem::text(&error)),
+            ..StoreSide::default()
+        },
+    };
+    let inside = shared.locks.inside();
+    let (holds, queued) = inside.key(key);
+    let now = Instant::now();
+    let refused = inside.journal().store_waiters();
+    let refused = refused.into_iter().filter(|waiter| waiter.key == *key);
+    let refused = refused.map(|waiter| (waiter.since, waiter.mode, waiter.route, true));
+    let queued = queued.into_iter();
+    let queued = queued.map(|waiter| (waiter.since, waiter.mode, waiter.route, false));
+    let mut waiters: Vec<_> = refused.chain(queued).collect();
+    // Those of one mode stay in the order of their queue.
+    waiters.sort_by_key(|(since, ..)| *since);
+    let waiting = waiters.len();
+    let waiters = waiters.into_iter().take(SHOWN);
+    let waiters = waiters.map(|(since, mode, route, asks_store)| WaiterJson {
+        mode: mode.as_str(),
+        route: route.as_str().to_owned(),
+        waited_ms: millis::since(since, now),
+        asks_store,
+    });
+    KeyJson {
+        key: LockKeyText(key.clone()),
+        holds: holds.iter().take(SHOWN).map(|hold| HoldJson::new(hold, now)).collect(),
+        waiters: waiters.collect(),
+        waiting,
+        store,
+    }
+}
+
+impl HoldJson {
+    fn new(hold: &HoldView, now: Instant) -> Self {
+        Self {
+            id: hold.id.to_string(),
+            state: hold.state,
+            mode: hold.mode.as_str(),
+            route: hold.route.as_str().to_owned(),
+            age_ms: millis::since(hold.since, now),
+            granted_ms: millis::since(hold.granted, now),
+            lease_ms: millis::of(hold.lease.duration()),
+            lease_left_ms: millis::since(now, hold.deadline),
+            renewed: matches!(hold.lease, Lease::Renewed(_)),
+            renewals: hold.renewals,
+            handovers: hold.handovers,
+            shares: hold.shares,
+            token: hold.token.map(|token| token.to_string()),
+        }
+    }
+}
+
+impl StoreSide {
+    pub(super) fn of(inspection: &Inspection, holders: &Holders) -> Self {
+        let held = inspection.holders.iter().map(|holder| HolderJson {
+            who: holders.who(holder),
+            mode: holder.mode.as_str(),
+            count: holder.count,
+            lease_left_ms: left(holder.remaining),
+        });
+        Self {
+            holders: held.collect(),
+            waiters: inspection.waiters.clone(),
+            truncated: inspection.truncated,
+            error: None,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A page of the keys in use.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::holders::{Holders, Who};
+use super::millis;
+use super::problem::Problem;
+use super::survey::Row;
+use crate::lock::{Lease, LockKey};
+
+/// The default and the largest size of a page.
+const SIZE: (usize, usize) = (50, 200);
+
+/// `api/keys?…`, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct KeysText {
+    sort: String,
+    order: String,
+    #[serde(rename = "match")]
+    text: String,
+    which: String,
+    page: Option<usize>,
+    size: Option<usize>,
+    /// The key that `api/live` shows in full.
+    pub(super) key: Option<String>,
+}
+
+/// Which keys, and in which order.
+#[derive(Debug, Clone)]
+pub(super) struct KeysQuery {
+    pub(super) sort: Sort,
+    pub(super) order: Order,
+    /// What their names contain.
+    pub(super) text: String,
+    pub(super) which: Which,
+    /// From 1.
+    pub(super) page: usize,
+    pub(super) size: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sort {
+    Key,
+    Mode,
+    Route,
+    Age,
+    Lease,
+    Renewals,
+    Waiters,
+    Token,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    Ascending,
+    Descending,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Which {
+    All,
+    /// Held by this process.
+    Held,
+    /// Waited for, and not held by this process.
+    Elsewhere,
+    /// With requests that wait.
+    Contended,
+}
+
+impl KeysQuery {
+    pub(super) fn parse(text: KeysText) -> Result<Self, Problem> {
+        Ok(Self {
+            sort: match &*text.sort {
+                "" | "age" => Sort::Age,
+                "key" => Sort::Key,
+                "mode" => Sort::Mode,
+                "route" => Sort::Route,
+                "lease" => Sort::Lease,
+                "renewals" => Sort::Renewals,
+                "waiters" => Sort::Waiters,
+                "token" => Sort::Token,
+                _ => {
+                    return Err(Problem::bad_request(
+                        "sort: key, mode, route, age, lease, renewals, waiters or token",
+                    ));
+                }
+            },
+            order: match &*text.order {
+                "" | "desc" => Order::Descending,
+                "asc" => Order::Ascending,
+                _ => return Err(Problem::bad_request("order: asc or desc")),
+            },
+            which: match &*text.which {
+                "" | "all" => Which::All,
+                "held" => Which::Held,
+                "elsewhere" => Which::Elsewhere,
+                "contended" => Which::Contended,
+                _ => {
+                    return Err(Problem::bad_request(
+                        "which: all, held, elsewhere or contended",
+                    ));
+                }
+            },
+            text: text.text,
+            page: text.page.unwrap_or(1).max(1),
+            size: text.size.unwrap_or(SIZE.0).clamp(1, SIZE.1),
+        })
+    }
+}
+
+/// `api/keys`.
+#[derive(Debug, Serialize)]
+pub(super) struct KeysPage {
+    /// How many keys requests of this process hold or wait for.
+    pub(super) keys_in_use: usize,
+    /// How many of them this process holds.
+    pub(super) held: usize,
+    /// How many requests of this process wait.
+    pub(super) waiters: usize,
+    /// How many keys the query takes.
+    pub(super) matching: usize,
+    pub(super) page: usize,
+    pub(super) pages: usize,
+    pub(super) size: usize,
+    pub(super) keys: Vec<KeyRow>,
+}
+
+/// One key of it.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyRow {
+    key: LockKeyText,
+    /// `held`, `releasing`, `lost`, or `waiting` where this process does not hold it.
+    state: &'static str,
+    mode: &'static str,
+    holder: Who,
+    route: String,
+    /// Since the present holder got it, or the first request began to wait.
+    age_ms: Option<u64>,
+    lease_ms: Option<u64>,
+    lease_left_ms: Option<u64>,
+    /// Whether the lease is renewed.
+    renewed: Option<bool>,
+    renewals: Option<u32>,
+    handovers: Option<u32>,
+    /// How many guards share the hold.
+    shares: Option<usize>,
+    /// How many holds this process has on it.
+    holds: usize,
+    waiters: usize,
+    longest_wait_ms: Option<u64>,
+    /// A string: JavaScript has no numbers of 64 bits.
+    token: Option<String>,
+}
+
+/// A key in JSON: its name.
+#[derive(Debug, Clone)]
+pub(super) struct LockKeyText(pub(super) LockKey);
+
+impl Serialize for LockKeyText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
+    }
+}
+
+impl KeysPage {
+    /// Asks the store who holds what this process waits for.
+    pub(super) async fn complete(mut self, holders: &Holders) -> Self {
+        let unknown = self.keys.iter_mut().filter(|row| row.state == "waiting");
+        holders
+            .find(unknown.map(|row| (&row.key.0, &mut row.holder, &mut row.lease_left_ms)))
+            .await;
+        self
+    }
+}
+
+impl KeyRow {
+    pub(super) fn new(row: &Row, now: Instant) -> Self {
+        let hold = row.view.hold.as_ref();
+        let left = |deadline: Instant| deadline.saturating_duration_since(now);
+        let began = hold.map(|hold| hold.since).or(row.first_waiter);
+        Self {
+            key: LockKeyText(row.view.key.clone()),
+            state: hold.map_or("waiting", |hold| hold.state),
+            mode: row.mode(),
+            holder: hold.map_or_else(Who::unknown, |hold| Who::here(hold.id)),
+            route: row.route.as_str().to_owned(),
+            age_ms: began.map(|began| millis::since(began, now)),
+            lease_ms: hold.map(|hold| millis::of(hold.lease.duration())),
+            lease_left_ms: hold.map(|hold| millis::of(left(hold.deadline))),
+            renewed: hold.map(|hold| matches!(hold.lease, Lease::Renewed(_))),
+            renewals: hold.map(|hold| hold.renewals),
+            handovers: hold.map(|hold| hold.handovers),
+            shares: hold.map(|hold| hold.shares),
+            holds: row.view.holds,
+            waiters: row.waiters,
+            longest_wait_ms: row.first_waiter.map(|first| millis::since(first, now)),
+            token: hold.and_then(|hold| hold.token).map(|token| token.to_string()),
+        }
+    }
+}
+
+/// The rest of a lease; `None` if it never ends.
+pub(super) fn left(remaining: Duration) -> Option<u64> {
+    (remaining != Duration::MAX).then(|| millis::of(remaining))
+}

@@ -1,0 +1,124 @@
+//! The stream that keeps the page up to date.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, Sse};
+use futures_util::{Stream, stream};
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::keys::{KeysQuery, KeysText};
+use super::problem::Problem;
+use super::shared::Shared;
+use super::{history, key};
+use crate::lock::LockKey;
+
+/// How often the page is brought up to date.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How many ticks pass between two looks at durations and at the store.
+const SELDOM: u64 = 3;
+
+/// How long a stream lives: a server that stops gracefully waits for it.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// When the page opens the next stream.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// `api/live`: the events `process`, `keys`, `key`, `events`, `durations`, `contended` and `store`, each with the JSON of the
+/// path of its name.
+pub(super) async fn live(
+    State(shared): State<Arc<Shared>>,
+    Query(text): Query<KeysText>,
+) -> Result<impl IntoResponse, Problem> {
+    let permit = shared.streams.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| {
+        let why = "too many streams are open: close other windows of this page";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    })?;
+    let key = text.key.clone().map(LockKey::new);
+    let viewer = Viewer {
+        query: KeysQuery::parse(text)?,
+        key,
+        shared,
+        ticks: 0,
+        last_event: None,
+        ready: VecDeque::new(),
+        over: Instant::now() + LIFE,
+        _permit: permit,
+    };
+    Ok(Sse::new(viewer.stream()))
+}
+
+/// One open stream.
+struct Viewer {
+    shared: Arc<Shared>,
+    query: KeysQuery,
+    /// Shown in full.
+    key: Option<LockKey>,
+    ticks: u64,
+    /// The number of the last event that was sent.
+    last_event: Option<u64>,
+    ready: VecDeque<Event>,
+    over: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Viewer {
+    fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        stream::unfold(self, |mut viewer| async move {
+            while viewer.ready.is_empty() {
+                if !viewer.goes_on().await {
+                    return None;
+                }
+                viewer.look().await;
+                viewer.ticks += 1;
+            }
+            let event = viewer.ready.pop_front()?;
+            Some((Ok(event), viewer))
+        })
+    }
+
+    /// Waits for the next tick; false if the stream is over.
+    async fn goes_on(&self) -> bool {
+        if self.ticks > 0 {
+            tokio::time::sleep(TICK).await;
+        }
+        Instant::now() < self.over && !self.shared.locks.inside().is_closed()
+    }
+
+    async fn look(&mut self) {
+        let shared = self.shared.clone();
+        if self.ticks == 0 {
+            self.put("process", &shared.process.json(shared.may_break));
+        }
+        self.put("keys", &shared.keys(self.query.clone()).await);
+        if let Some(key) = &self.key {
+            let seen = key::look(&shared, key).await;
+            self.put("key", &seen);
+        }
+        let events = history::events(&shared.locks);
+        if self.last_event != Some(events.last) {
+            self.last_event = Some(events.last);
+            self.put("events", &events);
+        }
+        if self.ticks.is_multiple_of(SELDOM) {
+            self.put("durations", &history::durations(&shared.locks));
+            self.put("contended", &history::contended(&shared.locks));
+            self.put("store", &shared.store().await);
+        }
+    }
+
+    fn put(&mut self, name: &'static str, data: &impl Serialize) {
+        let text = serde_json::to_string(data).expect("what the API answers is JSON");
+        let event = Event::default().event(name).retry(RETRY).data(text);
+        self.ready.push_back(event);
+    }
+}

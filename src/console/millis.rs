@@ -1,0 +1,19 @@
+//! Durations in JSON: whole milliseconds.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+pub(super) fn of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long ago.
+pub(super) fn since(then: Instant, now: Instant) -> u64 {
+    of(now.saturating_duration_since(then))
+}
+
+/// Since 1970.
+pub(super) fn of_day(at: SystemTime) -> u64 {
+    of(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}

@@ -1,0 +1,67 @@
+//! What the API answers when it cannot serve a request.
+
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::error::LockError;
+
+/// A problem as RFC 9457 has it.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+        }
+    }
+
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl From<LockError> for Problem {
+    fn from(error: LockError) -> Self {
+        let status = match &error {
+            LockError::Conflict(_) => StatusCode::CONFLICT,
+            LockError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            LockError::Invalid(_) => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, text(&error))
+    }
+}
+
+/// An error and what has caused it.
+pub(super) fn text(error: &LockError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Json(Body {
+            title: self.status.canonical_reason().unwrap_or("error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        });
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (self.status, kind, body).into_response()
+    }
+}

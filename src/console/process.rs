@@ -1,0 +1,83 @@
+//! Which process answers.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::millis;
+use crate::client::LockClient;
+
+/// This process, and the links to others.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: String,
+    client: String,
+    peers: Vec<Peer>,
+    began: Instant,
+}
+
+/// The page of another process.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Peer {
+    name: String,
+    address: String,
+}
+
+/// `api/process`.
+#[derive(Debug, Serialize)]
+pub(super) struct ProcessJson<'a> {
+    name: &'a str,
+    /// The first part of the ids of its holds.
+    client: &'a str,
+    pid: u32,
+    version: &'static str,
+    /// How long the console has noted what happens.
+    noted_ms: u64,
+    may_break: bool,
+    peers: &'a [Peer],
+}
+
+impl Process {
+    pub(super) fn new(name: Option<String>, peers: Vec<Peer>, locks: &LockClient) -> Self {
+        Self {
+            name: name.unwrap_or_else(name_of_this_process),
+            client: locks.id().to_string(),
+            peers,
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn json(&self, may_break: bool) -> ProcessJson<'_> {
+        ProcessJson {
+            name: &self.name,
+            client: &self.client,
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            noted_ms: millis::of(self.began.elapsed()),
+            may_break,
+            peers: &self.peers,
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn new(name: String, address: String) -> Self {
+        let is_link = ["https://", "http://", "/"];
+        let is_link = is_link.iter().any(|start| address.starts_with(start));
+        assert!(
+            is_link,
+            "the address of a peer begins with `https://`, `http://` or `/`: {address:?}"
+        );
+        Self { name, address }
+    }
+}
+
+fn name_of_this_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
+    let host = host.map(|host| host.trim().to_owned());
+    match host.filter(|host| !host.is_empty()) {
+        Some(host) => format!("{host}, process {}", std::process::id()),
+        None => format!("process {}", std::process::id()),
+    }
+}

@@ -1,0 +1,102 @@
+//! The routes.
+
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use serde::Deserialize;
+
+use super::keys::{KeysQuery, KeysText};
+use super::problem::Problem;
+use super::shared::Shared;
+use super::{assets, break_lock, history, key, live};
+use crate::lock::LockKey;
+
+/// No code but that of the page's own files, and nothing from or to anywhere else. `require-trusted-types-for` makes the browser
+/// refuse to take text for markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+
+type Locks = State<Arc<Shared>>;
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let api = Router::new()
+        .route("/api/process", get(process))
+        .route("/api/keys", get(keys))
+        .route("/api/key", get(one_key))
+        .route("/api/events", get(events))
+        .route("/api/durations", get(durations))
+        .route("/api/contended", get(contended))
+        .route("/api/store", get(store))
+        .route("/api/live", get(live::live))
+        .route("/api/break", post(break_lock::break_lock));
+    assets::routes()
+        .merge(api)
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "the console has no such page"))
+        .layer(middleware::map_response(secured))
+        .with_state(shared)
+}
+
+/// Adds what every answer has.
+async fn secured(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut set = |name, value| {
+        headers.insert(name, HeaderValue::from_static(value));
+    };
+    set(header::CONTENT_SECURITY_POLICY, POLICY);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::X_FRAME_OPTIONS, "DENY");
+    set(header::REFERRER_POLICY, "no-referrer");
+    set(
+        header::HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    );
+    set(
+        header::HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    );
+    // Names of locks do not stay in a browser's cache.
+    set(header::CACHE_CONTROL, "no-store");
+    response
+}
+
+async fn process(State(shared): Locks) -> Response {
+    Json(shared.process.json(shared.may_break)).into_response()
+}
+
+async fn keys(
+    State(shared): Locks,
+    Query(query): Query<KeysText>,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(shared.keys(KeysQuery::parse(query)?).await))
+}
+
+#[derive(Deserialize)]
+struct KeyText {
+    key: String,
+}
+
+async fn one_key(State(shared): Locks, Query(query): Query<KeyText>) -> impl IntoResponse {
+    Json(key::look(&shared, &LockKey::new(query.key)).await)
+}
+
+async fn events(State(shared): Locks) -> impl IntoResponse {
+    Json(history::events(&shared.locks))
+}
+
+async fn durations(State(shared): Locks) -> impl IntoResponse {
+    Json(history::durations(&shared.locks))
+}
+
+async fn contended(State(shared): Locks) -> impl IntoResponse {
+    Json(history::contended(&shared.locks))
+}
+
+async fn store(State(shared): Locks) -> impl IntoResponse {
+    Json(shared.store().await)
+}

@@ -1,0 +1,146 @@
+//! Every key in use, at one moment.
+
+use std::cmp::{Ordering, Reverse};
+
+use tokio::time::Instant;
+
+use super::keys::{KeyRow, KeysPage, KeysQuery, Order, Sort, Which};
+use crate::client::LockClient;
+use crate::lock::KeyMap;
+use crate::queue::KeyView;
+use crate::telemetry::{Route, StoreWaiter};
+
+/// What was there when the client was looked at.
+pub(super) struct Survey {
+    at: Instant,
+    rows: Vec<Row>,
+}
+
+/// A key, and the requests of this process that the store has refused.
+pub(super) struct Row {
+    pub(super) view: KeyView,
+    /// How many requests wait, in the process and for the store.
+    pub(super) waiters: usize,
+    pub(super) first_waiter: Option<Instant>,
+    /// The route of the holder here, or of the first request that waits for the store.
+    pub(super) route: Route,
+}
+
+impl Survey {
+    pub(super) fn take(locks: &LockClient) -> Self {
+        let inside = locks.inside();
+        let mut refused: KeyMap<Vec<StoreWaiter>> = KeyMap::default();
+        for waiter in inside.journal().store_waiters() {
+            refused.entry(waiter.key.clone()).or_default().push(waiter);
+        }
+        let rows = inside.keys().into_iter().map(|view| {
+            let refused = refused.remove(&view.key).unwrap_or_default();
+            Row::new(view, &refused)
+        });
+        Self {
+            rows: rows.collect(),
+            at: Instant::now(),
+        }
+    }
+
+    /// The page that `query` asks for.
+    pub(super) fn page(&self, query: &KeysQuery) -> KeysPage {
+        let mut matching: Vec<&Row> = self.rows.iter().filter(|row| query.takes(row)).collect();
+        let pages = matching.len().div_ceil(query.size).max(1);
+        let page = query.page.min(pages);
+        let begin = (page - 1) * query.size;
+        let end = (begin + query.size).min(matching.len());
+        let by = |a: &&Row, b: &&Row| query.compare(a, b);
+        // Only what is shown is sorted.
+        if end < matching.len() {
+            matching.select_nth_unstable_by(end, by);
+        }
+        matching[..end].sort_unstable_by(by);
+        let rows = &matching[begin..end];
+        KeysPage {
+            keys_in_use: self.rows.len(),
+            held: self.rows.iter().filter(|row| row.view.hold.is_some()).count(),
+            waiters: self.rows.iter().map(|row| row.waiters).sum(),
+            matching: matching.len(),
+            page,
+            pages,
+            size: query.size,
+            keys: rows.iter().map(|row| KeyRow::new(row, self.at)).collect(),
+        }
+    }
+}
+
+impl Row {
+    fn new(view: KeyView, refused: &[StoreWaiter]) -> Self {
+        let first = refused.iter().min_by_key(|waiter| waiter.since);
+        let held = view.hold.as_ref().map(|hold| &hold.route);
+        let route = held.or(first.map(|waiter| &waiter.route));
+        let first_waiter = view.first_waiter.into_iter();
+        Self {
+            waiters: view.waiters + refused.len(),
+            first_waiter: first_waiter.chain(first.map(|waiter| waiter.since)).min(),
+            route: route.cloned().unwrap_or_default(),
+            view,
+        }
+    }
+
+    pub(super) fn mode(&self) -> &'static str {
+        let held = self.view.hold.as_ref().map(|hold| hold.mode);
+        let mode = held.or(self.view.wanted);
+        mode.map_or("", |mode| mode.as_str())
+    }
+}
+
+impl KeysQuery {
+    fn takes(&self, row: &Row) -> bool {
+        let is_held = row.view.hold.is_some();
+        let is_asked_for = match self.which {
+            Which::All => true,
+            Which::Held => is_held,
+            Which::Elsewhere => !is_held,
+            Which::Contended => row.waiters > 0,
+        };
+        is_asked_for && row.view.key.as_str().contains(&self.text)
+    }
+
+    fn compare(&self, a: &Row, b: &Row) -> Ordering {
+        let order = match self.sort {
+            Sort::Key => Ordering::Equal,
+            Sort::Mode => a.mode().cmp(b.mode()),
+            Sort::Route => a.route.as_str().cmp(b.route.as_str()),
+            // The older it is, the earlier it began.
+            Sort::Age => began(b).cmp(&began(a)),
+            Sort::Lease => deadline(a).cmp(&deadline(b)),
+            Sort::Renewals => renewals(a).cmp(&renewals(b)),
+            Sort::Waiters => (a.waiters, Reverse(a.first_waiter)).cmp(&(b.waiters, Reverse(b.first_waiter))),
+            Sort::Token => token(a).cmp(&token(b)),
+        };
+        let order = match self.order {
+            Order::Ascending => order,
+            Order::Descending => order.reverse(),
+        };
+        let by_name = || match (self.sort, self.order) {
+            (Sort::Key, Order::Descending) => b.view.key.cmp(&a.view.key),
+            _ => a.view.key.cmp(&b.view.key),
+        };
+        order.then_with(by_name)
+    }
+}
+
+/// When the holder here got it; else when the first request began to wait.
+fn began(row: &Row) -> Option<Instant> {
+    let held = row.view.hold.as_ref().map(|hold| hold.since);
+    held.or(row.first_waiter)
+}
+
+fn deadline(row: &Row) -> Option<Instant> {
+    row.view.hold.as_ref().map(|hold| hold.deadline)
+}
+
+fn renewals(row: &Row) -> Option<u32> {
+    row.view.hold.as_ref().map(|hold| hold.renewals)
+}
+
+fn token(row: &Row) -> Option<u64> {
+    Some(row.view.hold.as_ref()?.token?.value())
+}

@@ -1,0 +1,143 @@
+//! What can be seen of the queues from outside. Nothing is kept for it: it is read when it is asked for.
+
+use tokio::time::Instant;
+
+use super::Queues;
+use super::hold::LocalHold;
+use super::key_state::KeyState;
+use super::wait_queue::{Head, Waiter};
+use crate::keeper::Phase;
+use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
+use crate::telemetry::Route;
+
+/// One key that requests of this process hold or wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyView {
+    pub(crate) key: LockKey,
+    /// How many holds of this process the store carries. Readers may have several.
+    pub(crate) holds: usize,
+    /// The oldest of them.
+    pub(crate) hold: Option<HoldView>,
+    /// How many requests wait in this process. Those that ask the store are not among them.
+    pub(crate) waiters: usize,
+    /// When the first of them came in.
+    pub(crate) first_waiter: Option<Instant>,
+    /// The mode that requests ask the store for, or wait in.
+    pub(crate) wanted: Option<LockMode>,
+}
+
+/// One hold of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldView {
+    pub(crate) id: HoldId,
+    pub(crate) mode: LockMode,
+    /// The route of the present holder.
+    pub(crate) route: Route,
+    /// When the present holder got it.
+    pub(crate) since: Instant,
+    /// When the store granted it.
+    pub(crate) granted: Instant,
+    pub(crate) lease: Lease,
+    pub(crate) deadline: Instant,
+    pub(crate) renewals: u32,
+    /// How many times it was passed on inside the process.
+    pub(crate) handovers: u32,
+    /// How many guards share it.
+    pub(crate) shares: usize,
+    pub(crate) token: Option<FencingToken>,
+    /// `held`, `releasing` or `lost`.
+    pub(crate) state: &'static str,
+}
+
+/// One request that waits in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct WaiterView {
+    pub(crate) mode: LockMode,
+    pub(crate) route: Route,
+    pub(crate) since: Instant,
+}
+
+impl Queues {
+    /// Every key that is in use, in no particular order. Each is read at a slightly different instant.
+    pub(crate) fn view(&self) -> Vec<KeyView> {
+        let mut keys = Vec::with_capacity(self.len());
+        self.shards
+            .look_at_all(|key, state| keys.push(view(key, state)));
+        keys
+    }
+
+    /// The holds of one key, and the requests that wait for it in this process, in the order in which they came.
+    pub(crate) fn view_of(&self, key: &LockKey) -> (Vec<HoldView>, Vec<WaiterView>) {
+        let seen = self.shards.look(key, |state| {
+            let mut waiters: Vec<_> = waiters(state).collect();
+            waiters.sort_by_key(|waiter| waiter.ticket);
+            let waiters = waiters.into_iter().map(WaiterView::from);
+            (state.holds.iter().map(hold).collect(), waiters.collect())
+        });
+        seen.unwrap_or_default()
+    }
+}
+
+fn view(key: &LockKey, state: &KeyState) -> KeyView {
+    let oldest = state.holds.iter().min_by_key(|hold| hold.granted);
+    let first_waiter = waiters(state).map(|waiter| waiter.since).min();
+    KeyView {
+        key: key.clone(),
+        holds: state.holds.len(),
+        hold: oldest.map(hold),
+        waiters: waiters(state).count(),
+        first_waiter,
+        wanted: wanted(state),
+    }
+}
+
+fn hold(hold: &LocalHold) -> HoldView {
+    let live = &hold.live;
+    HoldView {
+        id: live.hold.id,
+        mode: live.hold.mode,
+        route: hold.route.clone(),
+        since: hold.since,
+        granted: hold.granted,
+        lease: live.lease,
+        deadline: live.deadline(),
+        renewals: live.renewals(),
+        handovers: hold.passed,
+        shares: hold.shares(),
+        token: hold.token,
+        state: match live.phase() {
+            _ if live.is_lost() => "lost",
+            Phase::Held => "held",
+            Phase::Releasing | Phase::Released => "releasing",
+            Phase::Lost => "lost",
+        },
+    }
+}
+
+fn waiters(state: &KeyState) -> impl Iterator<Item = &Waiter> {
+    let queues = [&state.exclusive, &state.write, &state.read];
+    let queued = queues.into_iter().flat_map(|queue| queue.iter());
+    queued.chain(state.owners.waiting())
+}
+
+fn wanted(state: &KeyState) -> Option<LockMode> {
+    let asks = |head| head == Head::Asking;
+    let queued = waiters(state).next().map(|waiter| waiter.terms.mode);
+    queued.or(match state {
+        _ if state.fair > 0 => Some(LockMode::Fair),
+        _ if asks(state.exclusive.head) => Some(LockMode::Reentrant),
+        _ if asks(state.write.head) => Some(LockMode::Write),
+        _ if asks(state.read.head) => Some(LockMode::Read),
+        _ => None,
+    })
+}
+
+impl From<&Waiter> for WaiterView {
+    fn from(waiter: &Waiter) -> Self {
+        Self {
+            mode: waiter.terms.mode,
+            route: waiter.terms.route.clone(),
+            since: waiter.since,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What a console shows beside the present: losses, refusals, durations, contended keys, and requests that the store has
+//! refused and that wait for it. It has a twin in `no_journal.rs` that does nothing.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::Route;
+use crate::error::LockError;
+use crate::lock::{Hold, LockKey, LockMode};
+use crate::sync::Mutex;
+
+mod contended;
+mod durations;
+mod events;
+mod waiters;
+
+pub(crate) use contended::{Contended, WINDOW};
+pub(crate) use durations::{BOUNDS, Durations, Histogram};
+pub(crate) use events::{Event, Events};
+pub(crate) use waiters::StoreWaiter;
+
+use contended::ContendedKeys;
+use durations::AllDurations;
+use waiters::StoreWaiters;
+
+/// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it.
+/// Its memory is bounded, whatever requests come.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Journal(Arc<OnceLock<Book>>);
+
+/// What an open journal keeps. Each mutex protects what it holds; none is taken under another one.
+#[derive(Debug)]
+struct Book {
+    events: Mutex<Events>,
+    durations: AllDurations,
+    contended: Mutex<ContendedKeys>,
+    waiters: Mutex<StoreWaiters>,
+}
+
+impl Journal {
+    /// Keeps what happens from now on.
+    pub(crate) fn open(&self) {
+        self.0.get_or_init(|| Book {
+            events: Mutex::new(Events::default()),
+            durations: AllDurations::default(),
+            contended: Mutex::new(ContendedKeys::new(Instant::now())),
+            waiters: Mutex::default(),
+        });
+    }
+
+    fn book(&self) -> Option<&Book> {
+        self.0.get()
+    }
+
+    /// Follows a request for `key`, the first of several.
+    pub(crate) fn follow(&self, key: Option<&LockKey>) -> Followed {
+        let open = self.book().and(key);
+        Followed(open.map(|key| (self.clone(), key.clone())))
+    }
+
+    /// Notes a hold that was lost.
+    pub(crate) fn lost(&self, route: &Route, hold: &Hold, reason: &'static str) {
+        let Some(book) = self.book() else {
+            return;
+        };
+        let event = Event::lost(&hold.key, hold.mode.as_str(), route, reason);
+        book.events.lock().add(event);
+    }
+
+    /// Notes a lock that a person broke.
+    pub(crate) fn broken(&self, key: &LockKey, by: String) {
+        if let Some(book) = self.book() {
+            book.events.lock().add(Event::broken(key, by));
+        }
+    }
+
+    /// Follows a request for `key` that does not get its lock at once.
+    pub(crate) fn contends(&self, key: &LockKey, since: Instant) -> Contention {
+        let open = self.book().map(|_| (self.clone(), key.clone(), since));
+        Contention(open)
+    }
+
+    /// Lists a request that the store has refused, until the answer is dropped.
+    pub(crate) fn waits<'a>(
+        &self,
+        keys: impl Iterator<Item = (&'a LockKey, LockMode)>,
+        route: &Route,
+        since: Instant,
+    ) -> WaitsForStore {
+        let Some(book) = self.book() else {
+            return WaitsForStore(None);
+        };
+        let mut waiters = book.waiters.lock();
+        let numbers = keys.map(|(key, mode)| {
+            let (key, route) = (key.clone(), route.clone());
+            waiters.add(StoreWaiter {
+                key,
+                mode,
+                route,
+                since,
+            })
+        });
+        let numbers = numbers.collect();
+        drop(waiters);
+        WaitsForStore(Some((self.clone(), numbers)))
+    }
+}
+
+/// What a console reads. A closed journal is empty.
+impl Journal {
+    pub(crate) fn events(&self) -> Events {
+        let book = self.book();
+        book.map_or_else(Events::default, |book| book.events.lock().clone())
+    }
+
+    /// Since the journal was opened, by route and mode.
+    pub(crate) fn durations(&self) -> Vec<Durations> {
+        self.book().map_or_else(Vec::new, |book| book.durations.all())
+    }
+
+    /// The most contended keys of the last minutes, the hottest first.
+    pub(crate) fn contended(&self) -> Vec<Contended> {
+        let book = self.book();
+        book.map_or_else(Vec::new, |book| book.contended.lock().all(Instant::now()))
+    }
+
+    /// Every request that the store has refused and that waits for it now.
+    pub(crate) fn store_waiters(&self) -> Vec<StoreWaiter> {
+        let book = self.book();
+        book.map_or_else(Vec::new, |book| book.waiters.lock().all())
+    }
+}
+
+/// A request that the journal follows, from its first poll until its guard ends. Empty while the journal is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Followed(Option<(Journal, LockKey)>);
+
+impl Followed {
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn waited(&self, route: &Route, mode: &'static str, since: Instant) {
+        if let Some(book) = self.book() {
+            let durations = book.durations.of(route, mode);
+            durations.waits.record(since.elapsed());
+        }
+    }
+
+    pub(super) fn held(&self, route: &Route, mode: &'static str, since: Instant) {
+        if let Some(book) = self.book() {
+            let durations = book.durations.of(route, mode);
+            durations.holds.record(since.elapsed());
+        }
+    }
+
+    pub(super) fn refused(
+        &self,
+        route: &Route,
+        mode: &'static str,
+        error: &LockError,
+        waited: Duration,
+    ) {
+        if let Some((journal, key)) = &self.0
+            && let Some(book) = journal.book()
+        {
+            let event = Event::refused(key, mode, route, error, waited);
+            book.events.lock().add(event);
+        }
+    }
+
+    fn book(&self) -> Option<&Book> {
+        self.0.as_ref()?.0.book()
+    }
+}
+
+/// A request that does not get its lock at once. Dropped, at the end of its wait, it counts for its key.
+#[derive(Debug)]
+pub(crate) struct Contention(Option<(Journal, LockKey, Instant)>);
+
+impl Drop for Contention {
+    fn drop(&mut self) {
+        if let Some((journal, key, since)) = self.0.take()
+            && let Some(book) = journal.book()
+        {
+            let now = Instant::now();
+            let mut contended = book.contended.lock();
+            contended.add(&key, now.saturating_duration_since(since), now);
+        }
+    }
+}
+
+/// A request that is listed among those that the store has refused. Dropped, it leaves the list.
+#[derive(Debug)]
+pub(crate) struct WaitsForStore(Option<(Journal, SmallVec<[u64; 1]>)>);
+
+impl Drop for WaitsForStore {
+    fn drop(&mut self) {
+        if let Some((journal, numbers)) = self.0.take()
+            && let Some(book) = journal.book()
+        {
+            let mut waiters = book.waiters.lock();
+            for number in numbers {
+                waiters.remove(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How long requests waited for their locks, and how long guards held them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::telemetry::Route;
+
+/// The upper bounds of a histogram's buckets (milliseconds). One more bucket has what is longer.
+pub(crate) const BOUNDS: [u64; 15] = [
+    1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000,
+];
+
+/// How many routes and modes have histograms of their own; the others share one. A program has as many routes as it
+/// declares, so this is reached only by a mistake.
+const MOST: usize = 256;
+
+/// The route that the others share.
+const OTHERS: &str = "(other routes)";
+
+/// The histograms of one route and mode.
+#[derive(Debug, Clone)]
+pub(crate) struct Durations {
+    pub(crate) route: Route,
+    pub(crate) mode: &'static str,
+    pub(crate) waits: Arc<Histogram>,
+    pub(crate) holds: Arc<Histogram>,
+}
+
+/// By route and mode. The lock protects the map alone: what is in it counts by itself.
+#[derive(Debug, Default)]
+pub(super) struct AllDurations(RwLock<HashMap<(Route, &'static str), Durations>>);
+
+impl AllDurations {
+    pub(super) fn of(&self, route: &Route, mode: &'static str) -> Durations {
+        let name = (route.clone(), mode);
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(durations) = known.get(&name) {
+            return durations.clone();
+        }
+        drop(known);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let name = match known.len() < MOST {
+            true => name,
+            false => (Route::new(Some(OTHERS)), "mixed"),
+        };
+        let durations = known.entry(name).or_insert_with_key(|(route, mode)| Durations {
+            route: route.clone(),
+            mode,
+            waits: Arc::default(),
+            holds: Arc::default(),
+        });
+        durations.clone()
+    }
+
+    /// By route, then by mode.
+    pub(super) fn all(&self) -> Vec<Durations> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = known.values().cloned().collect();
+        all.sort_by(|a, b| (a.route.as_str(), a.mode).cmp(&(b.route.as_str(), b.mode)));
+        all
+    }
+}
+
+/// Counts of durations by [`BOUNDS`].
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    /// In microseconds.
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    pub(crate) fn record(&self, duration: Duration) {
+        let bucket = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < duration);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// How many durations are in each bucket.
+    pub(crate) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
+        std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn sum(&self) -> Duration {
+        Duration::from_micros(self.sum.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_counted_under_the_bound_that_it_does_not_pass() {
+        let histogram = Histogram::default();
+        for millis in [0, 1, 2, 3, 60_000, 60_001] {
+            histogram.record(Duration::from_millis(millis));
+        }
+        let mut expected = [0; BOUNDS.len() + 1];
+        (expected[0], expected[1], expected[2]) = (2, 1, 1);
+        (expected[BOUNDS.len() - 1], expected[BOUNDS.len()]) = (1, 1);
+        assert_eq!(histogram.counts(), expected);
+        assert_eq!(histogram.sum(), Duration::from_millis(120_007));
+    }
+
+    #[test]
+    fn routes_beyond_the_bound_share_one_histogram() {
+        let all = AllDurations::default();
+        for n in 0..2 * MOST {
+            let route = Route::new(Some(&format!("/{n}")));
+            all.of(&route, "read").waits.record(Duration::ZERO);
+        }
+        let all = all.all();
+        assert_eq!(all.len(), MOST + 1);
+        let others = all.iter().find(|one| one.route.as_str() == OTHERS).unwrap();
+        assert_eq!(others.waits.counts()[0], MOST as u64);
+    }
+}

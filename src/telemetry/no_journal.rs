@@ -1,0 +1,54 @@
+//! What stands for `journal.rs` while the feature `console` is off.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Route;
+use crate::error::LockError;
+use crate::lock::{Hold, LockKey, LockMode};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Journal;
+
+impl Journal {
+    pub(crate) fn follow(&self, _: Option<&LockKey>) -> Followed {
+        Followed
+    }
+
+    pub(crate) fn lost(&self, _: &Route, _: &Hold, _: &'static str) {}
+
+    pub(crate) fn contends(&self, _: &LockKey, _: Instant) -> Contention {
+        Contention
+    }
+
+    pub(crate) fn waits<'a>(
+        &self,
+        _: impl Iterator<Item = (&'a LockKey, LockMode)>,
+        _: &Route,
+        _: Instant,
+    ) -> WaitsForStore {
+        WaitsForStore
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Followed;
+
+impl Followed {
+    pub(super) fn is_on(&self) -> bool {
+        false
+    }
+
+    pub(super) fn waited(&self, _: &Route, _: &'static str, _: Instant) {}
+
+    pub(super) fn held(&self, _: &Route, _: &'static str, _: Instant) {}
+
+    pub(super) fn refused(&self, _: &Route, _: &'static str, _: &LockError, _: Duration) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct Contention;
+
+#[derive(Debug)]
+pub(crate) struct WaitsForStore;

@@ -1,0 +1,56 @@
+//! The metrics of a store. It has a twin in `no_instruments.rs` that does nothing.
+
+use metrics::{
+    Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use tokio::time::Instant;
+
+const ANSWERED: &str = "distributed_lock_store_answer_duration_seconds";
+const UNANSWERED: &str = "distributed_lock_store_unanswered_total";
+const CONNECTIONS: &str = "distributed_lock_store_connections";
+const CONNECTED: &str = "distributed_lock_store_connected_total";
+const FAILED: &str = "distributed_lock_store_connect_failures_total";
+
+pub(in crate::telemetry) fn describe() {
+    describe_histogram!(
+        ANSWERED,
+        Unit::Seconds,
+        "How long the store took to answer."
+    );
+    describe_counter!(UNANSWERED, "Commands that the store did not answer.");
+    describe_gauge!(CONNECTIONS, "Connections to the store that are up.");
+    describe_counter!(CONNECTED, "Connections to the store that were opened.");
+    describe_counter!(FAILED, "Connections to the store that could not be had.");
+}
+
+/// A connection that is up.
+pub(super) struct Up(Gauge);
+
+/// Counts a connection, which is up until the answer is dropped.
+pub(super) fn connected(carries: &'static str) -> Up {
+    counter!(CONNECTED, "carries" => carries).increment(1);
+    let connections = gauge!(CONNECTIONS, "carries" => carries);
+    connections.increment(1);
+    Up(connections)
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}
+
+/// Counts a connection that could not be had.
+pub(super) fn failed(carries: &'static str) {
+    counter!(FAILED, "carries" => carries).increment(1);
+}
+
+/// Measures an answer to what was sent at `since`.
+pub(super) fn answered(carries: &'static str, since: Instant) {
+    histogram!(ANSWERED, "carries" => carries).record(since.elapsed());
+}
+
+/// Counts a command that was not answered.
+pub(super) fn unanswered(carries: &'static str) {
+    counter!(UNANSWERED, "carries" => carries).increment(1);
+}

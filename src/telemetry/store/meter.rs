@@ -1,0 +1,240 @@
+//! What a console shows of the connections of this process to Redis. It has a twin in `no_meter.rs` that does nothing.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{COMMANDS, RENEWALS, WAKE_UPS};
+
+/// How many seconds are kept apart: the last minute, and room for the second that is being counted.
+const SECONDS: usize = 64;
+
+/// The upper bounds of the buckets of latencies, in microseconds: powers of two, up to 2 s and what is longer.
+const BUCKETS: usize = 17;
+const FIRST: u64 = 32;
+
+/// Connections are counted always, latencies only while a console exists.
+static METERS: [Meter; 3] = [const { Meter::new() }; 3];
+static WATCHED: AtomicBool = AtomicBool::new(false);
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+struct Meter {
+    up: AtomicU64,
+    opened: AtomicU64,
+    failed: AtomicU64,
+    unanswered: AtomicU64,
+    seconds: [Second; SECONDS],
+}
+
+/// The answers of one second. The first answer of another second clears it; answers that race with that one may be lost to the
+/// count.
+struct Second {
+    number: AtomicU64,
+    sum: AtomicU64,
+    longest: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+/// The connections that carry one thing.
+#[derive(Debug, Clone)]
+pub(crate) struct Carrier {
+    pub(crate) carries: &'static str,
+    pub(crate) up: u64,
+    pub(crate) opened: u64,
+    pub(crate) failed: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) last_minute: LastMinute,
+}
+
+/// How long answers took in the last minute.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastMinute {
+    pub(crate) answers: u64,
+    pub(crate) mean: Duration,
+    /// The bound of the bucket that the quantile is in: twice the quantile at most.
+    pub(crate) median: Duration,
+    pub(crate) p99: Duration,
+    pub(crate) longest: Duration,
+}
+
+/// Latencies count from now on.
+pub(crate) fn watch() {
+    LazyLock::force(&BEGAN);
+    WATCHED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn carriers() -> Vec<Carrier> {
+    let names = [COMMANDS, RENEWALS, WAKE_UPS];
+    names.map(|carries| meter(carries).read(carries)).into()
+}
+
+pub(super) struct Up(&'static Meter);
+
+pub(super) fn connected(carries: &'static str) -> Up {
+    let meter = meter(carries);
+    meter.opened.fetch_add(1, Ordering::Relaxed);
+    meter.up.fetch_add(1, Ordering::Relaxed);
+    Up(meter)
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.0.up.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn failed(carries: &'static str) {
+    meter(carries).failed.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn unanswered(carries: &'static str) {
+    meter(carries).unanswered.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn answered(carries: &'static str, since: Instant) {
+    if WATCHED.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        meter(carries).record(seconds(now), now.saturating_duration_since(since));
+    }
+}
+
+fn meter(carries: &'static str) -> &'static Meter {
+    match carries {
+        RENEWALS => &METERS[1],
+        WAKE_UPS => &METERS[2],
+        _ => &METERS[0],
+    }
+}
+
+/// The number of the second, from 1.
+fn seconds(now: Instant) -> u64 {
+    1 + now.saturating_duration_since(*BEGAN).as_secs()
+}
+
+impl Meter {
+    const fn new() -> Self {
+        Self {
+            up: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            seconds: [const { Second::new() }; SECONDS],
+        }
+    }
+
+    fn record(&self, number: u64, took: Duration) {
+        let place = usize::try_from(number % SECONDS as u64).unwrap_or_default();
+        let second = &self.seconds[place];
+        if second.number.load(Ordering::Relaxed) != number {
+            second.clear(number);
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        second.sum.fetch_add(micros, Ordering::Relaxed);
+        second.longest.fetch_max(micros, Ordering::Relaxed);
+        second.buckets[bucket(micros)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self, carries: &'static str) -> Carrier {
+        Carrier {
+            carries,
+            up: self.up.load(Ordering::Relaxed),
+            opened: self.opened.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            unanswered: self.unanswered.load(Ordering::Relaxed),
+            last_minute: self.last_minute(seconds(Instant::now())),
+        }
+    }
+
+    fn last_minute(&self, now: u64) -> LastMinute {
+        let (mut buckets, mut sum, mut longest) = ([0; BUCKETS], 0, 0);
+        for second in &self.seconds {
+            let number = second.number.load(Ordering::Relaxed);
+            if number == 0 || number + 60 <= now {
+                continue;
+            }
+            sum += second.sum.load(Ordering::Relaxed);
+            longest = longest.max(second.longest.load(Ordering::Relaxed));
+            for (count, bucket) in buckets.iter_mut().zip(&second.buckets) {
+                *count += bucket.load(Ordering::Relaxed);
+            }
+        }
+        let answers: u64 = buckets.iter().sum();
+        let quantile = |per_cent: u64| {
+            let rank = (answers * per_cent).div_ceil(100);
+            let mut seen = 0;
+            let place = buckets.iter().position(|count| {
+                seen += count;
+                seen >= rank
+            });
+            let bound = FIRST << place.unwrap_or_default();
+            Duration::from_micros(bound.min(longest))
+        };
+        LastMinute {
+            answers,
+            mean: Duration::from_micros(sum / answers.max(1)),
+            median: quantile(50),
+            p99: quantile(99),
+            longest: Duration::from_micros(longest),
+        }
+    }
+}
+
+impl Second {
+    const fn new() -> Self {
+        Self {
+            number: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    fn clear(&self, number: u64) {
+        let before = self.number.swap(number, Ordering::Relaxed);
+        if before != number {
+            self.sum.store(0, Ordering::Relaxed);
+            self.longest.store(0, Ordering::Relaxed);
+            for bucket in &self.buckets {
+                bucket.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The first bucket whose bound is not passed.
+fn bucket(micros: u64) -> usize {
+    let bounds = (0..BUCKETS - 1).map(|place| FIRST << place);
+    bounds.take_while(|bound| *bound < micros).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_minute_forgets_what_is_older() {
+        let meter = Meter::new();
+        meter.record(1, Duration::from_secs(9));
+        for second in 2..=61 {
+            for micros in [40, 50, 1000] {
+                meter.record(second, Duration::from_micros(micros));
+            }
+        }
+        let last = meter.last_minute(61);
+        assert_eq!(last.answers, 180);
+        assert_eq!(last.longest, Duration::from_millis(1));
+        assert_eq!(last.median, Duration::from_micros(64));
+        assert_eq!(last.p99, Duration::from_millis(1));
+        assert_eq!(meter.last_minute(1000).answers, 0);
+    }
+
+    #[test]
+    fn a_second_that_comes_round_again_begins_anew() {
+        let meter = Meter::new();
+        meter.record(1, Duration::from_millis(1));
+        meter.record(1 + SECONDS as u64, Duration::from_millis(2));
+        assert_eq!(meter.last_minute(1 + SECONDS as u64).answers, 1);
+    }
+}
