@@ -19,13 +19,14 @@
 //! `?hold_ms=…` makes a handler take time between its read and its write: a minute at most. A handler answers 503 if its data
 //! cannot be reached, or has changed between its read and its write (see `store.rs`).
 //!
-//! `GET /metrics` shows waits, holds and losses by route and mode, for Prometheus. It is served on `ADMIN_LISTEN` only, which
-//! the public must not reach.
+//! `GET /metrics` shows waits, holds and losses by route and mode, for Prometheus, and `/_locks` is a live page of who holds and
+//! who waits. They are served on `ADMIN_LISTEN` only, which the public must not reach.
 //!
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | where to listen |
-//! | `ADMIN_LISTEN` | unset: nowhere | where to serve `/metrics` |
+//! | `ADMIN_LISTEN` | unset: nowhere | where to serve `/metrics` and `/_locks` |
+//! | `ALLOW_FORCE_UNLOCK` | unset: no | `yes`: the page `/_locks` may break locks |
 //! | `REDIS_URL` | unset: memory | where locks and data live, so that several servers share them |
 //! | `DATA_URL` | `REDIS_URL` | where data lives, if not beside the locks |
 //! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies: 10 ms to a day |
@@ -33,6 +34,7 @@
 //! | `WORK_LIMIT_MS` | `90000` | how long a request may take beside that: 10 ms to a day. Then it is answered with 503 |
 //! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with, at least 24 bytes: `whsec_<base64>`, or text |
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -41,6 +43,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tower_distributed_lock::console::Console;
 use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
@@ -83,6 +86,11 @@ async fn main() -> anyhow::Result<()> {
         .shared()
         .lease(lease)
         .wait(wait);
+    let mut console = Console::new(&locks);
+    if settings.allow_force_unlock {
+        console = console.allow_force_unlock();
+    }
+    let admin = metrics.nest("/_locks", console.router());
     let app = Router::new()
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))
@@ -108,7 +116,7 @@ async fn main() -> anyhow::Result<()> {
         listener.local_addr()?
     );
     if let Some(address) = settings.admin_listen {
-        serve_admin(&address, metrics).await?;
+        serve_admin(&address, admin).await?;
     }
     match locks.audit().await {
         Ok(audit) => println!("{audit}"),
@@ -141,7 +149,10 @@ async fn serve_admin(address: &str, routes: Router) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("ADMIN_LISTEN={address}"))?;
-    println!("metrics on http://{}/metrics", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    println!("metrics on http://{address}/metrics, locks on http://{address}/_locks");
+    // The page logs who breaks a lock.
+    let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(axum::serve(listener, routes).into_future());
     Ok(())
 }

@@ -14,6 +14,7 @@ const DAY: u64 = 24 * 60 * 60 * 1000;
 pub(crate) struct Settings {
     pub(crate) listen: String,
     pub(crate) admin_listen: Option<String>,
+    pub(crate) allow_force_unlock: bool,
     pub(crate) redis: Option<String>,
     pub(crate) data: Option<String>,
     pub(crate) lease: Duration,
@@ -30,6 +31,7 @@ impl Settings {
         Ok(Self {
             listen: variable("LISTEN")?.unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
             admin_listen: variable("ADMIN_LISTEN")?,
+            allow_force_unlock: yes("ALLOW_FORCE_UNLOCK")?,
             redis: variable("REDIS_URL")?,
             data: variable("DATA_URL")?,
             lease: milliseconds("LOCK_LEASE_MS", 30_000, 10..=DAY)?,
@@ -37,6 +39,14 @@ impl Settings {
             work: milliseconds("WORK_LIMIT_MS", 90_000, 10..=DAY)?,
             secret: secret.context("WEBHOOK_SECRET")?,
         })
+    }
+}
+
+fn yes(name: &str) -> anyhow::Result<bool> {
+    match variable(name)?.as_deref() {
+        None | Some("no") => Ok(false),
+        Some("yes") => Ok(true),
+        Some(value) => bail!("{name}={value}: choose yes or no"),
     }
 }
 

@@ -1,1 +1,61 @@
+// The store: what it promises, and how it answers.
 
+import { byId, count, duration, make, micros, setText } from "./dom.js";
+
+export function showStore(data) {
+  setText(byId("store-age"), data.audited_ms < 1000 ? "looked at just now" : `looked at ${duration(data.audited_ms)} ago`);
+  byId("warnings").replaceChildren(...warnings(data));
+  byId("facts").replaceChildren(...(data.audit ? facts(data.audit) : []));
+  byId("no-connections").hidden = data.connections.length > 0;
+  byId("connections").parentElement.hidden = data.connections.length === 0;
+  byId("connections").replaceChildren(...data.connections.map(connection));
+  const commands = data.connections.find((one) => one.carries === "commands");
+  const answers = commands?.last_minute.answers ?? 0;
+  setText(byId("sum-latency"), answers > 0 ? micros(commands.last_minute.p99_us) : "–");
+}
+
+function warnings({ audit, error }) {
+  const all = [];
+  if (error) {
+    all.push(make("li", { class: "error" }, error));
+  }
+  for (const warning of audit?.warnings ?? []) {
+    all.push(make("li", {}, warning));
+  }
+  (audit?.members ?? []).forEach((member, place) => {
+    for (const warning of [member.error, ...member.warnings].filter(Boolean)) {
+      all.push(make("li", { class: member.error === warning && "error" }, `Member ${place + 1}: ${warning}`));
+    }
+  });
+  return all;
+}
+
+function facts(audit) {
+  const rows = [["deployment", audit.deployment]];
+  rows.push(...audit.facts.map((fact) => [fact.name, fact.text]));
+  if (audit.sentinels) {
+    rows.push(["sentinels", audit.sentinels]);
+  }
+  audit.members.forEach((member, place) => {
+    const text = member.facts.map((fact) => `${fact.name}: ${fact.text}`).join("; ");
+    rows.push([`member ${place + 1}`, text || member.error || "–"]);
+  });
+  rows.push(...audit.promises.map((promise) => [`${promise.id} ${promise.name}`, promise.kept]));
+  return rows.map(([name, text]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, text)));
+}
+
+function connection(one) {
+  const { answers, median_us, p99_us, longest_us } = one.last_minute;
+  const time = (us) => (answers > 0 ? micros(us) : "–");
+  const cells = [
+    ["Up", count(one.up)],
+    ["Opened", count(one.opened)],
+    ["Failed", count(one.failed)],
+    ["Answers, last minute", count(answers)],
+    ["Half within", time(median_us)],
+    ["99 % within", time(p99_us)],
+    ["Longest", time(longest_us)],
+  ];
+  const tds = cells.map(([label, text]) => make("td", { class: "number", "data-label": label }, text));
+  return make("tr", {}, make("th", { scope: "row" }, one.carries), ...tds);
+}

@@ -31,6 +31,7 @@ async fn a_setting_that_makes_no_sense_ends_the_server_and_is_named() {
         ("WORK_LIMIT_MS", "9", "choose from 10 to 86400000 ms"),
         ("LISTEN", "here", "invalid socket address"),
         ("ADMIN_LISTEN", "here", "invalid socket address"),
+        ("ALLOW_FORCE_UNLOCK", "true", "choose yes or no"),
         ("REDIS_URL", "", "did not parse"),
         ("WEBHOOK_SECRET", "whsec_%", "after whsec_"),
     ] {
