@@ -9,6 +9,7 @@
 //! | process a webhook or a payment once | [`webhooks`] |
 //! | know what can still go wrong | [`promises`] |
 //! | connect to Redis, Sentinel, Cluster; TLS, ACL, managed services | [`deployments`] |
+//! | see who holds and who waits, live | [`console`] |
 //! | test your service | [`testing`] |
 //! | make it faster | [`tuning`] |
 //! | come from Redisson, rslock, `SET NX` | [`migrating`] |
@@ -32,6 +33,7 @@ pages! {
     webhooks "../docs/guide/webhooks.md"
     promises "../docs/guide/promises.md"
     deployments "../docs/guide/deployments.md"
+    console "../docs/guide/console.md"
     testing "../docs/guide/testing.md"
     tuning "../docs/guide/tuning.md"
     migrating "../docs/guide/migrating.md"

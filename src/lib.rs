@@ -68,6 +68,7 @@
 //! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
+//! | `console` | | the [`console`] module: a live page for operators, who holds and who waits |
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests; the conformance suite, for your store |
 //! | `cli` | | the binary `lockctl`: `cargo install tower-distributed-lock --features cli` |
 

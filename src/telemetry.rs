@@ -99,7 +99,7 @@ mod metrics;
 pub(crate) mod store;
 
 pub(crate) use holding::Holding;
-pub(crate) use journal::{Contention, Followed, Journal, WaitsForStore};
+pub(crate) use journal::{Contention, Followed, Journal};
 #[cfg(feature = "console")]
 pub(crate) use journal::{BOUNDS, Event, Histogram, StoreWaiter, WINDOW};
 pub(crate) use metrics::{describe, idempotent_request, idempotent_response};

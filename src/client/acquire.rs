@@ -14,7 +14,7 @@ use crate::keeper::Driven;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms};
 use crate::store::{Attempt, Wakeups};
-use crate::telemetry::{Contention, WaitsForStore};
+use crate::telemetry::Contention;
 
 /// One request on its way: it has attempts for the keys whose turn it is, and places in the queues of the others.
 struct Request<'a> {
@@ -26,10 +26,6 @@ struct Request<'a> {
     /// What is known of the present holder's lease. `None`: if the store does not answer from here on, that is the store's
     /// fault.
     known: Option<Duration>,
-    /// When the request came in.
-    since: Instant,
-    /// It is listed, once the store has refused it.
-    listed: Option<WaitsForStore>,
 }
 
 impl LockClient {
@@ -60,8 +56,6 @@ impl LockClient {
             attempts: AttemptGuard::new(self, want),
             places: Places::default(),
             known,
-            since: now,
-            listed: None,
         };
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
@@ -139,7 +133,7 @@ impl<'a> Request<'a> {
     async fn wait_for(
         mut self,
         mut first: Option<Answer>,
-        _contention: Contention,
+        mut contention: Contention,
     ) -> Result<Share, LockError> {
         let mut failures = Failures::default();
         loop {
@@ -169,7 +163,9 @@ impl<'a> Request<'a> {
                     failures = Failures::default();
                     self.known = Some(retry_after);
                     self.attempts.refused(retry_after);
-                    self.list();
+                    let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
+                    let keys = holds.map(|hold| (&hold.key, hold.mode));
+                    contention.list(keys, &self.terms.route);
                     if self.wait.is_one_try() {
                         return Err(over(self.known));
                     }
@@ -198,17 +194,6 @@ impl<'a> Request<'a> {
                     }
                 }
             }
-        }
-    }
-
-    /// A console sees the request, for every key whose turn it is.
-    fn list(&mut self) {
-        let journal = self.client.journal();
-        let (route, since) = (&self.terms.route, self.since);
-        let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
-        let listed = || journal.waits(holds.map(|hold| (&hold.key, hold.mode)), route, since);
-        if self.listed.is_none() {
-            self.listed = Some(listed());
         }
     }
 

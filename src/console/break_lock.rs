@@ -71,9 +71,9 @@ pub(super) async fn break_lock(
     let admin = shared.locks.admin()?;
     let was = admin.inspect(&key).await?;
     let broken = admin.force_unlock(&key).await?;
-    let digest = telemetry::digest(&key);
+    let digest = telemetry::digest(&key).to_string();
     let holders: Vec<_> = was.holders.iter().map(|holder| &*holder.id).collect();
-    tracing::warn!(key = %digest, caller, broken, ?holders, "a lock was broken from the console");
+    tracing::warn!(key = digest, caller, broken, ?holders, "a lock was broken from the console");
     if broken {
         shared.locks.inside().journal().broken(&key, caller);
     }

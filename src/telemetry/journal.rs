@@ -77,35 +77,13 @@ impl Journal {
         }
     }
 
-    /// Follows a request for `key` that does not get its lock at once.
+    /// Follows a request for `key`, the first of several, that does not get its lock at once.
     pub(crate) fn contends(&self, key: &LockKey, since: Instant) -> Contention {
         let open = self.book().map(|_| (self.clone(), key.clone(), since));
-        Contention(open)
-    }
-
-    /// Lists a request that the store has refused, until the answer is dropped.
-    pub(crate) fn waits<'a>(
-        &self,
-        keys: impl Iterator<Item = (&'a LockKey, LockMode)>,
-        route: &Route,
-        since: Instant,
-    ) -> WaitsForStore {
-        let Some(book) = self.book() else {
-            return WaitsForStore(None);
-        };
-        let mut waiters = book.waiters.lock();
-        let numbers = keys.map(|(key, mode)| {
-            let (key, route) = (key.clone(), route.clone());
-            waiters.add(StoreWaiter {
-                key,
-                mode,
-                route,
-                since,
-            })
-        });
-        let numbers = numbers.collect();
-        drop(waiters);
-        WaitsForStore(Some((self.clone(), numbers)))
+        Contention {
+            open,
+            listed: SmallVec::new(),
+        }
     }
 }
 
@@ -177,35 +155,57 @@ impl Followed {
     }
 }
 
-/// A request that does not get its lock at once. Dropped, at the end of its wait, it counts for its key.
+/// A request that does not get its lock at once. Dropped, at the end of its wait, it counts for its key, and is listed no more.
 #[derive(Debug)]
-pub(crate) struct Contention(Option<(Journal, LockKey, Instant)>);
+pub(crate) struct Contention {
+    /// `None` while the journal is closed.
+    open: Option<(Journal, LockKey, Instant)>,
+    /// The numbers under which it is listed.
+    listed: SmallVec<[u64; 1]>,
+}
 
-impl Drop for Contention {
-    fn drop(&mut self) {
-        if let Some((journal, key, since)) = self.0.take()
-            && let Some(book) = journal.book()
+impl Contention {
+    /// Lists the request: the store has refused it, for these keys. It is listed once.
+    pub(crate) fn list<'a>(
+        &mut self,
+        keys: impl Iterator<Item = (&'a LockKey, LockMode)>,
+        route: &Route,
+    ) {
+        let Some((journal, _, since)) = &self.open else {
+            return;
+        };
+        if let Some(book) = journal.book()
+            && self.listed.is_empty()
         {
-            let now = Instant::now();
-            let mut contended = book.contended.lock();
-            contended.add(&key, now.saturating_duration_since(since), now);
+            let mut waiters = book.waiters.lock();
+            self.listed.extend(keys.map(|(key, mode)| {
+                waiters.add(StoreWaiter {
+                    key: key.clone(),
+                    mode,
+                    route: route.clone(),
+                    since: *since,
+                })
+            }));
         }
     }
 }
 
-/// A request that is listed among those that the store has refused. Dropped, it leaves the list.
-#[derive(Debug)]
-pub(crate) struct WaitsForStore(Option<(Journal, SmallVec<[u64; 1]>)>);
-
-impl Drop for WaitsForStore {
+impl Drop for Contention {
     fn drop(&mut self) {
-        if let Some((journal, numbers)) = self.0.take()
-            && let Some(book) = journal.book()
-        {
+        let Some((journal, key, since)) = self.open.take() else {
+            return;
+        };
+        let Some(book) = journal.book() else {
+            return;
+        };
+        if !self.listed.is_empty() {
             let mut waiters = book.waiters.lock();
-            for number in numbers {
-                waiters.remove(number);
+            for number in &self.listed {
+                waiters.remove(*number);
             }
         }
+        let now = Instant::now();
+        let waited = now.saturating_duration_since(since);
+        book.contended.lock().add(&key, waited, now);
     }
 }

@@ -21,15 +21,6 @@ impl Journal {
     pub(crate) fn contends(&self, _: &LockKey, _: Instant) -> Contention {
         Contention
     }
-
-    pub(crate) fn waits<'a>(
-        &self,
-        _: impl Iterator<Item = (&'a LockKey, LockMode)>,
-        _: &Route,
-        _: Instant,
-    ) -> WaitsForStore {
-        WaitsForStore
-    }
 }
 
 #[derive(Debug, Default)]
@@ -50,5 +41,7 @@ impl Followed {
 #[derive(Debug)]
 pub(crate) struct Contention;
 
-#[derive(Debug)]
-pub(crate) struct WaitsForStore;
+impl Contention {
+    pub(crate) fn list<'a>(&mut self, _: impl Iterator<Item = (&'a LockKey, LockMode)>, _: &Route) {
+    }
+}

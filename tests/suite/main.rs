@@ -9,6 +9,7 @@ mod background;
 mod client;
 mod cluster;
 mod conformance;
+mod console;
 mod differential;
 mod documents;
 mod faults;

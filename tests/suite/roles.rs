@@ -3,6 +3,7 @@
 use crate::client::costs::counter;
 use crate::client::faults::holder;
 use crate::client::turns::contender;
+use crate::console::costs::watched;
 use crate::faults::processes::citizen;
 use crate::idempotency::costs::namer;
 use crate::interop::hoarder;
@@ -23,6 +24,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("namer", |console| Box::pin(namer(console))),
     ("refuser", |console| Box::pin(refuser(console))),
     ("unlayered", |console| Box::pin(unlayered(console))),
+    ("watched", |console| Box::pin(watched(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

@@ -4,6 +4,7 @@
 //! Nothing here works under tokio's paused clock: real processes do not follow it.
 
 mod authority;
+mod browser;
 mod demo_server;
 mod dump;
 mod eventually;
@@ -19,6 +20,7 @@ mod redis_server;
 mod replicated;
 
 pub(crate) use authority::{Authority, Credentials};
+pub(crate) use browser::Browser;
 pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;

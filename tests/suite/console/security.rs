@@ -1,0 +1,236 @@
+//! What a foreign page, a hostile name and a careless person cannot do.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+use serde_json::json;
+use tower::ServiceExt;
+use tower_distributed_lock::console::{self, Console};
+
+use super::*;
+
+/// A request to break `k`, from the page itself.
+fn from_the_page() -> http::request::Builder {
+    Request::post("/api/break")
+        .header("host", "locks.example")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/json")
+}
+
+fn body(key: &str, confirm: &str) -> Body {
+    Body::from(json!({ "key": key, "confirm": confirm }).to_string())
+}
+
+async fn status(console: &Router, request: Request<Body>) -> StatusCode {
+    console.clone().oneshot(request).await.unwrap().status()
+}
+
+async fn is_held(locks: &LockClient) -> bool {
+    let admin = locks.admin().unwrap();
+    admin.inspect("k").await.unwrap().is_held()
+}
+
+#[tokio::test]
+async fn locks_are_not_broken_unless_that_was_allowed() {
+    let locks = locks();
+    let guard = locks.lock("k").await.unwrap();
+    let console = console::router(&locks);
+    let request = from_the_page().body(body("k", "k")).unwrap();
+    assert_eq!(status(&console, request).await, 403);
+    assert!(is_held(&locks).await);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_page_cannot_break_a_lock() {
+    let locks = locks();
+    let guard = locks.lock("k").await.unwrap();
+    let console = Console::new(&locks).allow_force_unlock().router();
+    let json = ("content-type", "application/json");
+    let host = ("host", "locks.example");
+    for headers in [
+        // As browsers send it from elsewhere.
+        &[host, json, ("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")][..],
+        &[host, json, ("sec-fetch-site", "same-site"), ("origin", "https://a.locks.example")],
+        &[host, json, ("origin", "https://evil.example")],
+        &[host, json, ("origin", "null")],
+        // A form.
+        &[host, ("content-type", "text/plain"), ("origin", "https://evil.example")],
+        // What says nothing of its origin.
+        &[host, json],
+        &[json],
+    ] {
+        let mut request = Request::post("/api/break");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body("k", "k")).unwrap();
+        assert_eq!(status(&console, request).await, 403, "{headers:?}");
+    }
+    // A form of the page itself would not do either.
+    let form = Request::post("/api/break").header("sec-fetch-site", "same-origin");
+    let form = form.header("content-type", "text/plain");
+    assert_eq!(status(&console, form.body(body("k", "k")).unwrap()).await, 415);
+    let get = Request::get("/api/break").body(Body::empty()).unwrap();
+    assert_eq!(status(&console, get).await, 405);
+    assert!(is_held(&locks).await);
+
+    let old_browser = Request::post("/api/break").header("host", "locks.example");
+    let old_browser = old_browser.header("origin", "http://locks.example");
+    let old_browser = old_browser.header("content-type", "application/json");
+    let broken = old_browser.body(body("k", "k")).unwrap();
+    assert_eq!(status(&console, broken).await, 200);
+    assert!(guard.release().await.is_err());
+}
+
+#[tokio::test]
+async fn the_name_is_to_be_typed() {
+    let locks = locks();
+    let guard = locks.lock("k").await.unwrap();
+    let console = Console::new(&locks).allow_force_unlock().router();
+    for body in [
+        body("k", ""),
+        body("k", "K"),
+        body("k", "k "),
+        Body::from("{\"key\": \"k\"}"),
+        Body::from("k"),
+    ] {
+        let request = from_the_page().body(body).unwrap();
+        assert_eq!(status(&console, request).await, 400);
+    }
+    let long = "x".repeat(100_000);
+    let request = from_the_page().body(body(&long, &long)).unwrap();
+    assert_eq!(status(&console, request).await, 413);
+    assert!(is_held(&locks).await);
+    guard.release().await.unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_what_was_there() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+
+    let locks = locks();
+    let guard = locks.lock("k").await.unwrap();
+    let page = Page::serve(Console::new(&locks).allow_force_unlock().router()).await;
+    let ask = || {
+        let request = reqwest::Client::new().post(format!("{}/api/break", page.url));
+        let request = request.header("sec-fetch-site", "same-origin");
+        let request = request.header("x-forwarded-for", "203.0.113.9\u{e9}");
+        request.json(&json!({ "key": "k", "confirm": "k" })).send()
+    };
+    let told: Value = ask().await.unwrap().json().await.unwrap();
+    assert_eq!(told["broken"], true);
+    let holder = &told["was"]["holders"][0];
+    assert_eq!(holder["kind"], "here");
+    assert_eq!(holder["mode"], "reentrant");
+    assert!(guard.release().await.is_err());
+    let again: Value = ask().await.unwrap().json().await.unwrap();
+    assert_eq!(again["broken"], false);
+    assert_eq!(again["was"]["holders"], json!([]));
+
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line = text.lines().find(|line| line.contains("a lock was broken"));
+    let line = line.expect("a line");
+    assert!(line.contains("WARN") && line.contains("127.0.0.1:"), "{line}");
+    assert!(line.contains("203.0.113.9"), "{line}");
+    assert!(line.contains(&locks.id().to_string()), "{line}");
+    // The name is a digest in the log, and stands on the page.
+    assert!(line.contains("key=8254c329"), "{line}");
+    let events = page.json("/api/events").await;
+    let broken = events["events"].as_array().unwrap().iter();
+    let broken: Vec<_> = broken.filter(|event| event["kind"] == "broken").collect();
+    assert_eq!(broken.len(), 1);
+    assert!(broken[0]["cause"].as_str().unwrap().contains("127.0.0.1:"));
+}
+
+#[tokio::test]
+async fn every_answer_has_a_policy_without_inline_code() {
+    let page = Page::serve(console::router(&locks())).await;
+    for path in ["", "/main.js", "/style.css", "/api/keys", "/api/live", "/nothing"] {
+        let answer = page.get(path).await;
+        let headers = answer.headers();
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'"), "{path}: {policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+        assert!(policy.contains("require-trusted-types-for 'script'"), "{path}: {policy}");
+        for weak in ["unsafe", "data:", "http:", "https:", "*"] {
+            assert!(!policy.contains(weak), "{path}: {policy}");
+        }
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+        assert_eq!(headers["cache-control"], "no-store", "{path}");
+        assert!(!headers.contains_key("access-control-allow-origin"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_names_files_of_its_own_and_has_no_code_inside() {
+    let page = Page::serve(console::router(&locks())).await;
+    let html = page.get("").await.text().await.unwrap();
+    assert!(!html.contains("{base}"));
+    let mut files = Vec::new();
+    for tag in html.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        assert!(!tag.contains(" on") && !tag.contains("style="), "{tag}");
+        assert!(!tag.starts_with("script") || tag.contains(" src="), "{tag}");
+        for name in ["src=\"", "href=\""] {
+            let file = tag.split(name).nth(1);
+            files.extend(file.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+    files.retain(|file| !file.starts_with('#'));
+    assert_eq!(files.len(), 3, "{files:?}");
+    let base = reqwest::Url::parse(&page.url).unwrap();
+    for file in files {
+        let file = reqwest::get(base.join(&file).unwrap()).await.unwrap();
+        assert_eq!(file.status(), 200, "{}", file.url());
+    }
+    for script in ["main", "dom", "keys", "detail", "history", "store"] {
+        let text = page.get(&format!("/{script}.js")).await.text().await.unwrap();
+        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://"] {
+            let namespace = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!namespace.contains(markup), "{script}.js: {markup}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hostile_names_are_strings_of_json() {
+    let locks = locks();
+    let page = Page::serve(console::router(&locks)).await;
+    let mut guards = Vec::new();
+    for name in HOSTILE {
+        guards.push(locks.lock(name).await.unwrap());
+        assert_eq!(page.key(name).await["key"], name);
+    }
+    let answer = page.get("/api/keys").await;
+    assert_eq!(answer.headers()["content-type"], "application/json");
+    let text = answer.text().await.unwrap();
+    assert!(!text.contains('\u{0}') && !text.contains('\n'));
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    let mut found = names(&shown);
+    found.sort_unstable();
+    let mut expected = HOSTILE;
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}

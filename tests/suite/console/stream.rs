@@ -1,0 +1,69 @@
+//! The stream of events.
+
+use tower_distributed_lock::console;
+
+use super::*;
+
+/// Reads events until one has this name; answers its data.
+async fn next(stream: &mut reqwest::Response, name: &str) -> Value {
+    let mut text = String::new();
+    let reading = async {
+        loop {
+            let chunk = stream.chunk().await.unwrap().expect("the stream goes on");
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+            while let Some((event, rest)) = text.split_once("\n\n") {
+                let field = |field: &str| {
+                    let mut lines = event.lines();
+                    lines.find_map(|line| line.strip_prefix(field).map(str::to_owned))
+                };
+                if field("event: ").as_deref() == Some(name) {
+                    return serde_json::from_str(&field("data: ").unwrap()).unwrap();
+                }
+                text = rest.to_owned();
+            }
+        }
+    };
+    tokio::time::timeout(SOON, reading).await.expect("in time")
+}
+
+#[tokio::test]
+async fn a_lock_appears_on_an_open_stream_and_goes() {
+    let locks = locks();
+    let page = Page::serve(console::router(&locks)).await;
+    let mut stream = page.get("/api/live?key=k").await;
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    assert_eq!(next(&mut stream, "keys").await["keys_in_use"], 0);
+    let guard = locks.lock("k").await.unwrap();
+    while next(&mut stream, "keys").await["keys_in_use"] != 1 {}
+    while next(&mut stream, "key").await["holds"][0]["mode"] != "reentrant" {}
+    guard.release().await.unwrap();
+    while next(&mut stream, "keys").await["keys_in_use"] != 0 {}
+}
+
+#[tokio::test]
+async fn so_many_streams_are_open_at_a_time_and_no_more() {
+    let page = Page::serve(console::router(&locks())).await;
+    let mut streams = Vec::new();
+    for _ in 0..32 {
+        let stream = page.get("/api/live").await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    assert_eq!(page.get("/api/live").await.status(), 503);
+    drop(streams.pop());
+    eventually("a place is free again", SOON, async || {
+        page.get("/api/live").await.status() == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_end_with_the_client() {
+    let locks = locks();
+    let page = Page::serve(console::router(&locks)).await;
+    let mut stream = page.get("/api/live").await;
+    next(&mut stream, "store").await;
+    locks.shutdown(SOON).await.unwrap();
+    let ended = async { while let Some(_chunk) = stream.chunk().await.unwrap() {} };
+    tokio::time::timeout(SOON, ended).await.expect("it ends");
+}
