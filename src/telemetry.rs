@@ -99,9 +99,9 @@ mod metrics;
 pub(crate) mod store;
 
 pub(crate) use holding::Holding;
-pub(crate) use journal::{Contention, Followed, Journal};
 #[cfg(feature = "console")]
 pub(crate) use journal::{BOUNDS, Event, Histogram, StoreWaiter, WINDOW};
+pub(crate) use journal::{Contention, Followed, Journal};
 pub(crate) use metrics::{describe, idempotent_request, idempotent_response};
 pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;

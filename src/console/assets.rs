@@ -31,14 +31,14 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const BASE: &str = "{base}";
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
-    let page = async |OriginalUri(uri): OriginalUri| {
-        Html(PAGE.replace(BASE, &base(uri.path())))
-    };
+    let page = async |OriginalUri(uri): OriginalUri| Html(PAGE.replace(BASE, &base(uri.path())));
     let routes = Router::new().route("/", get(page));
-    FILES.into_iter().fold(routes, |routes, (name, kind, text)| {
-        let file = async move || ([(CONTENT_TYPE, kind)], text).into_response();
-        routes.route(name, get(file))
-    })
+    FILES
+        .into_iter()
+        .fold(routes, |routes, (name, kind, text)| {
+            let file = async move || ([(CONTENT_TYPE, kind)], text).into_response();
+            routes.route(name, get(file))
+        })
 }
 
 /// The way from the page at `path` to what lies below it. It is relative, so that it is right behind a proxy too, which may

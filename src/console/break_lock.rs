@@ -61,7 +61,8 @@ pub(super) async fn break_lock(
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     let body = to_bytes(body, LONGEST).await;
-    let body = body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
+    let body =
+        body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
     let Asked { key, confirm } = serde_json::from_slice(&body)
         .map_err(|_| Problem::bad_request("the body is to be {\"key\": …, \"confirm\": …}"))?;
     if key != confirm {
@@ -73,7 +74,13 @@ pub(super) async fn break_lock(
     let broken = admin.force_unlock(&key).await?;
     let digest = telemetry::digest(&key).to_string();
     let holders: Vec<_> = was.holders.iter().map(|holder| &*holder.id).collect();
-    tracing::warn!(key = digest, caller, broken, ?holders, "a lock was broken from the console");
+    tracing::warn!(
+        key = digest,
+        caller,
+        broken,
+        ?holders,
+        "a lock was broken from the console"
+    );
     if broken {
         shared.locks.inside().journal().broken(&key, caller);
     }

@@ -104,7 +104,11 @@ pub(super) async fn look(shared: &Shared, key: &LockKey) -> KeyJson {
     });
     KeyJson {
         key: LockKeyText(key.clone()),
-        holds: holds.iter().take(SHOWN).map(|hold| HoldJson::new(hold, now)).collect(),
+        holds: holds
+            .iter()
+            .take(SHOWN)
+            .map(|hold| HoldJson::new(hold, now))
+            .collect(),
         waiters: waiters.collect(),
         waiting,
         store,

@@ -198,7 +198,9 @@ impl KeyRow {
             holds: row.view.holds,
             waiters: row.waiters,
             longest_wait_ms: row.first_waiter.map(|first| millis::since(first, now)),
-            token: hold.and_then(|hold| hold.token).map(|token| token.to_string()),
+            token: hold
+                .and_then(|hold| hold.token)
+                .map(|token| token.to_string()),
         }
     }
 }

@@ -15,5 +15,7 @@ pub(super) fn since(then: Instant, now: Instant) -> u64 {
 
 /// Since 1970.
 pub(super) fn of_day(at: SystemTime) -> u64 {
-    of(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    of(at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default())
 }

@@ -59,7 +59,11 @@ impl Survey {
         let rows = &matching[begin..end];
         KeysPage {
             keys_in_use: self.rows.len(),
-            held: self.rows.iter().filter(|row| row.view.hold.is_some()).count(),
+            held: self
+                .rows
+                .iter()
+                .filter(|row| row.view.hold.is_some())
+                .count(),
             waiters: self.rows.iter().map(|row| row.waiters).sum(),
             matching: matching.len(),
             page,
@@ -112,7 +116,9 @@ impl KeysQuery {
             Sort::Age => began(b).cmp(&began(a)),
             Sort::Lease => deadline(a).cmp(&deadline(b)),
             Sort::Renewals => renewals(a).cmp(&renewals(b)),
-            Sort::Waiters => (a.waiters, Reverse(a.first_waiter)).cmp(&(b.waiters, Reverse(b.first_waiter))),
+            Sort::Waiters => {
+                (a.waiters, Reverse(a.first_waiter)).cmp(&(b.waiters, Reverse(b.first_waiter)))
+            }
             Sort::Token => token(a).cmp(&token(b)),
         };
         let order = match self.order {

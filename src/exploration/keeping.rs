@@ -17,6 +17,7 @@ use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold, PATIENCE, Phase};
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, erase};
+use crate::telemetry::Journal;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -36,7 +37,7 @@ impl Watch {
     async fn begin() -> Arc<Self> {
         let store = Paced::default();
         let lost = Arc::new(AtomicUsize::new(0));
-        let keeper = Keeper::new(erase(store.clone()), None, {
+        let keeper = Keeper::new(erase(store.clone()), None, Journal::default(), {
             let lost = lost.clone();
             Box::new(move |_| {
                 lost.fetch_add(1, Ordering::SeqCst);

@@ -96,7 +96,8 @@ impl Journal {
 
     /// Since the journal was opened, by route and mode.
     pub(crate) fn durations(&self) -> Vec<Durations> {
-        self.book().map_or_else(Vec::new, |book| book.durations.all())
+        self.book()
+            .map_or_else(Vec::new, |book| book.durations.all())
     }
 
     /// The most contended keys of the last minutes, the hottest first.

@@ -45,12 +45,14 @@ impl AllDurations {
             true => name,
             false => (Route::new(Some(OTHERS)), "mixed"),
         };
-        let durations = known.entry(name).or_insert_with_key(|(route, mode)| Durations {
-            route: route.clone(),
-            mode,
-            waits: Arc::default(),
-            holds: Arc::default(),
-        });
+        let durations = known
+            .entry(name)
+            .or_insert_with_key(|(route, mode)| Durations {
+                route: route.clone(),
+                mode,
+                waits: Arc::default(),
+                holds: Arc::default(),
+            });
         durations.clone()
     }
 

@@ -158,7 +158,13 @@ mod tests {
         events.add(Event::lost(&key, "write", &route, "why"));
         for _ in 0..10_000 {
             let error = LockError::Overloaded;
-            events.add(Event::refused(&key, "write", &route, &error, Duration::ZERO));
+            events.add(Event::refused(
+                &key,
+                "write",
+                &route,
+                &error,
+                Duration::ZERO,
+            ));
         }
         let latest = events.latest();
         assert_eq!(latest.len(), KEPT + 1);

@@ -13,7 +13,12 @@ use crate::support::RedisServer;
 async fn a_key_that_is_held_is_shown_with_its_holder_its_lease_and_its_token() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;
-    let guard = locks.lock("k").fenced().label("/orders/{id}").await.unwrap();
+    let guard = locks
+        .lock("k")
+        .fenced()
+        .label("/orders/{id}")
+        .await
+        .unwrap();
     let shown = page.json("/api/keys").await;
     assert_eq!(shown["keys_in_use"], 1);
     assert_eq!(shown["held"], 1);
@@ -133,14 +138,24 @@ async fn ten_thousand_keys_are_sorted_filtered_and_paged_by_the_server() {
         guards.push(locks.lock_all(keys).await.unwrap());
     }
     let first = page.json("/api/keys?sort=key&order=asc&size=100").await;
-    assert_eq!((&first["keys_in_use"], &first["pages"]), (&10_000.into(), &100.into()));
+    assert_eq!(
+        (&first["keys_in_use"], &first["pages"]),
+        (&10_000.into(), &100.into())
+    );
     assert_eq!(names(&first)[0], "order:00000");
     assert_eq!(names(&first)[99], "order:00099");
-    let last = page.json("/api/keys?sort=key&order=asc&size=100&page=100").await;
+    let last = page
+        .json("/api/keys?sort=key&order=asc&size=100&page=100")
+        .await;
     assert_eq!(names(&last)[99], "order:09999");
     // Beyond the end is the end.
-    let beyond = page.json("/api/keys?sort=key&order=asc&size=100&page=999").await;
-    assert_eq!((&beyond["page"], names(&beyond)), (&100.into(), names(&last)));
+    let beyond = page
+        .json("/api/keys?sort=key&order=asc&size=100&page=999")
+        .await;
+    assert_eq!(
+        (&beyond["page"], names(&beyond)),
+        (&100.into(), names(&last))
+    );
     let down = page.json("/api/keys?sort=key&order=desc&size=1").await;
     assert_eq!(names(&down), ["order:09999"]);
     let some = page.json("/api/keys?match=042&sort=key&order=asc").await;
@@ -149,9 +164,15 @@ async fn ten_thousand_keys_are_sorted_filtered_and_paged_by_the_server() {
     // However much is asked for.
     let much = page.json("/api/keys?size=1000000").await;
     assert_eq!(rows(&much).len(), 200);
-    for sort in ["mode", "route", "age", "lease", "renewals", "waiters", "token"] {
+    for sort in [
+        "mode", "route", "age", "lease", "renewals", "waiters", "token",
+    ] {
         let sorted = page.json(&format!("/api/keys?sort={sort}&order=asc")).await;
-        assert_eq!(names(&sorted)[0], "order:00000", "of equals, the name decides: {sort}");
+        assert_eq!(
+            names(&sorted)[0],
+            "order:00000",
+            "of equals, the name decides: {sort}"
+        );
     }
     drop(guards);
 }
@@ -217,10 +238,19 @@ async fn waits_and_holds_are_counted_by_route_and_mode_and_hot_keys_by_name() {
     let [hot, none] = &shown["series"].as_array().unwrap()[..] else {
         panic!("{shown}");
     };
-    assert_eq!((&hot["route"], &hot["mode"]), (&"/hot".into(), &"reentrant".into()));
-    assert_eq!((&hot["waits"]["count"], &hot["holds"]["count"]), (&2.into(), &2.into()));
+    assert_eq!(
+        (&hot["route"], &hot["mode"]),
+        (&"/hot".into(), &"reentrant".into())
+    );
+    assert_eq!(
+        (&hot["waits"]["count"], &hot["holds"]["count"]),
+        (&2.into(), &2.into())
+    );
     assert!(hot["waits"]["p99_ms"].as_u64() >= Some(50), "{hot}");
-    assert_eq!((&none["route"], &none["mode"]), (&"none".into(), &"read".into()));
+    assert_eq!(
+        (&none["route"], &none["mode"]),
+        (&"none".into(), &"read".into())
+    );
     assert_eq!(none["waits"]["count"], 3);
     let buckets = shown["bounds_ms"].as_array().unwrap().len() + 1;
     assert_eq!(none["holds"]["buckets"].as_array().unwrap().len(), buckets);
@@ -242,14 +272,23 @@ async fn the_store_is_shown_with_its_promises_its_connections_and_their_latency(
     let shown = page.json("/api/store").await;
     let facts = shown["audit"]["facts"].as_array().unwrap().iter();
     let facts: Vec<_> = facts.map(|fact| fact["name"].as_str().unwrap()).collect();
-    assert!(facts.contains(&"server") && facts.contains(&"replicas"), "{facts:?}");
+    assert!(
+        facts.contains(&"server") && facts.contains(&"replicas"),
+        "{facts:?}"
+    );
     assert_eq!(shown["audit"]["promises"][0]["id"], "S1");
     assert!(!shown["audit"]["warnings"].as_array().unwrap().is_empty());
     let commands = &shown["connections"][0];
     assert_eq!(commands["carries"], "commands");
     assert!(commands["up"].as_u64() >= Some(1), "{commands}");
-    assert!(commands["last_minute"]["answers"].as_u64() >= Some(2), "{commands}");
-    assert!(commands["last_minute"]["longest_us"].as_u64() >= Some(1), "{commands}");
+    assert!(
+        commands["last_minute"]["answers"].as_u64() >= Some(2),
+        "{commands}"
+    );
+    assert!(
+        commands["last_minute"]["longest_us"].as_u64() >= Some(1),
+        "{commands}"
+    );
 }
 
 #[tokio::test]
@@ -260,7 +299,10 @@ async fn a_process_says_its_name_and_links_the_others() {
     let shown = page.json("/api/process").await;
     assert_eq!(shown["name"], "api-1");
     assert_eq!(shown["may_break"], false);
-    assert_eq!(shown["peers"][0]["address"], "https://api-2.internal/_locks");
+    assert_eq!(
+        shown["peers"][0]["address"],
+        "https://api-2.internal/_locks"
+    );
 }
 
 #[test]
@@ -341,7 +383,10 @@ async fn the_fields_are_those_that_the_guide_documents() {
         assert_eq!(found, expected, "{path}");
         for field in expected {
             let name = field.rsplit(['.', ']']).next().unwrap_or_default();
-            assert!(guide.contains(&format!("`{name}`")), "the guide misses {name}");
+            assert!(
+                guide.contains(&format!("`{name}`")),
+                "the guide misses {name}"
+            );
         }
     }
     waiter.abort();

@@ -53,7 +53,9 @@ async fn a_lock_appears_and_its_waiter_and_goes() {
     browser.shows("#sum-waiters", "1").await;
     browser.click("#rows button.name").await;
     browser.shows("#detail-title", "order:42").await;
-    browser.shows("#detail-body .waiters", "/orders/{id}/refund").await;
+    browser
+        .shows("#detail-body .waiters", "/orders/{id}/refund")
+        .await;
     browser.press("#detail-close", "\u{e00c}").await; // Escape
     browser.has("dialog[open]", 0).await;
 
@@ -123,7 +125,9 @@ async fn hostile_names_are_text_and_what_cannot_be_seen_is_marked() {
     browser.has("#events li", HOSTILE.len()).await;
     browser.has("main b, main img, main script", 0).await;
     browser.shows("#rows", HOSTILE[0]).await;
-    browser.shows("#rows", "order\\u{0}\\u{7}\\u{1b}[31m\\u{d}\\u{a}42").await;
+    browser
+        .shows("#rows", "order\\u{0}\\u{7}\\u{1b}[31m\\u{d}\\u{a}42")
+        .await;
     browser.shows("#rows", "invoice\\u{202e}gpj.exe").await;
     browser.shows("#rows", "a\\u{200b}b\\u{feff}c").await;
     let title = browser.run("return document.title", vec![]).await;
@@ -131,7 +135,9 @@ async fn hostile_names_are_text_and_what_cannot_be_seen_is_marked() {
 
     // Each opens, and the odd one can be typed as it is shown.
     for place in 1..=HOSTILE.len() {
-        browser.click(&format!("#rows tr:nth-child({place}) button.name")).await;
+        browser
+            .click(&format!("#rows tr:nth-child({place}) button.name"))
+            .await;
         browser.shows("#detail-body .holders", "this process").await;
         browser.press("#detail-close", "\u{e00c}").await;
         browser.has("dialog[open]", 0).await;
@@ -203,7 +209,8 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
         return Array.from(nodes).filter((node) => !named(node) && !node.getAttribute('aria-label')).map((node) => node.outerHTML);
     ";
     assert_eq!(browser.run(nameless, vec![]).await, json!([]));
-    let heads = "return Array.from(document.querySelectorAll('th')).filter((th) => !th.scope).length";
+    let heads =
+        "return Array.from(document.querySelectorAll('th')).filter((th) => !th.scope).length";
     assert_eq!(browser.run(heads, vec![]).await, 0);
     browser.close().await;
 }
@@ -262,7 +269,9 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
         }
     }
     if let Some(folder) = &pictures {
-        browser.click("#rows button[aria-label^='lock:order:42:']").await;
+        browser
+            .click("#rows button[aria-label^='lock:order:42:']")
+            .await;
         browser.shows("#detail-body .waiters", "/orders").await;
         for (name, width, height, dark) in [
             ("console-detail", 1280, 900, false),
@@ -293,7 +302,10 @@ async fn scene(
             1 => ("/orders/{id}", LockMode::Read),
             _ => ("/accounts/{id}/transfers", LockMode::Write),
         };
-        let guard = locks.lock(format!("lock:warm:{}", n % 7)).mode(mode).label(route);
+        let guard = locks
+            .lock(format!("lock:warm:{}", n % 7))
+            .mode(mode)
+            .label(route);
         let guard = guard.await.unwrap();
         tokio::time::sleep(work).await;
         guard.release().await.unwrap();
@@ -306,7 +318,11 @@ async fn scene(
     for (key, mode, route) in [
         ("lock:order:42", LockMode::Write, "/orders/{id}"),
         ("lock:order:43", LockMode::Write, "/orders/{id}"),
-        ("lock:account:7", LockMode::Write, "/accounts/{id}/transfers"),
+        (
+            "lock:account:7",
+            LockMode::Write,
+            "/accounts/{id}/transfers",
+        ),
         ("lock:catalogue", LockMode::Read, "/catalogue"),
     ] {
         let guard = locks.lock(key).mode(mode).label(route);
@@ -317,7 +333,13 @@ async fn scene(
         };
         held.push(guard.await.unwrap());
     }
-    held.push(other.lock("lock:stock:7").mode(LockMode::Fair).await.unwrap());
+    held.push(
+        other
+            .lock("lock:stock:7")
+            .mode(LockMode::Fair)
+            .await
+            .unwrap(),
+    );
     let mut waiting = Vec::new();
     for (key, mode, route) in [
         ("lock:order:42", LockMode::Write, "/orders/{id}/refund"),
@@ -334,7 +356,11 @@ async fn scene(
         let refused = refused.wait(Duration::from_millis(300)).await;
         assert!(refused.is_err());
     }
-    let lost = locks.lock("lock:invoice:1001").label("/invoices/{id}").await.unwrap();
+    let lost = locks
+        .lock("lock:invoice:1001")
+        .label("/invoices/{id}")
+        .await
+        .unwrap();
     let admin = locks.admin().unwrap();
     assert!(admin.force_unlock("lock:invoice:1001").await.unwrap());
     assert!(lost.release().await.is_err());

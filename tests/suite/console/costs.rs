@@ -43,8 +43,14 @@ async fn pairs(locks: &LockClient) {
 async fn a_console_that_nobody_looks_at_costs_no_allocation() {
     let mut peer = Peer::start("watched");
     let said = peer.hear().await;
-    let counts: Vec<usize> = said.split(' ').map(|count| count.parse().unwrap()).collect();
-    println!("allocations of {PAIRS} locks: {} without a console, {} with one", counts[0], counts[1]);
+    let counts: Vec<usize> = said
+        .split(' ')
+        .map(|count| count.parse().unwrap())
+        .collect();
+    println!(
+        "allocations of {PAIRS} locks: {} without a console, {} with one",
+        counts[0], counts[1]
+    );
     // A task in the background may allocate now and then.
     assert!(counts[1] <= counts[0] + PAIRS / 100, "{said}");
 }

@@ -52,12 +52,26 @@ async fn a_foreign_page_cannot_break_a_lock() {
     let host = ("host", "locks.example");
     for headers in [
         // As browsers send it from elsewhere.
-        &[host, json, ("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")][..],
-        &[host, json, ("sec-fetch-site", "same-site"), ("origin", "https://a.locks.example")],
+        &[
+            host,
+            json,
+            ("sec-fetch-site", "cross-site"),
+            ("origin", "https://evil.example"),
+        ][..],
+        &[
+            host,
+            json,
+            ("sec-fetch-site", "same-site"),
+            ("origin", "https://a.locks.example"),
+        ],
         &[host, json, ("origin", "https://evil.example")],
         &[host, json, ("origin", "null")],
         // A form.
-        &[host, ("content-type", "text/plain"), ("origin", "https://evil.example")],
+        &[
+            host,
+            ("content-type", "text/plain"),
+            ("origin", "https://evil.example"),
+        ],
         // What says nothing of its origin.
         &[host, json],
         &[json],
@@ -72,7 +86,10 @@ async fn a_foreign_page_cannot_break_a_lock() {
     // A form of the page itself would not do either.
     let form = Request::post("/api/break").header("sec-fetch-site", "same-origin");
     let form = form.header("content-type", "text/plain");
-    assert_eq!(status(&console, form.body(body("k", "k")).unwrap()).await, 415);
+    assert_eq!(
+        status(&console, form.body(body("k", "k")).unwrap()).await,
+        415
+    );
     let get = Request::get("/api/break").body(Body::empty()).unwrap();
     assert_eq!(status(&console, get).await, 405);
     assert!(is_held(&locks).await);
@@ -152,7 +169,10 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let line = text.lines().find(|line| line.contains("a lock was broken"));
     let line = line.expect("a line");
-    assert!(line.contains("WARN") && line.contains("127.0.0.1:"), "{line}");
+    assert!(
+        line.contains("WARN") && line.contains("127.0.0.1:"),
+        "{line}"
+    );
     assert!(line.contains("203.0.113.9"), "{line}");
     assert!(line.contains(&locks.id().to_string()), "{line}");
     // The name is a digest in the log, and stands on the page.
@@ -167,19 +187,35 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
 #[tokio::test]
 async fn every_answer_has_a_policy_without_inline_code() {
     let page = Page::serve(console::router(&locks())).await;
-    for path in ["", "/main.js", "/style.css", "/api/keys", "/api/live", "/nothing"] {
+    for path in [
+        "",
+        "/main.js",
+        "/style.css",
+        "/api/keys",
+        "/api/live",
+        "/nothing",
+    ] {
         let answer = page.get(path).await;
         let headers = answer.headers();
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(policy.contains("default-src 'none'"), "{path}: {policy}");
-        assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
-        assert!(policy.contains("require-trusted-types-for 'script'"), "{path}: {policy}");
+        assert!(
+            policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+        assert!(
+            policy.contains("require-trusted-types-for 'script'"),
+            "{path}: {policy}"
+        );
         for weak in ["unsafe", "data:", "http:", "https:", "*"] {
             assert!(!policy.contains(weak), "{path}: {policy}");
         }
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
-        assert!(!headers.contains_key("access-control-allow-origin"), "{path}");
+        assert!(
+            !headers.contains_key("access-control-allow-origin"),
+            "{path}"
+        );
     }
 }
 
@@ -206,8 +242,21 @@ async fn the_page_names_files_of_its_own_and_has_no_code_inside() {
         assert_eq!(file.status(), 200, "{}", file.url());
     }
     for script in ["main", "dom", "keys", "detail", "history", "store"] {
-        let text = page.get(&format!("/{script}.js")).await.text().await.unwrap();
-        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://"] {
+        let text = page
+            .get(&format!("/{script}.js"))
+            .await
+            .text()
+            .await
+            .unwrap();
+        for markup in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "http://",
+            "https://",
+        ] {
             let namespace = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!namespace.contains(markup), "{script}.js: {markup}");
         }

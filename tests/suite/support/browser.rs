@@ -90,7 +90,9 @@ impl Browser {
     /// Closes the browser, which must have complained of nothing: not of code that fails, nor of code that the page's policy
     /// refuses.
     pub(crate) async fn close(self) {
-        let log = self.client.issue_cmd(Wire::new("se/log", json!({ "type": "browser" })));
+        let log = self
+            .client
+            .issue_cmd(Wire::new("se/log", json!({ "type": "browser" })));
         let log = log.await.expect("a log");
         let complaints = log.as_array().expect("lines").iter();
         let complaints = complaints.filter(|line| line["level"] == "SEVERE");
@@ -152,7 +154,10 @@ impl Browser {
 
     async fn tell(&self, command: &str, parameters: Value) {
         let body = json!({ "cmd": command, "params": parameters });
-        let told: Result<_, CmdError> = self.client.issue_cmd(Wire::new("goog/cdp/execute", body)).await;
+        let told: Result<_, CmdError> = self
+            .client
+            .issue_cmd(Wire::new("goog/cdp/execute", body))
+            .await;
         told.expect("the browser knows the command");
     }
 }
@@ -171,12 +176,12 @@ impl Wire {
 }
 
 impl WebDriverCompatibleCommand for Wire {
-    fn endpoint(
-        &self,
-        base: &Url,
-        session: Option<&str>,
-    ) -> Result<Url, <Url as FromStr>::Err> {
-        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, <Url as FromStr>::Err> {
+        base.join(&format!(
+            "session/{}/{}",
+            session.unwrap_or_default(),
+            self.path
+        ))
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
