@@ -73,14 +73,11 @@ pub(super) async fn break_lock(
     let was = admin.inspect(&key).await?;
     let broken = admin.force_unlock(&key).await?;
     let digest = telemetry::digest(&key).to_string();
-    let holders: Vec<_> = was.holders.iter().map(|holder| &*holder.id).collect();
-    tracing::warn!(
-        key = digest,
-        caller,
-        broken,
-        ?holders,
-        "a lock was broken from the console"
-    );
+    let holders = was.holders.len();
+    tracing::warn!(key = digest, caller, broken, holders, "a lock was broken from the console");
+    for holder in &was.holders {
+        tracing::debug!(key = digest, holder = holder.id, "it was held");
+    }
     if broken {
         shared.locks.inside().journal().broken(&key, caller);
     }
