@@ -184,6 +184,7 @@ impl HoldId {
     }
 
     /// Whether a client of this crate has made this name of a hold.
+    #[cfg(feature = "console")]
     pub(crate) fn is_ours(name: &str) -> bool {
         let client = name.split(':').next().unwrap_or_default();
         Uuid::try_parse(client).is_ok_and(|client| client.get_version_num() == 8)

@@ -74,7 +74,13 @@ pub(super) async fn break_lock(
     let broken = admin.force_unlock(&key).await?;
     let digest = telemetry::digest(&key).to_string();
     let holders = was.holders.len();
-    tracing::warn!(key = digest, caller, broken, holders, "a lock was broken from the console");
+    tracing::warn!(
+        key = digest,
+        caller,
+        broken,
+        holders,
+        "a lock was broken from the console"
+    );
     for holder in &was.holders {
         tracing::debug!(key = digest, holder = holder.id, "it was held");
     }

@@ -24,8 +24,16 @@ pub(super) struct LocalHold {
     limit: Option<Instant>,
     pub(super) granted: Instant,
     /// The route of its present holder: of the first of those who share it.
+    #[cfg_attr(
+        not(feature = "console"),
+        expect(dead_code, reason = "a console reads it")
+    )]
     pub(super) route: Route,
     /// When its present holder got it.
+    #[cfg_attr(
+        not(feature = "console"),
+        expect(dead_code, reason = "a console reads it")
+    )]
     pub(super) since: Instant,
     /// How many times it was passed on.
     pub(super) passed: u32,

@@ -91,6 +91,10 @@ pub(super) struct Waiter {
     pub(super) ticket: u64,
     pub(super) terms: Terms,
     /// When the request came in.
+    #[cfg_attr(
+        not(feature = "console"),
+        expect(dead_code, reason = "a console reads it")
+    )]
     pub(super) since: Instant,
     pub(super) sender: oneshot::Sender<Result<Decision, LockError>>,
 }

@@ -60,7 +60,7 @@ export function showDurations(data) {
       "tr",
       {},
       make("th", { scope: "row" }, series.route === "none" ? "no route" : series.route),
-      make("td", { "data-label": "Mode" }, series.mode),
+      make("td", { "data-label": "Mode", "data-wide": true }, series.mode),
       ...half("Waits", series.waits, data.bounds_ms),
       ...half("Holds", series.holds, data.bounds_ms),
     ),

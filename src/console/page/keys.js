@@ -38,16 +38,16 @@ export function showKeys(page, query, open) {
 function makeRow(key, open) {
   const button = make("button", { type: "button", class: "name", "aria-label": `${printable(key)}: show holders and waiters` }, ...named(key));
   button.addEventListener("click", () => open(key));
-  const cell = (label, number) => make("td", { "data-label": label, class: number && "number" });
+  const cell = (label, kind, wide) => make("td", { "data-label": label, class: kind, "data-wide": wide });
   const cells = {
-    mode: cell("Mode"),
-    holder: cell("Holder"),
-    route: cell("Route"),
-    age: cell("Age", true),
-    lease: cell("Lease left", true),
-    renewals: cell("Renewals", true),
-    waiters: cell("Waiters", true),
-    token: cell("Token", true),
+    mode: cell("Mode", null, true),
+    holder: cell("Holder", "holder", true),
+    route: cell("Route", null, true),
+    age: cell("Age", "number"),
+    lease: cell("Lease left", "number"),
+    renewals: cell("Renewals", "number"),
+    waiters: cell("Waiters", "number"),
+    token: cell("Token", "number", true),
   };
   const node = make("tr", {}, make("th", { scope: "row" }, button), ...Object.values(cells));
   return { node, cells, holder: null };

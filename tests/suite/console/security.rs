@@ -174,7 +174,10 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
         "{line}"
     );
     assert!(line.contains("203.0.113.9"), "{line}");
-    assert!(line.contains("broken=true") && line.contains("holders=1"), "{line}");
+    assert!(
+        line.contains("broken=true") && line.contains("holders=1"),
+        "{line}"
+    );
     // The name is a digest in the log, and stands on the page.
     assert!(line.contains("key=8254c329"), "{line}");
     let events = page.json("/api/events").await;
