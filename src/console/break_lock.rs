@@ -82,7 +82,7 @@ pub(super) async fn break_lock(
         "a lock was broken from the console"
     );
     for holder in &was.holders {
-        tracing::debug!(key = digest, holder = holder.id, "it was held");
+        tracing::debug!(key = %digest, holder = holder.id, "it was held");
     }
     if broken {
         shared.locks.inside().journal().broken(&key, caller);

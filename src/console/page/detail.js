@@ -61,9 +61,9 @@ function waitersHere({ waiters, waiting }) {
     waiter.mode,
     route(waiter.route),
     duration(waiter.waited_ms),
-    waiter.asks_store ? "asks the store" : "behind it, in the process",
+    waiter.asks_store ? "asks the store" : "in the queue of the process",
   ]);
-  const parts = [title, table(["Place", "Mode", "Route", "Waited", ""], rows, "waiters")];
+  const parts = [title, table(["Place", "Mode", "Route", "Waited", "Where"], rows, "waiters")];
   if (waiting > waiters.length) {
     parts.push(make("p", { class: "quiet" }, `and ${count(waiting - waiters.length)} more`));
   }
