@@ -1,4 +1,4 @@
-//! What an administrator sees, on every store: lists of keys and records, page by page.
+//! Administration on every store: lists of keys and records, page by page.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -222,7 +222,7 @@ async fn a_quorum_shows_what_most_stores_carry_while_most_answer() {
     let locks = LockClient::new(QuorumStore::new(stores.clone()).unwrap());
     let admin = locks.admin().unwrap();
     let guard = locks.lock("lock:q:all").await.unwrap();
-    // Left over on one store.
+    // A hold that is left on one store.
     let leftover = attempt("lock:q:one", LockMode::Reentrant);
     stores[0].acquire(&leftover).await.unwrap();
 
@@ -252,7 +252,7 @@ async fn a_quorum_shows_what_most_stores_carry_while_most_answer() {
     drop(guard);
 }
 
-/// A store of a program's own, which cannot be looked into.
+/// A store of a program, which offers no inspection.
 struct Opaque(MemoryStore);
 
 impl LockStore for Opaque {

@@ -1,4 +1,4 @@
-//! What a client does in the background: renewals, and the clean-up of what was dropped.
+//! The background work of a client: renewals, and the clean-up after drops.
 
 mod cleanup;
 mod release;

@@ -1,7 +1,8 @@
 //! `RedisStore` on a Redis Cluster of three masters and three replicas.
 //!
-//! What every store promises is tested on a Cluster by [`conformance`](crate::conformance). Here is what only a Cluster
-//! can do: be many, move slots, lose a server. Tests that only look share one; those that break something have their own.
+//! What every store promises is tested on a Cluster by [`conformance`](crate::conformance). These tests cover what is
+//! particular to a Cluster: several masters, moving slots, a lost server. Tests that change nothing share one Cluster;
+//! tests that break something have their own.
 
 mod failing;
 mod listening;
@@ -30,8 +31,7 @@ async fn store(cluster: &RedisCluster) -> RedisStore {
     store.expect("the cluster answers")
 }
 
-/// Whether the servers know sharded channels, as those of Redis 7 and newer do. Where they do not, wake-ups have to travel
-/// on plain ones.
+/// Whether the servers know sharded channels (Redis 7 and newer). If not, wake-ups use plain channels.
 async fn sharded(cluster: &RedisCluster) -> bool {
     let sharded = cluster.nodes[0].knows_shards().await;
     if !sharded {
@@ -40,24 +40,24 @@ async fn sharded(cluster: &RedisCluster) -> bool {
     sharded
 }
 
-/// The channels that somebody listens to on one server, among those whose name contains this.
+/// The channels with subscribers on one server whose names contain `part`.
 async fn channels_on(server: &RedisServer, part: &str) -> Vec<String> {
     let channels = server.pubsub_channels().await.into_keys();
     channels.filter(|channel| channel.contains(part)).collect()
 }
 
-/// What the names of one test begin with.
+/// The prefix of the names of one test.
 fn beginning() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("cluster-{}.", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What every master is asked to do from now on.
+/// Records the commands of every master from now on.
 async fn watch(cluster: &RedisCluster) -> Vec<Monitor<'_>> {
     join_all(cluster.masters().map(|node| node.monitor())).await
 }
 
-/// The commands that named this, from clients and not from scripts, by master.
+/// The commands of clients that contain `part`, by master. Commands of scripts are left out.
 async fn sent(monitors: &[Monitor<'_>], part: &str) -> Vec<Vec<String>> {
     let lines = join_all(monitors.iter().map(Monitor::lines)).await;
     let about = |line: &String| line.contains(part) && !line.contains(" lua]");

@@ -1,4 +1,4 @@
-//! What the documents say agrees with what is there.
+//! The documents agree with the code and the repository.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files below a directory whose names end so, with their paths from the root.
+/// The files below a directory with this ending, with their paths from the root.
 fn files(directory: &str, ending: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(directory)).unwrap() {
@@ -41,7 +41,7 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
     targets.filter(|target| !target.contains("://") && !target.contains("::"))
 }
 
-/// How GitHub and crates.io name a heading.
+/// The anchor that GitHub and crates.io make of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .trim_start_matches('#')
@@ -63,7 +63,7 @@ fn every_link_of_a_page_leads_somewhere() {
     for page in &pages {
         let text = read(page);
         let directory = Path::new(page).parent().unwrap();
-        // What rustdoc resolves, the documentation's own build checks: those links have no ending.
+        // Links without an ending are rustdoc's, which the build of the documentation checks.
         for link in links(&text).filter(|link| link.contains('.') || link.starts_with('#')) {
             seen += 1;
             let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
@@ -125,7 +125,7 @@ fn the_readme_is_short_and_names_every_example_and_feature() {
     }
 }
 
-/// What stands between the fences at the top of an example.
+/// The text between the fences at the top of an example.
 fn shown(path: &str) -> Vec<String> {
     let text = read(path);
     let header = text.lines().map_while(|line| line.strip_prefix("//!"));
@@ -161,7 +161,7 @@ fn every_example_shows_a_run_with_its_output() {
     }
 }
 
-/// Those that need no client and end by themselves.
+/// The examples that need no client and that end.
 #[test]
 fn what_an_example_shows_is_what_it_prints() {
     for name in ["custom_keys", "without_http"] {
@@ -176,7 +176,7 @@ fn what_an_example_shows_is_what_it_prints() {
             let line = printed
                 .next()
                 .unwrap_or_else(|| panic!("{name} does not print {expected:?}"));
-            // `…` stands for what differs from run to run.
+            // `…` stands for text that differs between runs.
             let (begin, end) = expected.split_once('…').unwrap_or((expected, ""));
             let same = line.starts_with(begin) && line.ends_with(end);
             assert!(
@@ -192,7 +192,7 @@ fn what_an_example_shows_is_what_it_prints() {
     }
 }
 
-/// A caller may drop a future at any `.await`: its docs say what happens then.
+/// A caller may drop a future at any `.await`: its docs must say what happens then.
 #[test]
 fn every_public_async_function_says_what_its_cancellation_does() {
     let mut silent = BTreeSet::new();

@@ -1,9 +1,9 @@
 //! The fault matrix: every fault that the guarantees name, on a real server.
 //!
-//! Each test injects its fault, shows that it hit work in flight (the proxy has caught bytes, the server has counted an
-//! error, an answer was outstanding), asserts what is promised meanwhile, and ends with [`works_again`]: the same clients
-//! take and release locks in every mode, and nothing of theirs is left. [`matrix`] is the list of all faults with the
-//! tests that cover them; some of these stand elsewhere, beside what they are about.
+//! Each test injects its fault and shows that it affected work under way: the proxy has caught bytes, the server has
+//! counted an error, or an answer was outstanding. It asserts the promises during the fault, and ends with
+//! [`works_again`], in which the same clients take and release locks in every mode, and leave nothing. [`matrix`] lists all faults
+//! with the tests that cover them; some of these tests are in other modules.
 
 mod clock;
 mod connections;
@@ -28,7 +28,7 @@ use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, RedisSt
 
 use crate::support::{Dump, RedisServer, eventually};
 
-/// What ought to happen at once, on a machine that has other things to do. Shorter than the default lease of 30 s.
+/// The limit for events that should happen at once, on a busy machine. Shorter than the default lease of 30 s.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Longer than any fault lasts.
@@ -41,7 +41,7 @@ const MODES: [LockMode; 4] = [
     LockMode::Write,
 ];
 
-/// A mode that a hold in `mode` keeps out.
+/// A mode that a hold in `mode` excludes.
 fn rival(mode: LockMode) -> LockMode {
     match mode {
         LockMode::Read => LockMode::Write,
@@ -50,12 +50,12 @@ fn rival(mode: LockMode) -> LockMode {
     }
 }
 
-/// What another process would be.
+/// A client that stands for another process.
 async fn client(url: String) -> LockClient {
     LockClient::new(RedisStore::connect(url).await.expect("Redis is there"))
 }
 
-/// A client that finds out soon that nobody answers.
+/// A client with short time limits.
 async fn hasty_client(url: String) -> LockClient {
     let store = RedisStore::builder(url)
         .response_timeout(Duration::from_secs(1))
@@ -63,7 +63,7 @@ async fn hasty_client(url: String) -> LockClient {
     LockClient::new(store.connect().await.expect("Redis is there"))
 }
 
-/// One hold in each mode, on the keys that bear the modes' names.
+/// One hold in each mode, on a key with the mode's name.
 async fn hold_everything(locks: &LockClient) -> Vec<LockGuard> {
     let mut guards = Vec::new();
     for mode in MODES {
@@ -75,7 +75,7 @@ async fn hold_everything(locks: &LockClient) -> Vec<LockGuard> {
 
 type Waiting = JoinHandle<Result<LockGuard, LockError>>;
 
-/// Somebody who waits for a lock that is taken, and has gone to sleep.
+/// Starts a request for a lock that is taken, and returns when it sleeps.
 async fn waits(server: &RedisServer, locks: &LockClient, key: &str, mode: LockMode) -> Waiting {
     let asking = locks.lock(key).mode(mode).wait(PATIENT);
     let waiting = tokio::spawn(asking.acquire());
@@ -88,7 +88,7 @@ async fn waits(server: &RedisServer, locks: &LockClient, key: &str, mode: LockMo
     waiting
 }
 
-/// A rival of each hold of [`hold_everything`].
+/// Starts a waiting rival for each hold of [`hold_everything`].
 async fn wait_for_everything(server: &RedisServer, locks: &LockClient) -> Vec<Waiting> {
     let mut waiting = Vec::new();
     for mode in MODES {
@@ -97,7 +97,7 @@ async fn wait_for_everything(server: &RedisServer, locks: &LockClient) -> Vec<Wa
     waiting
 }
 
-/// The end of a task, which comes soon.
+/// The result of a task that ends soon.
 async fn outcome<T>(task: JoinHandle<T>) -> T {
     let ended = timeout(SOON, task).await.expect("it ends soon");
     ended.expect("no panic")
@@ -107,14 +107,14 @@ async fn granted(waiting: Waiting) -> LockGuard {
     outcome(waiting).await.expect("it is granted")
 }
 
-/// Runs a command, and expects it to be done.
+/// Runs a command that must succeed.
 async fn command(server: &RedisServer, words: &[&str]) {
     let command = redis::cmd(words[0]).arg(&words[1..]).to_owned();
     let done = command.exec_async(&mut server.connection().await).await;
     done.unwrap_or_else(|error| panic!("{words:?}: {error}"));
 }
 
-/// A number in what INFO says: `info(&server, "stats", "rejected_connections:")`.
+/// A number in the answer to INFO: `info(&server, "stats", "rejected_connections:")`.
 async fn info(server: &RedisServer, section: &str, field: &str) -> u64 {
     let text: String = redis::cmd("INFO")
         .arg(section)
@@ -126,7 +126,7 @@ async fn info(server: &RedisServer, section: &str, field: &str) -> u64 {
     value.trim().parse().expect("a number")
 }
 
-/// How many errors of a kind the server has answered with.
+/// The number of errors of one kind that the server has returned.
 async fn errors(server: &RedisServer, code: &str) -> u64 {
     info(server, "errorstats", &format!("errorstat_{code}:count=")).await
 }
@@ -142,7 +142,7 @@ fn told(error: &(dyn Error + 'static)) -> String {
     told
 }
 
-/// The same clients, without a restart, work as if nothing had been, and leave nothing behind.
+/// The same clients work without a restart, and leave nothing.
 async fn works_again(server: &RedisServer, clients: &[&LockClient]) {
     take_and_release(clients).await;
     nothing_is_left(server, clients).await;
@@ -182,7 +182,7 @@ async fn nothing_is_left(server: &RedisServer, clients: &[&LockClient]) {
     .await;
 }
 
-/// Without what is meant to stay: counters of tokens, and for two minutes the names of attempts that went unanswered.
+/// Without the keys that remain on purpose: token counters, and for two minutes the tombstones of unanswered attempts.
 fn without_memories(mut dump: Dump) -> Dump {
     dump.retain(|key, entry| {
         let void = key.starts_with("tower_lock_void:") && entry.ttl.is_some();

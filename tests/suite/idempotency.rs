@@ -62,7 +62,7 @@ fn payments(runs: &Runs) -> Router {
     })
 }
 
-/// Serves `POST /payments` with whatever `handler` answers.
+/// Serves `POST /payments` with the answer of `handler`.
 fn answering<F, T>(handler: impl Fn() -> F + Clone + Send + Sync + 'static) -> Router
 where
     F: Future<Output = T> + Send + 'static,
@@ -113,7 +113,7 @@ async fn problem(response: Response) -> (u16, Value) {
     (status, problem)
 }
 
-/// Lets what runs in the background come to rest, on paused time.
+/// Lets the background work finish, on paused time.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

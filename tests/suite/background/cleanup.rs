@@ -1,4 +1,4 @@
-//! What is dropped, and what goes on behind it.
+//! Drops, and the clean-up after them.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::wired::Wired;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The most releases that the background sends at once to one part of a store.
+/// The most releases that the background sends at once to one partition.
 const AT_ONCE: usize = 100;
 
-/// The store's contract: each of its futures is driven to its end, whoever goes meanwhile.
+/// The store's contract: each of its futures is driven to its end, even if the caller is dropped.
 #[tokio::test(start_paused = true)]
 async fn no_future_of_a_store_is_dropped_before_its_end() {
     let store = Wired::default();
@@ -38,7 +38,7 @@ async fn no_future_of_a_store_is_dropped_before_its_end() {
     assert!(store.is_empty());
 }
 
-/// Ten thousand clients that hang up together cost the store one release after the other.
+/// Ten thousand guards that are dropped together are released in turn.
 #[tokio::test(start_paused = true)]
 async fn guards_that_are_dropped_together_are_released_a_few_at_a_time() {
     let store = Wired::default();
@@ -49,7 +49,7 @@ async fn guards_that_are_dropped_together_are_released_a_few_at_a_time() {
     store.slow(10 * MS);
     store.most_in_flight();
     drop(guards);
-    // A caller that waits for its answer does not queue behind them, nor does another part of the store.
+    // A caller that waits for its answer does not queue behind these releases, and neither does another partition.
     let waited = locks.lock("1:other").await.expect("free");
     timeout(20 * MS, waited.release())
         .await
@@ -64,7 +64,7 @@ async fn guards_that_are_dropped_together_are_released_a_few_at_a_time() {
     assert!(most <= AT_ONCE + 3, "{most} at once");
 }
 
-/// A part of the store that is down does not keep the others from being cleaned up.
+/// A partition that is down does not delay the clean-up of the others.
 #[tokio::test(start_paused = true)]
 async fn clean_up_of_one_part_does_not_wait_for_another_that_is_down() {
     let store = Wired::default();
@@ -80,7 +80,7 @@ async fn clean_up_of_one_part_does_not_wait_for_another_that_is_down() {
     assert!(store.is_empty());
 }
 
-/// An answer of the wrong size is an error; what it may have granted is taken back.
+/// An answer of the wrong size is an error; grants that it may contain are withdrawn.
 #[tokio::test(start_paused = true)]
 async fn an_answer_about_too_few_holds_confirms_nothing() {
     let store = Wired::default();
@@ -97,7 +97,7 @@ async fn an_answer_about_too_few_holds_confirms_nothing() {
     outer.release().await.expect("one hold has one answer");
 }
 
-/// The hold that was left out of the answer may be held, too: a guard has every key, and what was asked before is taken back.
+/// The hold that is missing in the answer may also be held: a guard has every key, and the previous attempts are withdrawn.
 #[tokio::test(start_paused = true)]
 async fn an_answer_about_too_few_grants_leaves_nothing() {
     let store = Wired::default();
@@ -122,7 +122,7 @@ async fn an_answer_about_too_few_grants_leaves_nothing() {
     }
 }
 
-/// Those who queue in the process for locks of a part that is down hear of it, however many releases fail there.
+/// Requests that queue for locks of a partition that is down get an error, however many releases fail there.
 #[tokio::test(start_paused = true)]
 async fn releases_that_fail_keep_no_waiter_from_asking() {
     let store = Wired::default();
@@ -133,7 +133,7 @@ async fn releases_that_fail_keep_no_waiter_from_asking() {
     let waiting: Vec<_> = waiting.collect();
     sleep(MS).await;
     store.cut(1);
-    // Nothing is handed over: the turn to ask follows the release.
+    // There is no hand-over: the turn to ask follows the release.
     sleep(100 * MS).await;
     drop(guards);
     for waiter in waiting {

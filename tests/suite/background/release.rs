@@ -30,7 +30,7 @@ async fn is_unavailable_soon(guard: LockGuard) {
     assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
 }
 
-/// S9. The caller is not kept for as long as the lease lasts; what it began goes on.
+/// S9. The caller does not wait for the whole lease; the release continues.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
     for mode in MODES {
@@ -48,7 +48,7 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
     }
 }
 
-/// The same for a store that takes its time, for several keys, and for a hold that others share.
+/// The same for a slow store, for several keys, and for a shared hold.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
     for mode in MODES {
@@ -65,8 +65,8 @@ async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
     }
 }
 
-/// A check is asked on the runtime of the first who asks. That nobody drives that runtime keeps the others no longer than
-/// seconds.
+/// A check runs on the runtime of its first caller. If that runtime is not driven, the other callers wait for a few
+/// seconds at most.
 #[test]
 fn a_check_on_a_runtime_at_rest_keeps_nobody_waiting() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
@@ -85,13 +85,13 @@ fn a_check_on_a_runtime_at_rest_keeps_nobody_waiting() {
 
 const KEYS: usize = 250;
 
-/// Keys of two parts, most of them of the first.
+/// Keys of two partitions, most of them of the first.
 fn many_keys() -> Vec<String> {
     let keys = (0..KEYS).map(|n| format!("1:{n}"));
     keys.chain(["2:a".to_owned(), "2:b".to_owned()]).collect()
 }
 
-/// How many holds each question named, largest first.
+/// The number of holds in each question, largest first.
 fn sizes(store: &Wired, what: &str, part: u16) -> Vec<usize> {
     let calls = store.calls(what, part);
     let mut sizes: Vec<_> = calls.iter().map(|call| call.holds).collect();
@@ -99,7 +99,7 @@ fn sizes(store: &Wired, what: &str, part: u16) -> Vec<usize> {
     sizes
 }
 
-/// A guard of many keys is released by few questions, whether its caller waits for that or not.
+/// A guard of many keys is released by few questions, whether its caller waits or not.
 #[tokio::test(start_paused = true)]
 async fn many_keys_of_one_guard_are_released_together() {
     for mode in MODES {
@@ -121,7 +121,7 @@ async fn many_keys_of_one_guard_are_released_together() {
     }
 }
 
-/// Nothing is confirmed while a part is silent, and the keys of the other part are free at once.
+/// Nothing is confirmed while a partition is silent, and the keys of the other partition are free at once.
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_down_keeps_only_its_own_keys() {
     let store = Wired::default();
@@ -138,7 +138,7 @@ async fn a_part_that_is_down_keeps_only_its_own_keys() {
     assert!(store.is_empty(), "the release has gone on");
 }
 
-/// One key of many was lost: the release says so, and all others are released all the same.
+/// One key of many was lost: the release fails as lost, and all other keys are released.
 #[tokio::test(start_paused = true)]
 async fn one_lost_key_of_many_is_a_loss() {
     let store = Wired::default();
@@ -151,7 +151,7 @@ async fn one_lost_key_of_many_is_a_loss() {
     assert!(store.is_empty());
 }
 
-/// The caller leaves while the store grants many keys: they are given back by few questions.
+/// The caller is dropped while the store grants many keys: they are given back by few questions.
 #[tokio::test(start_paused = true)]
 async fn many_keys_of_a_caller_that_left_are_given_back_together() {
     let store = Wired::default();

@@ -1,4 +1,4 @@
-//! A client that ends while its callers take, wait for, and release locks.
+//! Shutdown of a client while its callers take, wait for, and release locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ impl Subscriber for Blocking {
     fn exit(&self, _: &Id) {}
 }
 
-/// Tasks take, queue for and release locks until the client ends, in the middle of it. They may outlive it for a moment.
+/// Tasks take, queue for and release locks until the client ends. They may outlive the client for a moment.
 async fn round<S: LockStore>(store: S, number: u64) -> Vec<JoinHandle<()>> {
     let locks = LockClient::new(store);
     let ended = Arc::new(AtomicBool::new(false));
@@ -81,7 +81,7 @@ async fn round<S: LockStore>(store: S, number: u64) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// What they hold on to ends with the process.
+/// Aborts the tasks, and with them everything that they hold.
 async fn abort(tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
         task.abort();
@@ -143,7 +143,7 @@ fn nothing_is_left_in_redis_when_a_shutdown_is_over() {
     });
 }
 
-/// A release that its caller still waits for is not over.
+/// A release that a caller waits for delays the end of the shutdown.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_releases_that_callers_await() {
     let store = Wired::default();
@@ -157,7 +157,7 @@ async fn a_shutdown_waits_for_releases_that_callers_await() {
     releasing.await.unwrap().expect("held");
 }
 
-/// Many holds are released by few questions, and not all at once.
+/// Many holds are released by few questions, in several batches.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_releases_many_holds_together() {
     const HOLDS: u32 = 2000;
@@ -180,7 +180,7 @@ async fn a_shutdown_releases_many_holds_together() {
     drop(guards);
 }
 
-/// What a shutdown cannot release at once it asks for again, together and at growing pauses.
+/// A shutdown repeats releases that fail, together and after growing pauses.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
     const HOLDS: usize = 250;

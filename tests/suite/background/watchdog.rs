@@ -1,4 +1,4 @@
-//! Renewals while a part of the store is down.
+//! Renewals while a partition of the store is down.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn take(locks: &LockClient, part: u16, count: usize) -> Vec<LockGuard> {
         .collect()
 }
 
-/// The calls of an outage follow from its length, not from the number of holds.
+/// The number of calls during an outage depends on its length, and not on the number of holds.
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_probed_once_for_all_holds_and_the_others_are_renewed() {
     const OUTAGE: Duration = Duration::from_secs(15);
@@ -33,7 +33,7 @@ async fn an_outage_is_probed_once_for_all_holds_and_the_others_are_renewed() {
     let began = Instant::now();
     sleep(OUTAGE).await;
     let calls = store.calls("renew", 1);
-    // A try in a hundred milliseconds is the quickest; most come after a pause that has grown.
+    // Attempts are at least a hundred milliseconds apart; most follow a longer pause.
     assert!(
         (5..=60).contains(&calls.len()),
         "{} calls for 3000 holds in {OUTAGE:?}",
@@ -56,7 +56,7 @@ async fn an_outage_is_probed_once_for_all_holds_and_the_others_are_renewed() {
     assert!(store.is_empty());
 }
 
-/// The pause grows no further than a short lease allows.
+/// A short lease limits the growth of the pause.
 #[tokio::test(start_paused = true)]
 async fn a_short_lease_survives_an_outage_of_half_of_it() {
     let store = Wired::default();
@@ -75,7 +75,8 @@ async fn a_short_lease_survives_an_outage_of_half_of_it() {
     held.release().await.expect("held all the time");
 }
 
-/// Holds that end while their part is down are forgotten with it: it is probed no more.
+/// Holds that end while their partition is down are forgotten, and the partition is not probed any
+/// more.
 #[tokio::test(start_paused = true)]
 async fn a_part_without_holds_is_not_probed() {
     let store = Wired::default();
@@ -90,7 +91,7 @@ async fn a_part_without_holds_is_not_probed() {
     assert_eq!(store.calls("renew", 1).len(), before);
 }
 
-/// What the task that renews has asked when it ends, the next one asks again.
+/// If the renewal task ends with renewals under way, the next task repeats them.
 #[tokio::test(start_paused = true)]
 async fn renewals_under_way_when_their_task_panics_are_asked_again() {
     let store = Wired::default();
@@ -104,7 +105,7 @@ async fn renewals_under_way_when_their_task_panics_are_asked_again() {
     }
 }
 
-/// An answer that leaves out a hold is none: no deadline moves, and nothing is lost.
+/// An answer that omits a hold counts as no answer: no deadline moves, and nothing is lost.
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_too_few_holds_moves_no_deadline() {
     let store = Wired::default();

@@ -1,4 +1,4 @@
-//! A store in parts, each of which can be cut off, that records every call.
+//! A store with partitions, each of which can be cut off. It records every call.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tower_distributed_lock::store::{
 };
 use tower_distributed_lock::{LockKey, MemoryStore, StoreError, StoreErrorKind};
 
-/// A clone is the same store. The part of a key is the number before its colon.
+/// Clones share the store. The partition of a key is the number before its colon.
 #[derive(Clone, Default)]
 pub(super) struct Wired {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub(super) struct Wired {
 #[derive(Default)]
 struct Shared {
     inner: MemoryStore,
-    /// The parts that cannot be reached.
+    /// The partitions that cannot be reached.
     cut: Mutex<HashSet<u16>>,
     /// How long each call takes.
     latency: Mutex<Duration>,
@@ -44,12 +44,12 @@ pub(super) struct Call {
 }
 
 impl Wired {
-    /// Each call takes `latency` from now on.
+    /// Sets the duration of later calls.
     pub(super) fn slow(&self, latency: Duration) {
         *self.shared.latency.lock().unwrap() = latency;
     }
 
-    /// The part cannot be reached until it is [`mended`](Self::mend).
+    /// Cuts the partition off until [`mend`](Self::mend).
     pub(super) fn cut(&self, part: u16) {
         self.shared.cut.lock().unwrap().insert(part);
     }
@@ -63,12 +63,12 @@ impl Wired {
         self.shared.panics.store(times, Ordering::SeqCst);
     }
 
-    /// Answers about several holds lack the last one from now on.
+    /// Sets whether later answers about several holds omit the last one.
     pub(super) fn answer_wrongly(&self, wrongly: bool) {
         self.shared.answers_wrongly.store(wrongly, Ordering::SeqCst);
     }
 
-    /// The calls named `what` of one part.
+    /// The calls named `what` of one partition.
     pub(super) fn calls(&self, what: &str, part: u16) -> Vec<Call> {
         let calls = self.shared.calls.lock().unwrap();
         let calls = calls
@@ -77,17 +77,17 @@ impl Wired {
         calls.copied().collect()
     }
 
-    /// How many calls were under way at once, at most, since this was last asked.
+    /// The largest number of concurrent calls since this was last called.
     pub(super) fn most_in_flight(&self) -> usize {
         self.shared.most_in_flight.swap(0, Ordering::SeqCst)
     }
 
-    /// The calls whose future was dropped before it was done.
+    /// The calls whose future was dropped before its end.
     pub(super) fn abandoned(&self) -> Vec<&'static str> {
         self.shared.abandoned.lock().unwrap().clone()
     }
 
-    /// The store behind the wires.
+    /// The wrapped store.
     pub(super) fn inner(&self) -> MemoryStore {
         self.shared.inner.clone()
     }

@@ -1,4 +1,5 @@
-//! Runtimes that do nothing for longer than a lease: their workers are busy, or they are gone.
+//! Runtimes that make no progress for longer than a lease, because their workers are blocked or the runtime has
+//! ended.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const WORKERS: usize = 2;
 const LEASE: Duration = Duration::from_secs(2);
 const LEASES: u32 = 3;
 
-/// A server's runtime, all of whose workers can be kept busy.
+/// A server's runtime, all of whose workers can be blocked.
 struct Service {
     runtime: Option<Runtime>,
 }
@@ -44,7 +45,7 @@ impl Service {
         runtime.spawn(work).await.expect("no panic")
     }
 
-    /// Keeps every worker busy while `meanwhile` lasts.
+    /// Blocks every worker while `meanwhile` runs.
     async fn busy<T>(&self, meanwhile: impl Future<Output = T>) -> T {
         let runtime = self
             .runtime
@@ -56,7 +57,7 @@ impl Service {
                 let ((end, ended), began) = (mpsc::channel::<()>(), began.clone());
                 runtime.spawn(async move {
                     began.send(thread::current().id()).expect("the test waits");
-                    // Blocks its worker, as a handler does that computes.
+                    // Blocks its worker, as a computing handler does.
                     let _ = ended.recv();
                 });
                 end
@@ -93,7 +94,7 @@ async fn hold(locks: LockClient, mode: LockMode, lease: Duration) -> LockGuard {
     request.lease(Lease::Renewed(lease)).await.expect("free")
 }
 
-/// Tries to get what is held, in every one of `modes`, for several leases.
+/// Tries to get the held locks, in each of `modes`, for several leases.
 async fn nobody_gets_in(stranger: &LockClient, modes: &[LockMode]) {
     let until = Instant::now() + LEASE * LEASES;
     let attempts = modes.iter().map(|&mode| {
@@ -108,7 +109,8 @@ async fn nobody_gets_in(stranger: &LockClient, modes: &[LockMode]) {
     }
 }
 
-/// Holds a lock in every one of `modes` while all workers are busy: nobody gets in, and every release is confirmed.
+/// Holds a lock in each of `modes` while all workers are blocked: no other client gets one, and every release is
+/// confirmed.
 async fn outlive_busy_workers(
     service: &Service,
     locks: LockClient,
@@ -165,7 +167,7 @@ async fn busy_workers_lose_their_locks_in_a_quorum() {
     outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
-/// A store in memory has no thread of its own: the loss is certain, but it is not hidden.
+/// A store in memory has no thread of its own: the lock is lost, and the loss is reported.
 #[tokio::test]
 async fn busy_workers_hide_the_loss_of_a_lock_in_memory() {
     let service = Service::new();
@@ -188,7 +190,7 @@ async fn busy_workers_lose_a_lock_in_memory_that_is_renewed_elsewhere() {
     outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
-/// The store's thread is what makes the difference.
+/// Without the store's thread the lock is lost.
 #[tokio::test]
 async fn busy_workers_that_renew_by_themselves_hide_the_loss_of_a_lock() {
     let redis = RedisServer::start().await;
@@ -225,7 +227,7 @@ async fn a_runtime_that_ends_takes_its_locks_along() {
     released.expect("it was held all the time");
 }
 
-/// Two clients of one store share its thread; the end of one is not the end of the other.
+/// Two clients of one store share its thread; the end of one does not affect the other.
 #[tokio::test]
 async fn a_client_that_ends_takes_the_renewals_of_another_along() {
     let redis = RedisServer::start().await;
@@ -261,7 +263,7 @@ async fn a_hold_is_lost_for_want_of_one_more_connection() {
     let guard = hold(locks, LockMode::Reentrant, LEASE).await;
     let until = Instant::now() + LEASE * LEASES;
     while Instant::now() < until {
-        // Without waiting, which would need a connection to listen on.
+        // Without waiting, because a wait needs another connection.
         let refused = stranger.lock("reentrant").wait(Duration::ZERO).await;
         assert!(
             matches!(refused, Err(LockError::Busy { .. })),

@@ -1,4 +1,4 @@
-//! Others on the same executor.
+//! Other tasks on the same executor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What a lock costs, in counts: figures that are promised, and that no busy machine changes.
+//! The costs of a lock, as counts that do not depend on the load of the machine.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryS
 
 use crate::support::{Console, Peer, RedisServer, eventually};
 
-/// Counts, in every process of this binary; only those of a peer, which does nothing else, mean something.
+/// Counts allocations in every process of this binary. Only a peer, which does nothing else, reads the counts.
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PAIRS: usize = 500;
 
-/// What the feature `metrics` takes for itself: tests are built with it, and users' programs are not unless they ask for it.
+/// The allocations of the feature `metrics`, with which tests are built.
 const INSTRUMENTS: f64 = 4.0;
 
-/// The role: takes and releases locks, and says how often it has allocated for a pair, on Redis and in memory.
+/// The role: takes and releases locks, and reports the number of allocations per pair, on Redis and in memory.
 pub(crate) async fn counter(mut console: Console) {
     let redis = super::client(console.hear().await).await;
     let memory = LockClient::new(MemoryStore::new());
@@ -73,7 +73,7 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
 #[tokio::test]
 async fn many_keys_end_in_few_scripts() {
     const KEYS: usize = 250;
-    // Of the hundred of a question, each of the two connections sends its part.
+    // A question of a hundred keys is divided between the two connections.
     const MOST: usize = 2 * KEYS.div_ceil(100);
     let server = RedisServer::start().await;
     for mode in super::MODES {
@@ -103,18 +103,18 @@ async fn many_keys_end_in_few_scripts() {
     }
 }
 
-/// How many scripts Redis runs for this.
+/// The number of scripts that Redis runs for `work`.
 async fn scripts(server: &RedisServer, work: impl Future<Output = ()>) -> usize {
     let monitor = server.monitor().await;
     work.await;
     let lines = monitor.lines().await;
-    // A connection that is new asks for its rights.
+    // A new connection checks its rights.
     let is_script =
         |line: &&String| line.contains(r#"] "EVALSHA""#) && !line.contains("tower_lock_rights");
     lines.iter().filter(is_script).count()
 }
 
-/// Its question, the one when it is its turn, and its release: none of a crowd asks again only because it listens by now.
+/// The first question, the question at its turn, and the release. No request asks again only because it has subscribed.
 #[tokio::test]
 async fn a_fair_section_in_a_crowd_takes_three_scripts() {
     const CROWD: usize = 16;
@@ -142,7 +142,7 @@ async fn a_fair_section_in_a_crowd_takes_three_scripts() {
     for waiter in crowd {
         waiter.await.expect("it does not panic");
     }
-    // Those who wait for long ask from time to time.
+    // Long waits poll from time to time.
     let polls = CROWD * (began.elapsed().as_millis() / 750) as usize;
     let lines = monitor.lines().await;
     let scripts = lines.iter().filter(|line| line.contains("\"EVALSHA\""));
@@ -153,7 +153,7 @@ async fn a_fair_section_in_a_crowd_takes_three_scripts() {
     );
 }
 
-/// A request is moved into the caller's future, and so is what a layer or an extractor makes of it.
+/// A request is moved into the caller's future, and so are the futures of layers and extractors.
 #[test]
 fn a_request_is_a_large_future() {
     let locks = LockClient::new(MemoryStore::new());
@@ -189,7 +189,7 @@ fn a_pair_wakes_no_thread_but_for_its_answers() {
     let per_pair = runtime.block_on(async {
         let server = RedisServer::start().await;
         let client = super::client(server.url()).await;
-        // In a task: the thread that drives the runtime is not one of its workers.
+        // In a task, because the thread that drives the runtime is not one of its workers.
         let counted = tokio::spawn(async move {
             pairs(&client, 100).await.expect("nobody else is there");
             let before = woken.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Servers that go, peers that die.
+//! Servers that end, peers that are killed.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{Peer, Proxy, RedisServer, eventually};
 
 const SHORT: Lease = Lease::Renewed(Duration::from_millis(600));
 
-/// Long enough that a process which lives renews in time, however busy the machine is.
+/// Long enough that a live process renews in time on a busy machine.
 const HOLDERS_LEASE: Lease = Lease::Renewed(Duration::from_secs(3));
 
 #[tokio::test]
@@ -72,7 +72,7 @@ pub(super) fn excluded_by(mode: LockMode) -> LockMode {
     }
 }
 
-/// Holds what it is told to until it is killed.
+/// The role: holds the lock that the test names, until it is killed.
 pub(crate) async fn holder(mut console: crate::support::Console) {
     let line = console.hear().await;
     let (url, mode) = line.split_once(' ').expect("a URL and a mode");
@@ -99,7 +99,7 @@ async fn a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later() {
         .expect("the loss is signalled");
     assert!(tokio::time::Instant::now() >= deadline);
     proxy.requests.release();
-    // Whoever comes next is not held up by the lost guard, which is still here.
+    // The lost guard still exists, and does not block the next request.
     let next = locks.lock("n").await.expect("free again");
     next.release().await.expect("held");
     drop(guard);

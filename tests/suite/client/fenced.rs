@@ -1,4 +1,4 @@
-//! What fencing leaves in Redis.
+//! The keys that fencing leaves in Redis.
 
 use std::time::Duration;
 

@@ -16,12 +16,12 @@ const PROCESSES: usize = 4;
 const TASKS: usize = 4;
 const CONTEST: Duration = Duration::from_secs(6);
 
-/// One hold, by the clock that all processes of the machine share, in nanoseconds.
+/// One hold, in nanoseconds of the clock that all processes of the machine share.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
-    /// Before it was asked for.
+    /// A time before the request.
     asked: u64,
-    /// When it stood in its process's line for certain.
+    /// A time at which it was certainly in its process's queue.
     queued: u64,
     came: u64,
     went: u64,
@@ -69,7 +69,7 @@ fn now() -> u64 {
     u64::try_from(now.as_nanos()).expect("not that old")
 }
 
-/// Takes the lock again and again, in several tasks, for as long as it is told to; then tells of every turn.
+/// The role: takes the lock repeatedly, in several tasks, until the test ends it; then reports every turn.
 pub(crate) async fn contender(mut console: Console) {
     let locks = client(console.hear().await).await;
     drop(locks.lock("elsewhere").fenced().await.expect("free"));
@@ -91,7 +91,7 @@ pub(crate) async fn contender(mut console: Console) {
                 };
                 let came = now();
                 let token = guard.fencing_token().expect("asked for").value();
-                // A little work, so that the others of the process come again before it is done.
+                // A little work, so that the other tasks of the process ask again before it ends.
                 tokio::time::sleep(Duration::from_millis(3)).await;
                 let went = now();
                 guard.release().await.expect("held");
@@ -112,7 +112,7 @@ pub(crate) async fn contender(mut console: Console) {
     console.say("done");
 }
 
-/// What every process has done, in the order of the turns.
+/// The turns of each process, in order.
 async fn contest() -> Vec<Vec<Turn>> {
     let redis = RedisServer::start().await;
     let mut peers: Vec<_> = (0..PROCESSES).map(|_| Peer::start("contender")).collect();
@@ -157,7 +157,7 @@ async fn hand_over_lets_processes_overlap_starve_or_overtake() {
         assert!(pair[0].token < pair[1].token, "tokens fell: {pair:?}");
     }
     for turns in &all {
-        // Of those who came later, the one that was in line first.
+        // Of the later turns, the one that queued first.
         let mut earliest = u64::MAX;
         for turn in turns.iter().rev() {
             assert!(turn.asked <= earliest, "overtook somebody: {turn:?}");

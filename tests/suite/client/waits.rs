@@ -10,7 +10,7 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore
 
 use super::MODES;
 
-/// Every answer of the store takes longer than some leases.
+/// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_lost_before_it_is_returned() {
     const LEASE: Lease = Lease::Fixed(Duration::from_millis(50));
@@ -39,7 +39,7 @@ async fn a_guard_is_lost_before_it_is_returned() {
     assert!(taken > 40, "{taken} were taken, and {late} were not");
 }
 
-/// One request asks, and others wait behind it. None of them has heard of any holder.
+/// One request asks, and others wait behind it. None of them knows a holder.
 #[tokio::test(start_paused = true)]
 async fn a_silent_store_is_taken_for_one_that_is_busy() {
     for mode in MODES {
@@ -60,7 +60,7 @@ async fn a_silent_store_is_taken_for_one_that_is_busy() {
         store.set(Faults::none());
         sleep(Duration::from_secs(180)).await;
 
-        // It is held, and the store falls silent later.
+        // The lock is held, and later the store stops answering.
         let holder = locks.lock("n").mode(mode).await.expect("free");
         let rival = match mode {
             LockMode::Read => LockMode::Write,
@@ -97,7 +97,7 @@ async fn a_crowd_of_readers_stops_the_process() {
             let reading = reading.max_hold(Duration::from_secs(3600));
             guards.push(reading.await.expect("readers share"));
         }
-        // In the order in which they came, and the other way round.
+        // In the order of the grants, and in reverse order.
         let rest = guards.split_off(READERS / 2);
         guards
             .into_iter()

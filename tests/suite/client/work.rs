@@ -13,7 +13,7 @@ use crate::support::{Process, RedisServer, eventually, example};
 
 const LEASE: Lease = Lease::Renewed(Duration::from_millis(300));
 
-/// Tells that a future was dropped before its end.
+/// Records that a future was dropped before its end.
 struct Dropped<'a>(&'a AtomicBool);
 
 impl Drop for Dropped<'_> {
@@ -149,7 +149,7 @@ async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_c
     assert!(matches!(ended, Err(LockError::Shutdown)), "{ended:?}");
 }
 
-/// What the processes of `examples/leader.rs` have printed: the process of each term, in order, and every tick.
+/// The output of the processes of `examples/leader.rs`: the process of each term, in order, and every tick.
 fn told(fleet: &[Process]) -> (Vec<u32>, Vec<String>) {
     let output: String = fleet.iter().map(Process::output).collect();
     let lines = || output.lines();

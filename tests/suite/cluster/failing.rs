@@ -1,4 +1,4 @@
-//! A server that is gone, and a replica that takes over.
+//! A server that fails, and a replica that takes over.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ async fn a_server_dies_and_its_replica_takes_over() {
     let free = cluster.name_on(0, "free-").await;
     let lost = renewed(&on_dead).await.unwrap();
     let kept = renewed(&on_living).await.unwrap();
-    // Whoever waits is served when the lease of the holder that nobody reaches is over, at the latest.
+    // A waiting client is granted, at the latest when the lease of the unreachable holder ends.
     let rival = LockClient::new(store(&cluster).await);
     let waiting = tokio::spawn(rival.lock(&on_dead).wait(LIMIT).acquire());
     eventually("it listens", LIMIT, async || {
@@ -45,7 +45,7 @@ async fn a_server_dies_and_its_replica_takes_over() {
     let slot = cluster.slot(&free).await;
 
     cluster.nodes[0].kill9();
-    // Nobody hangs: the server is gone, and the other two serve on.
+    // No request hangs: the server is gone, and the other two serve.
     let asked = Instant::now();
     let refused = locks.lock(&free).wait(Duration::ZERO).await.unwrap_err();
     assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
@@ -63,7 +63,7 @@ async fn a_server_dies_and_its_replica_takes_over() {
     .await;
     assert!(!kept.is_lost());
     kept.release().await.unwrap();
-    // The replica had been told of the hold: it is still the same, or it has lapsed, but never two at once.
+    // The replica had the hold: it is still the same or has expired, but there are never two.
     let released = lost.release().await;
     assert!(
         matches!(released, Ok(()) | Err(LockError::Lost)),
@@ -71,7 +71,7 @@ async fn a_server_dies_and_its_replica_takes_over() {
     );
     waiting.await.unwrap().unwrap().release().await.unwrap();
 
-    // It comes back as a replica, and with it nothing of the past.
+    // The server returns as a replica, without its old data.
     cluster.nodes[0].restart().await;
     for name in [&on_dead, &on_living, &free] {
         let guard = locks.lock(name).wait(LIMIT).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_server_dies_and_its_replica_takes_over() {
     }
 }
 
-/// Nobody takes over. Whoever has locks elsewhere keeps them, and hears of it.
+/// No replica takes over. Holders of locks on other servers keep them and are confirmed.
 #[tokio::test]
 async fn a_part_that_is_gone_takes_no_other_locks_along() {
     const SHORT: Duration = Duration::from_secs(3);
@@ -99,12 +99,12 @@ async fn a_part_that_is_gone_takes_no_other_locks_along() {
     for node in [0, 3] {
         cluster.nodes[node].kill9();
     }
-    // Renewals of all four fall due together, again and again.
+    // The renewals of all four are due together, several times.
     tokio::time::sleep(SHORT * 3).await;
     let mut guards = guards.into_iter();
     let gone = guards.next().unwrap();
     assert!(gone.is_lost());
-    // It is asked about in vain, and that holds up no other question.
+    // The question about it fails, and does not delay another question.
     let asking = tokio::spawn(gone.release());
     for guard in guards {
         assert!(!guard.is_lost());
@@ -114,7 +114,7 @@ async fn a_part_that_is_gone_takes_no_other_locks_along() {
     assert!(asking.await.unwrap().is_err());
 }
 
-/// A server that neither answers nor closes its connections is given up by the others, and then by its clients.
+/// A server neither answers nor closes its connections: first the other servers give it up, then its clients.
 #[tokio::test]
 async fn a_server_hangs_and_its_replica_takes_over() {
     let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "3000")]).await;
@@ -135,7 +135,7 @@ async fn a_server_hangs_and_its_replica_takes_over() {
         locks.lock(&name).wait(LIMIT).await
     })
     .await;
-    // It comes back and believes to be what it was, but not for long, and nobody asks it any more.
+    // The server returns and acts as a master for a short time, but no client asks it any more.
     cluster.nodes[0].resume();
     let rival = LockClient::new(super::store(&cluster).await);
     eventually("it knows its place", LIMIT, async || {
@@ -147,7 +147,7 @@ async fn a_server_hangs_and_its_replica_takes_over() {
     guard.release().await.unwrap();
 }
 
-/// A replica that has not heard of a hold takes over: the worst that a Cluster does to a lock.
+/// A replica without the hold takes over: the worst failure of a Cluster.
 #[tokio::test]
 async fn a_failover_forgets_a_hold() {
     let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
@@ -174,9 +174,9 @@ async fn a_failover_forgets_a_hold() {
         "the write was not lost"
     );
 
-    // The promise that holds live one by one is broken, as it is documented: somebody else gets the lock …
+    // Lease exclusion is broken, as documented: another owner gets the lock …
     let other = rival.lock(&name).wait(LIMIT).await.unwrap();
-    // … and who had it is told, before its lease would have ended, and confirms nothing.
+    // … and the previous holder learns of the loss before the end of its lease, and gets no confirmation.
     tokio::time::timeout(LEASE, guard.lost())
         .await
         .expect("it is told");
@@ -211,7 +211,7 @@ async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_ackn
         .unwrap();
 }
 
-/// Has the replica of the first master take its place, without asking it.
+/// Makes the replica of the first master take over, without the master's consent.
 async fn replace_first_master(cluster: &RedisCluster, slot: u16) {
     cluster.nodes[3]
         .ask::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"])
@@ -258,7 +258,7 @@ async fn a_failover_that_forgets_a_hold_lets_no_response_out() {
     let answer = answer.await.unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
 
-    // The next one is served where the slot is now.
+    // The next request goes to the server that has the slot now.
     GO_ON.notify_one();
     let answer = app.oneshot(request()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);

@@ -21,7 +21,7 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
             let name = cluster.name_on(node, &beginning).await;
             let holder = attempt(name.as_str(), mode);
             let waiter = match mode {
-                // In line behind a reader, it would listen on Redisson's channel too.
+                // Behind a reader, it would also listen on Redisson's channel.
                 LockMode::Read => attempt(name.as_str(), LockMode::Write),
                 mode => patient(name.as_str(), mode),
             };
@@ -111,7 +111,7 @@ async fn many_listeners_are_one_subscription_on_one_connection_for_each_server()
         assert_eq!(clients.into_iter().filter(listens).count(), 1);
     }
 
-    // Every connection that breaks is replaced, and whoever listened by it is woken.
+    // Every broken connection is replaced, and its listeners are woken.
     for node in cluster.masters() {
         for client in node.client_list().await {
             if listens(&client) {
@@ -143,7 +143,7 @@ async fn many_listeners_are_one_subscription_on_one_connection_for_each_server()
     }
 }
 
-/// Whether a connection is there for wake-ups, on channels of either sort.
+/// Whether a connection is for wake-ups, on channels of either kind.
 fn listens(client: &BTreeMap<String, String>) -> bool {
     let listens_to = |sort| client.get(sort).is_some_and(|channels| channels != "0");
     listens_to("sub") || listens_to("ssub")

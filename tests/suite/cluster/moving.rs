@@ -1,4 +1,4 @@
-//! A slot that goes from one server to another, with whatever is in it.
+//! A slot that moves from one server to another, with its keys.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
 use crate::redis_store::{LEASE, MODES, asks, asleep, attempt, error_kind, holds, releases, woken};
 use crate::support::{RedisCluster, eventually};
 
-/// Shorter than a test waits for anything: a hold that outlives it was renewed.
+/// Shorter than the waits of the tests: a hold that outlives it was renewed.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// The cluster of the tests that move slots, and a store of this test's own.
@@ -49,7 +49,7 @@ async fn a_hold_goes_with_its_slot() {
 #[tokio::test]
 async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
     let (cluster, store) = movers().await;
-    // A plain channel belongs to no slot: what is told on one server is heard on all of them.
+    // A plain channel belongs to no slot: a message to one server reaches all servers.
     let sharded = sharded(cluster).await;
     let (name, slot) = on_first(cluster).await;
     let holder = attempt(name.as_str(), LockMode::Reentrant);
@@ -59,7 +59,8 @@ async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         cluster.move_slot(slot, from, to).await;
         if sharded {
-            // What was told meanwhile was missed. Nothing else was sent: the server itself said that the slot was gone.
+            // Messages during the move were missed. The client sent nothing: the server reported that the slot had
+            // moved.
             woken(&mut wakeups).await;
             assert_eq!(channels_on(&cluster.nodes[to], &name).await.len(), 1);
             asleep(&mut wakeups).await;
@@ -119,7 +120,7 @@ async fn keys_that_are_neither_here_nor_there_are_waited_for() {
     let guard = locks.lock(&name).await.unwrap();
     cluster.begin_move(slot, 0, 1).await;
 
-    // For a while by the store, which then says that it is not the caller's fault and had no effect.
+    // The store tries again for a while, and then fails as transient, without effect.
     let other = attempt(name.as_str(), LockMode::Reentrant);
     assert_eq!(error_kind(&store, &other).await, StoreErrorKind::Transient);
     let rival = LockClient::new(super::store(cluster).await);
@@ -129,7 +130,7 @@ async fn keys_that_are_neither_here_nor_there_are_waited_for() {
     };
     assert_eq!(error.kind(), StoreErrorKind::Transient);
 
-    // For as long as they are willing to by those who wait and by those who release.
+    // Waiting requests and releases try again until their own time-outs.
     let waiting = tokio::spawn(rival.lock(&name).wait(LIMIT).acquire());
     let releasing = tokio::spawn(guard.release());
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -154,7 +155,7 @@ async fn a_store_that_slept_through_a_move_finds_the_way() {
     assert!(asks(&store, &held).await);
     assert!(!asks(&other, &attempt(name.as_str(), LockMode::Fair)).await);
     assert!(releases(&store, &held).await);
-    // Told once, each remembers.
+    // Each store remembers the new owner after one redirection.
     let sent = sent(&monitors, &name).await;
     assert!(sent[0].len() <= 2, "{sent:#?}");
 }

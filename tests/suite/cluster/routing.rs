@@ -28,7 +28,7 @@ async fn every_operation_on_every_server() {
             }
         }
     }
-    // Tombstones, records and counters stay for a while.
+    // Tombstones, records and counters remain for a while.
     let mut left = cluster.dump(&beginning).await;
     left.retain(|key, _| !key.starts_with("tower_lock_void:"));
     left.retain(|key, _| !key.starts_with("tower_lock_record:"));
@@ -84,7 +84,7 @@ async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() 
                 panic!("{name}: {refused:?}");
             };
             assert!(why.reason().contains("without braces"), "{why}");
-            // Whoever asks the store itself is refused by it.
+            // A direct call of the store is refused.
             let direct = attempt(name.as_str(), mode);
             assert_eq!(error_kind(&store, &direct).await, StoreErrorKind::Refused);
             assert!(store.subscribe(&direct).await.is_err());
@@ -170,7 +170,7 @@ async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
     for held in &held {
         assert!(asks(&store, held).await);
     }
-    // One that is gone is told apart from the others.
+    // A hold that is gone is distinguished from the others.
     assert!(releases(&store, &held[122]).await);
     let mut slots = Vec::new();
     for held in &held[120..] {

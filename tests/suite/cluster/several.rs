@@ -1,4 +1,4 @@
-//! Several keys: in one script where they share a slot, one after the other where not.
+//! Several keys: in one script if they share a slot, otherwise one after the other.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn keys_of_one_slot_are_taken_by_one_script_and_others_one_by_one() {
         all.release().await.unwrap();
         assert!(cluster.dump(&beginning).await.is_empty());
 
-        // All or nothing, wherever the one stands that is taken.
+        // All or nothing, whichever key is taken.
         let stranger = LockClient::new(super::store(cluster).await);
         for key in keys {
             let taken = stranger.lock(key).await.unwrap();
@@ -44,7 +44,7 @@ async fn keys_of_one_slot_are_taken_by_one_script_and_others_one_by_one() {
             free.release().await.unwrap();
         }
 
-        // Any of them: until none is left.
+        // Any of them, until no key is left.
         let mut segments = Vec::new();
         for _ in keys {
             segments.push(

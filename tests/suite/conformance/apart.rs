@@ -1,4 +1,4 @@
-//! A store that is shared with strangers.
+//! A store that other tests share.
 
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
@@ -6,7 +6,7 @@ use tower_distributed_lock::store::{
 };
 use tower_distributed_lock::{Hold, LockKey, StoreError};
 
-/// Puts a prefix before every name, so that no name is anybody else's.
+/// Puts a prefix before every name, so that no other test uses the name.
 pub(super) struct Apart<S> {
     inner: S,
     prefix: String,

@@ -1,4 +1,4 @@
-//! Everything at once, on several threads.
+//! All operations at once, on several threads.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryS
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// How long it blows.
+/// The duration of the test.
 const TIME: Duration = Duration::from_millis(1200);
 
 #[test]
@@ -23,9 +23,9 @@ fn read_write_locks_are_torn_apart() {
     storm([LockMode::Read, LockMode::Write]);
 }
 
-/// Tasks on four threads ask for one key or several in every mode of the family, alone or as one of two who share an
-/// owner, and release, drop or never take what they asked for. Nothing overlaps that must not, everybody is served, and
-/// nothing is left.
+/// Tasks on four threads ask for one key or several in every mode of the family, alone or as one of two tasks with the
+/// same owner, and release, drop or cancel. Excluding holds never overlap, every task makes progress, and nothing is
+/// left.
 fn storm(family: [LockMode; 2]) {
     let threads = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
@@ -68,7 +68,7 @@ fn storm(family: [LockMode; 2]) {
     });
 }
 
-/// How many times it was granted what it asked for.
+/// Makes requests, and returns how many were granted.
 async fn blow(
     until: Instant,
     family: [LockMode; 2],
@@ -98,7 +98,7 @@ async fn blow(
         grants += 1;
         match alone {
             true => work(&guard, mode, &sites).await,
-            // The other of the two may be there.
+            // The other task of the same owner may hold the key.
             false => sleep(Duration::from_micros(100)).await,
         }
         match fastrand::bool() {

@@ -1,8 +1,8 @@
-//! Time, which stands still while a step is done.
+//! A clock that stands still during a step.
 //!
-//! In memory it is tokio's, paused. A Redis server cannot be paused, but all that it holds can be made older or younger:
-//! before each step a script moves whatever has a time by what is to pass, less what has passed since the step before.
-//! So nothing expires because a test is slow, and a minute takes no longer than a moment.
+//! In memory it is tokio's paused clock. A Redis server cannot be paused, but its data can be made older or younger:
+//! before each step, a script moves all times by the step's duration, minus the real time since the previous step. So
+//! nothing expires because a test is slow, and a minute passes at once.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// Empties the server and begins anew.
+    /// Empties the server and resets the clock.
     pub(super) async fn begin(&mut self) {
         let flushed = redis::cmd("FLUSHALL")
             .exec_async(&mut self.connection)
@@ -35,7 +35,7 @@ impl Clock {
         self.moved = None;
     }
 
-    /// Since this was last called, so much time has passed, however much it was.
+    /// Makes `time` pass since the last call, whatever the real time was.
     pub(super) async fn pass(&mut self, time: Duration) {
         let moved = redis::cmd("EVAL")
             .arg(include_str!("clock.lua"))
@@ -47,7 +47,7 @@ impl Clock {
         self.moved = Some(moved.expect("time passes"));
     }
 
-    /// How long it is since time last passed, by the server's own clock.
+    /// The real time since the last step, by the server's clock.
     pub(super) async fn since(&mut self) -> Duration {
         let time = redis::cmd("TIME").query_async(&mut self.connection).await;
         let (seconds, micros): (u64, u64) = time.expect("the time");
@@ -55,8 +55,8 @@ impl Clock {
         Duration::from_millis(now - self.moved.unwrap_or(now))
     }
 
-    /// Waits until all messages have been delivered that the server has sent so far: one that is sent after them, to
-    /// `sentinel` on the same connection, comes last.
+    /// Waits until all messages of the server so far are delivered: a later message to `sentinel` on the same connection
+    /// arrives last.
     pub(super) async fn deliver(&mut self, sentinel: &mut Wakeups) {
         let published = redis::cmd("PUBLISH")
             .arg(format!("redisson_lock__channel:{{{SENTINEL}}}"))
@@ -67,7 +67,7 @@ impl Clock {
         sentinel.wait().await;
     }
 
-    /// The names of all keys, each with whether it expires.
+    /// The names of all keys, and whether each expires.
     pub(super) async fn keys(&mut self) -> Vec<(String, bool)> {
         let keys: Vec<String> = redis::cmd("KEYS")
             .arg("*")

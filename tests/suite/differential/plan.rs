@@ -7,13 +7,14 @@ pub(super) struct Plan {
     random: fastrand::Rng,
     keys: Vec<usize>,
     actors: Vec<u64>,
-    /// Those who have asked, the latest last.
+    /// The actors that have asked, the latest last.
     asked: Vec<Who>,
     steps: Vec<Step>,
 }
 
 impl Plan {
-    /// A sequence that depends on nothing but the seed. Few keys and actors meet often, many seldom: both are drawn.
+    /// A sequence that depends only on the seed. The number of keys and actors is drawn as well: few meet often,
+    /// many meet seldom.
     pub(super) fn draw(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut keys: Vec<_> = (0..KEYS.len()).collect();
@@ -77,7 +78,7 @@ impl Plan {
         }
     }
 
-    /// Several, each for another key.
+    /// Several questions, each for another key.
     fn asks(&mut self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = Vec::new();
         for _ in 0..self.random.u32(2..6) {
@@ -89,7 +90,7 @@ impl Plan {
         asks
     }
 
-    /// An attempt went unanswered. Its actor mostly goes on under another number, as a client does.
+    /// An attempt went unanswered. Its actor usually continues under another number, as a client does.
     fn vanish(&mut self) -> Step {
         let who = self.who_asked();
         if self.random.u32(..10) < 7 {
@@ -108,7 +109,7 @@ impl Plan {
             .collect()
     }
 
-    /// Somebody who has asked lately, mostly.
+    /// An actor, usually one that has asked lately.
     fn who_asked(&mut self) -> Who {
         let lately = &self.asked[self.asked.len().saturating_sub(12)..];
         match self.random.u32(..10) {
@@ -126,7 +127,7 @@ impl Plan {
             actor: self.actors[self.random.usize(..self.actors.len())],
             writes: self.random.u32(..5) < 2,
         };
-        // Another family than the key is meant for, now and then.
+        // Sometimes a mode of another family than that of the key.
         if self.random.u32(..12) != 0 {
             let fitting = |actor: &u64| (actor % ACTORS < 5) == (who.key < 2);
             let fitting: Vec<_> = self.actors.iter().copied().filter(fitting).collect();

@@ -1,4 +1,4 @@
-//! From a long sequence that fails to a short one that can be read.
+//! Shrinks a long failing sequence to a short one.
 
 use super::Difference;
 use super::plan::Plan;
@@ -6,7 +6,7 @@ use super::step::Step;
 
 type Steps = Vec<(usize, Step)>;
 
-/// Leaves out whatever is not needed for a difference.
+/// Removes steps that are not needed for the difference.
 pub(super) fn shrink(
     mut steps: Steps,
     mut difference: Difference,
@@ -31,7 +31,7 @@ pub(super) fn shrink(
     (steps, difference)
 }
 
-/// Says what to read, and what to type.
+/// Reports the short sequence, and the command that replays it.
 pub(super) fn report(seed: u64, steps: &[(usize, Step)], difference: &Difference) -> String {
     let numbers: Vec<_> = steps.iter().map(|(number, _)| number.to_string()).collect();
     let numbers = numbers.join(",");

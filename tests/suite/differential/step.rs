@@ -1,4 +1,4 @@
-//! What is done to the stores, by whom.
+//! The steps of a sequence, and their actors.
 
 use std::time::Duration;
 
@@ -6,32 +6,31 @@ use tower_distributed_lock::store::{Attempt, Fencing};
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
 use uuid::Uuid;
 
-/// Time passes in whole ticks, and whatever expires does so well between two of them: leases and retentions last a number
-/// of ticks and a half, and the store's own constants (3 and 120 seconds) are 800 ms away from any tick.
+/// Time passes in whole ticks, and nothing expires close to a tick: leases and retentions last a number of ticks and a
+/// half, and the store's constants (3 and 120 seconds) are 800 ms away from any tick.
 pub(super) const TICK: Duration = Duration::from_millis(2200);
 
 /// Longer than any sequence takes.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Longer than anything is remembered: a fair queue remembers the patience of all who are in it.
+/// Longer than any store remembers: a fair queue remembers the patience of all its waiters.
 pub(super) const LONG: u32 = 40_000;
 
 /// The names that are locked; the first two by exclusive locks, the others by read-write locks, mostly.
 pub(super) const KEYS: [&str; 4] = ["account", "order{42}x", "document", "page{é}"];
 
-/// A name that nobody locks.
+/// A name that no step locks.
 pub(super) const SENTINEL: &str = "sentinel";
 
-/// How many ask at the same time. By their numbers the first two are `Reentrant`, the next three `Fair`, the others read
-/// and write.
+/// The number of actors. The first two are `Reentrant`, the next three `Fair`, the others read and write.
 pub(super) const ACTORS: u64 = 8;
 
-/// Whose hold of which key.
+/// The actor and the key of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Who {
     pub(super) key: usize,
     pub(super) actor: u64,
-    /// Of those who read and write.
+    /// Of the actors that read and write.
     pub(super) writes: bool,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct Who {
 pub(super) struct Ask {
     pub(super) who: Who,
     pub(super) patient: bool,
-    /// How many tokens are reserved beside the one that is asked for.
+    /// How many further tokens are reserved.
     pub(super) fenced: Option<u32>,
 }
 
@@ -51,7 +50,7 @@ pub(super) enum Step {
     Renew(Vec<Who>),
     Check(Vec<Who>),
     Release(Who),
-    /// With so many ticks and a half of retention.
+    /// With a retention of this number of ticks and a half.
     ReleaseRecording(Who, u32),
     Record(usize),
     Withdraw(Who, bool),
@@ -62,7 +61,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Who asks for what.
+    /// The questions of the step.
     pub(super) fn asks(&self) -> &[Ask] {
         match self {
             Self::Acquire(ask) => std::slice::from_ref(ask),
@@ -90,8 +89,8 @@ impl Who {
         }
     }
 
-    /// The same for every attempt of one actor: a lease that is shortened later would leave the lives of a lock and of
-    /// its readers apart in Redis, until the longest promise is over.
+    /// The same for every attempt of one actor: if a lease were shortened later, a lock and its readers would have
+    /// different expiries in Redis until the longest lease ends.
     pub(super) fn lease(self) -> Duration {
         half_past([1, 4, 9, 60][(self.actor / 2 % 4) as usize])
     }
@@ -112,7 +111,7 @@ impl Ask {
     }
 }
 
-/// Whether whoever waits under this name has a place in a queue.
+/// Whether a waiter with this id has a place in a queue.
 pub(super) fn queues(id: &str) -> bool {
     let actor = id.rsplit(':').next().and_then(|n| n.parse::<u64>().ok());
     (2..5).contains(&(actor.expect("an id ends in a number") % ACTORS))

@@ -1,5 +1,5 @@
 /* Puts a process's wall clock forward or back: LD_PRELOAD this, and name in CLOCK_STEP a file that holds the seconds as a
- * 64-bit number. Whoever changes the number steps the clock at once. The monotonic clocks run on. */
+ * 64-bit number. A change of the number steps the clock at once. The monotonic clocks are not affected. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 //! A server whose clock is stepped.
 //!
-//! Exclusion by leases does not survive that (S1: "unless its clock is stepped"): a step forward ends every lease at
-//! once, and after a step back a dead holder keeps its lock, and a dead waiter its place, for longer, by the step. What
-//! does survive needs no clock.
+//! Lease exclusion does not survive that (S1: "unless its clock is stepped"). A step forward ends every lease at once.
+//! After a step back, a dead holder keeps its lock, and a dead waiter its place, longer by the step. The other promises
+//! need no clock.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -49,12 +49,12 @@ impl Clock {
         (clock, server)
     }
 
-    /// Sets it so many seconds before or behind the time.
+    /// Sets the clock this number of seconds ahead of the time, or behind it.
     async fn set(&self, server: &RedisServer, seconds: i64) {
         self.step
             .write_all_at(&seconds.to_ne_bytes(), 0)
             .expect("written");
-        // Seen on Valkey 9: the next command may still be told the former time.
+        // Seen on Valkey 9: the next command may still get the former time.
         eventually("the server notices", SOON, async || {
             let time = SystemTime::now().duration_since(UNIX_EPOCH);
             let time = time.expect("it is past 1970").as_secs().cast_signed();
@@ -65,7 +65,7 @@ impl Clock {
     }
 }
 
-/// What the server's scripts take for the time.
+/// The time that the server's scripts see.
 async fn now(server: &RedisServer) -> i64 {
     let (seconds, _micros): (i64, i64) = redis::cmd("EVAL")
         .arg("return redis.call('TIME')")
@@ -85,7 +85,7 @@ async fn fenced(locks: &LockClient, mode: LockMode) -> LockGuard {
     asking.await.expect("free")
 }
 
-/// S5, S6, L2: every lease ends at once. Nobody confirms one, and whoever waits goes on with a higher token.
+/// S5, S6, L2: every lease ends at once. No release is confirmed, and waiting requests are granted with higher tokens.
 #[tokio::test]
 async fn a_clock_put_forward_ends_every_lease_and_nobody_confirms_one() {
     let (clock, server) = Clock::and_server().await;
@@ -109,7 +109,7 @@ async fn a_clock_put_forward_ends_every_lease_and_nobody_confirms_one() {
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// S5, S6, L2, L3: what is held is confirmed, whoever waits is woken, and tokens go on rising from their counter.
+/// S5, S6, L2, L3: holds are confirmed, waiting requests are woken, and tokens rise further from their counter.
 #[tokio::test]
 async fn a_clock_put_back_keeps_what_is_held_and_tokens_rising() {
     let (clock, server) = Clock::and_server().await;

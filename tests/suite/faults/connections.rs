@@ -1,4 +1,4 @@
-//! Connections that the server ends, or does not accept any more.
+//! Connections that the server closes, or does not accept any more.
 
 use std::time::{Duration, Instant};
 
@@ -25,22 +25,22 @@ async fn kill_connections(redis: &mut MultiplexedConnection) -> i64 {
     }
 }
 
-/// How many connections have a command on the server that it has not begun.
+/// The number of connections with a command that the server has not begun.
 async fn blocked(server: &RedisServer) -> usize {
     let clients = server.client_list().await;
     let blocked = |flags: &str| flags.contains('b');
     clients.iter().filter(|it| blocked(&it["flags"])).count()
 }
 
-/// S5, S9, L6, L7. What was asked on a connection that died is asked again, under another name where it is not certain
-/// that the first question had no effect.
+/// S5, S9, L6, L7. Questions on a broken connection are asked again, with another hold id if the first question may
+/// have had an effect.
 #[tokio::test]
 async fn commands_killed_with_their_connection_are_made_up_for() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
     let mut redis = server.connection().await;
     let guards = hold_everything(&locks).await;
-    // The server keeps them back, so that the kill comes between question and answer.
+    // The server delays them, so that the connection ends between question and answer.
     tell(&mut redis, &["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let asking = MODES.map(|mode| {
         let key = format!("new {}", mode.as_str());
@@ -67,7 +67,7 @@ async fn commands_killed_with_their_connection_are_made_up_for() {
     works_again(&server, &[&locks]).await;
 }
 
-/// L2. The server ends a subscriber that does not read fast enough, and with it the message that the lock is free.
+/// L2. The server closes a subscriber that reads too slowly, and the message that the lock is free is lost.
 #[tokio::test]
 async fn a_subscriber_that_is_cut_off_for_its_backlog_misses_no_wake_up() {
     let server = RedisServer::builder()
@@ -79,12 +79,12 @@ async fn a_subscriber_that_is_cut_off_for_its_backlog_misses_no_wake_up() {
         let guard = holder.lock("n").mode(mode).await.expect("free");
         let waiting = waits(&server, &other, "n", super::rival(mode)).await;
         let channels = server.pubsub_channels().await;
-        // A writer that is first in line behind a reader listens on Redisson's channel too. One connection serves both.
+        // A writer that is first behind a reader also listens on Redisson's channel. One connection serves both.
         let channel = channels.keys().next().expect("there is one");
         let cuts = server.log().matches("output buffer limits").count();
         let mut freeing = redis::pipe();
         freeing.atomic();
-        // Many instead of a large one, whose text Valkey 9 would share with its sender, and not count.
+        // Many messages: Valkey 9 would share the text of one large message with its sender, and not count it.
         for _ in 0..256 {
             freeing.publish(channel, "x".repeat(1 << 12));
         }
@@ -102,7 +102,7 @@ async fn a_subscriber_that_is_cut_off_for_its_backlog_misses_no_wake_up() {
     }
 }
 
-/// L6. Nobody notices that the server ends connections that are not used.
+/// L6. The server closes idle connections, and no caller notices.
 #[tokio::test]
 async fn a_server_that_ends_idle_connections_costs_nothing() {
     let server = RedisServer::builder().config("timeout", "1").start().await;
@@ -127,14 +127,14 @@ async fn is_refused(locks: &LockClient, why: &str) {
         let error = asked.expect_err("nobody lets it in");
         assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
         let told = told(&error);
-        // The first question may have met the connection's end.
+        // The first question may fail with the end of the connection.
         told.contains(why).then_some(()).ok_or(told)
     })
     .await;
     assert!(began.elapsed() < PATIENT / 2, "not after the whole wait");
 }
 
-/// L4, L6, S5. Whoever has no right to ask is told at once; what is held stays until it can be released.
+/// L4, L6, S5. A request without the right to ask fails at once; holds remain until they can be released.
 #[tokio::test]
 async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
     for password in ["secret", ""] {
@@ -149,7 +149,7 @@ async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
         let mut redis = server.connection().await;
         let guards = hold_everything(&locks).await;
         tell(&mut redis, &["CONFIG", "SET", "requirepass", "another"]).await;
-        // Who is inside stays inside.
+        // A holder keeps its lock.
         let inside = locks.lock("inside").await.expect("free");
         inside.release().await.expect("held");
         assert!(kill_connections(&mut redis).await >= 2);
@@ -169,14 +169,14 @@ async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
         tell(&mut redis, &["CONFIG", "SET", "requirepass", password]).await;
         take_and_release(&[&locks]).await;
         for guard in guards {
-            // The server may have accepted a connection that the store has not looked at yet.
+            // The server may have accepted a connection that the store has not checked yet.
             eventually("the connection of this lock is back", SOON, async || {
                 admin.inspect(guard.key().clone()).await
             })
             .await;
             guard.release().await.expect("held all the time");
         }
-        // Not left to their leases of 30 s.
+        // The locks are released, and do not wait for the end of their leases of 30 s.
         nothing_is_left(&server, &[&locks]).await;
     }
 }

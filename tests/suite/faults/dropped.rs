@@ -1,4 +1,4 @@
-//! Futures that are dropped while the network keeps the answer that they wait for.
+//! Futures that are dropped while the network delays the answer that they wait for.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 use super::{MODES, client, nothing_is_left, rival, works_again};
 use crate::support::{Proxy, RedisServer};
 
-/// More polls than are needed until a request hangs on an answer that does not come.
+/// More polls than a request needs until it waits for the delayed answer.
 const POLLS: usize = 4;
 
-/// Polls the future so many times, or until it is not woken any more, and drops it.
+/// Polls the future `polls` times, or until it is not woken any more, and drops it.
 async fn drop_after<T>(polls: usize, mut future: Pin<Box<dyn Future<Output = T> + Send + '_>>) {
     let mut left = polls;
     let polled = poll_fn(|context| {
@@ -29,7 +29,7 @@ async fn drop_after<T>(polls: usize, mut future: Pin<Box<dyn Future<Output = T> 
     let _ = timeout(Duration::from_millis(50), polled).await;
 }
 
-/// L7, L8. The answer comes to nobody, and what it grants is taken back.
+/// L7, L8. No caller receives the answer, and the grant is withdrawn.
 #[tokio::test]
 async fn an_acquisition_dropped_at_any_poll_while_its_answer_is_held_leaves_nothing() {
     let server = RedisServer::start().await;
@@ -47,7 +47,7 @@ async fn an_acquisition_dropped_at_any_poll_while_its_answer_is_held_leaves_noth
                 };
                 proxy.replies.hold();
                 drop_after(polls, Box::pin(locks.lock("n").mode(mode).acquire())).await;
-                // What was sent arrives, and is answered.
+                // The request arrives, and is answered.
                 sleep(Duration::from_millis(10)).await;
                 caught += proxy.replies.tally().held;
                 proxy.replies.release();
@@ -62,7 +62,7 @@ async fn an_acquisition_dropped_at_any_poll_while_its_answer_is_held_leaves_noth
     works_again(&server, &[&locks, &holder]).await;
 }
 
-/// L7, L8. It goes on without whoever began it.
+/// L7, L8. The release continues without its caller.
 #[tokio::test]
 async fn a_release_dropped_at_any_poll_while_its_answer_is_held_goes_on() {
     let server = RedisServer::start().await;

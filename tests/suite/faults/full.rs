@@ -7,7 +7,7 @@ use tower_distributed_lock::{Lease, LockError};
 use super::{MODES, PATIENT, client, command, errors, told, works_again};
 use crate::support::RedisServer;
 
-/// S9, L4. It says so at once, however long somebody would wait; what is held is renewed and released as ever.
+/// S9, L4. A request fails at once, whatever its wait; holds are renewed and released as before.
 #[tokio::test]
 async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
     let server = RedisServer::start().await;
@@ -27,7 +27,7 @@ async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
         assert!(told(&error).contains("OOM"), "{}", told(&error));
         assert!(began.elapsed() < PATIENT / 2);
     }
-    // Redis 6.2 counts whatever fails inside a script as ERR.
+    // Redis 6.2 counts every failure inside a script as ERR.
     let refused = errors(&server, "OOM").await + errors(&server, "ERR").await;
     assert!(refused >= 4, "it was full");
     tokio::time::sleep(lease + lease / 2).await;

@@ -1,4 +1,4 @@
-//! Idempotent requests whose Redis fails them at the end.
+//! Idempotent requests whose Redis fails at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient};
 use super::{SOON, client, command, outcome, take_and_release, works_again};
 use crate::support::{Ending, Proxy, RedisServer, eventually};
 
-/// A handler of payments, and what it has come to.
+/// A handler of payments, which counts its runs.
 #[derive(Clone, Default)]
 struct Payments {
     begun: Arc<AtomicUsize>,
@@ -84,11 +84,11 @@ async fn a_record_whose_acknowledgement_is_lost_is_replayed() {
     assert_eq!(repeated.status(), 200);
     assert_eq!(repeated.headers()["idempotent-replayed"], "true");
     assert_eq!(payments.begun.load(Ordering::SeqCst), 2);
-    // Nothing says that the record is there, and only a recorded success is sent.
+    // It is unknown whether the record exists, and only a recorded success is sent.
     assert_eq!(first.status(), 500);
 }
 
-/// S10. The connection falls silent while the handler runs, so that its record is not stored, and the claim lapses.
+/// S10. The connection is silenced while the handler runs, so that its record is not stored and its lock expires.
 #[tokio::test]
 async fn a_success_whose_record_is_not_stored_is_not_sent() {
     let server = RedisServer::start().await;
@@ -119,7 +119,7 @@ async fn a_success_whose_record_is_not_stored_is_not_sent() {
     works_again(&server, &[&locks, &other]).await;
 }
 
-/// S5, S10. The claim was lost with the data: the response of the handler that ran under it is not sent.
+/// S5, S10. The lock was lost with the data: the response of its handler is not sent.
 #[tokio::test]
 async fn a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is() {
     let mut server = RedisServer::start().await;

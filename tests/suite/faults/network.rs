@@ -11,7 +11,7 @@ use super::{
 };
 use crate::support::{Ending, Proxy, RedisServer, eventually};
 
-/// S1, S5. Nothing that crosses on the way lets two in at once.
+/// S1, S5. Calls that overtake each other never let two holders in.
 #[tokio::test]
 async fn a_slow_and_uneven_network_lets_nobody_overlap() {
     let server = RedisServer::start().await;
@@ -69,8 +69,8 @@ async fn a_slow_and_uneven_network_lets_nobody_overlap() {
     works_again(&server, &[&clients[0], &clients[1]]).await;
 }
 
-/// S1, S2, S3, S4, S5. The one behind the partition knows that it has lost its lock before another one gets it, and what it
-/// had sent meanwhile does that one no harm.
+/// S1, S2, S3, S4, S5. The holder behind the partition knows that its lock is lost before another client gets it, and its
+/// delayed requests do not harm the new holder.
 #[tokio::test]
 async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
     let server = RedisServer::start().await;
@@ -88,7 +88,7 @@ async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
         let asking = other.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT);
         tokio::spawn(asking.acquire())
     });
-    // A renewal is on its way, for ever.
+    // A renewal is under way and never arrives.
     assert!(proxy.requests.until_caught().await.held > 0);
     let mut next = Vec::new();
     for (guard, waiting) in guards.iter().zip(waiting) {
@@ -111,7 +111,7 @@ async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
 /// The ways in which a connection ends.
 const ENDS: [&str; 4] = ["reset", "close", "no more requests", "no more replies"];
 
-/// Has the connections end with the answer to `asking` on them.
+/// Ends the connections while the answer to `asking` is on them.
 async fn ends_with_an_answer(proxy: &Proxy, end: &str, asking: LockRequest) {
     proxy.replies.hold();
     let asking = tokio::spawn(asking.wait(PATIENT).acquire());
@@ -125,13 +125,13 @@ async fn ends_with_an_answer(proxy: &Proxy, end: &str, asking: LockRequest) {
     proxy.replies.release();
     match outcome(asking).await {
         Ok(guard) => guard.release().await.expect("held"),
-        // Twice unlucky.
+        // The second attempt failed as well.
         Err(LockError::Unavailable(_)) => {}
         Err(error) => panic!("{end}: {error}"),
     }
 }
 
-/// S9, L4, L6, L7. Whatever way a connection ends with the answer to an acquisition on it, nothing of that is left.
+/// S9, L4, L6, L7. A connection ends, in any way, with the answer to an acquisition on it: nothing of the attempt is left.
 #[tokio::test]
 async fn a_connection_that_ends_with_a_grant_on_it_leaves_no_lock() {
     let server = RedisServer::start().await;
@@ -148,7 +148,7 @@ async fn a_connection_that_ends_with_a_grant_on_it_leaves_no_lock() {
     }
 }
 
-/// S8, S9, L7. Nor of several keys, of which all or one were asked for.
+/// S8, S9, L7. The same for several keys, all or any.
 #[tokio::test]
 async fn a_connection_that_ends_with_several_grants_on_it_leaves_none() {
     let server = RedisServer::start().await;
@@ -166,7 +166,7 @@ async fn a_connection_that_ends_with_several_grants_on_it_leaves_none() {
     }
 }
 
-/// S9, L4, L7. An acquisition that the network keeps is answered when the wait is over, and not granted when it arrives.
+/// S9, L4, L7. An acquisition that the network delays fails when the wait is over, and is not granted when it arrives.
 #[tokio::test]
 async fn a_request_delivered_after_its_wait_is_not_granted() {
     let server = RedisServer::start().await;
@@ -189,7 +189,7 @@ async fn a_request_delivered_after_its_wait_is_not_granted() {
     }
 }
 
-/// L2. The way for wake-ups is silent, and nothing else: whoever waits finds out by asking.
+/// L2. Only the connection for wake-ups is silent: waiting requests are granted by polling.
 #[tokio::test]
 async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
     let server = RedisServer::start().await;
@@ -213,8 +213,8 @@ async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
     }
 }
 
-/// L6. Connections that the network has silenced, while new ones work, are found out before a command on them times out:
-/// all of them, when one of them is used.
+/// L6. The network silences the connections, and new ones work. When one silenced connection is used, all of them are found
+/// before a command times out.
 #[tokio::test]
 async fn connections_in_a_black_hole_silence_a_process() {
     const RESPONSE: Duration = Duration::from_secs(12);
@@ -256,7 +256,7 @@ async fn connections_in_a_black_hole_silence_a_process() {
     taken.release().await.expect("held");
     granted(waiting).await.release().await.expect("held");
     held.release().await.expect("held all the time");
-    // The server still has the silent ones.
+    // The server still has the silenced connections.
     proxy.cut(Ending::Close).await;
     works_again(&server, &[&locks, &other]).await;
 }

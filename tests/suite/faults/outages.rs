@@ -1,4 +1,4 @@
-//! A server that ends and comes back, with or without its data, and one that is there and does not let anybody in yet.
+//! A server that ends and restarts, with or without its data, and a server that refuses clients.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use super::{
 use crate::redis_store::attempt;
 use crate::support::{RedisServer, eventually};
 
-/// S5, L4, L6. What was held is gone with the data, and nobody is told otherwise; whoever waits gets it, or an answer.
+/// S5, L4, L6. The holds are gone with the data, and no release is confirmed; waiting requests are granted or fail in
+/// time.
 #[tokio::test]
 async fn a_terminated_server_confirms_nothing_and_strands_nobody() {
     let mut server = RedisServer::start().await;
@@ -32,7 +33,7 @@ async fn a_terminated_server_confirms_nothing_and_strands_nobody() {
     for waiting in waiting {
         match outcome(waiting).await {
             Ok(guard) => guard.release().await.expect("held"),
-            // It asked just when nobody was there.
+            // It asked while the server was down.
             Err(LockError::Unavailable(_)) => {}
             Err(error) => panic!("{error}"),
         }
@@ -40,7 +41,7 @@ async fn a_terminated_server_confirms_nothing_and_strands_nobody() {
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// S5, S6, L6. A release that was begun while the server was dead finds out when it is back.
+/// S5, S6, L6. A release that began while the server was dead learns of the loss when the server is back.
 #[tokio::test]
 async fn a_killed_server_without_persistence_loses_locks_and_nobody_releases_them_with_success() {
     let mut server = RedisServer::start().await;
@@ -85,7 +86,7 @@ async fn a_killed_server_without_persistence_loses_locks_and_nobody_releases_the
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// S1, S5, S6. With `appendfsync always` not even SIGKILL takes a lock away.
+/// S1, S5, S6. With `appendfsync always`, SIGKILL loses no lock.
 #[tokio::test]
 async fn a_killed_server_with_an_append_only_file_keeps_locks_and_confirms_them() {
     let persistent = RedisServer::builder().config("appendonly", "yes");
@@ -125,12 +126,12 @@ async fn a_killed_server_with_an_append_only_file_keeps_locks_and_confirms_them(
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// L4, S5. A server that still loads is not down: whoever has patience is served when it has loaded.
+/// L4, S5. A server that is loading is not down: waiting requests are granted when it has loaded.
 #[tokio::test]
 async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
     let mut server = RedisServer::builder()
         .config("rdbcompression", "no")
-        // Two seconds for what is stored below; it looks at its connections every two megabytes, so after each key.
+        // Two seconds for the data below. The server handles its connections every two megabytes, so after each key.
         .config("key-load-delay", "100000")
         .start()
         .await;
@@ -179,7 +180,7 @@ async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
     works_again(&server, &[&locks]).await;
 }
 
-/// L4, L6. A full house is not a dead one, and what is held stays held.
+/// L4, L6. A server at its connection limit is not down, and holds remain.
 #[tokio::test]
 async fn a_server_that_lets_nobody_in_costs_the_wait_and_no_lock() {
     let server = RedisServer::start().await;

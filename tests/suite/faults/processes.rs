@@ -1,4 +1,4 @@
-//! Processes that die or stand still, whatever they are at.
+//! Processes that are killed or paused at any point.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest
 use super::{MODES, PATIENT, SOON, client, granted, rival, works_again};
 use crate::support::{Console, Peer, RedisServer, eventually};
 
-/// Takes the key in the mode and with the lease that it is told, and releases it when it is told to. It holds its tongue about a
-/// lock that it has lost until somebody asks.
+/// The role: takes the key in the given mode and with the given lease, and releases it on command. It reports a loss only when
+/// asked.
 pub(crate) async fn citizen(mut console: Console) {
     let terms = console.hear().await;
     let [url, mode, lease] = terms.split(' ').collect::<Vec<_>>()[..] else {
@@ -39,7 +39,7 @@ async fn asks(server: &RedisServer, mode: LockMode, lease: Duration) -> Peer {
     peer
 }
 
-/// Somebody here who wants what the peer has.
+/// A request of this process for the peer's lock.
 fn contends(locks: &LockClient, mode: LockMode) -> LockRequest {
     locks.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT)
 }
@@ -53,7 +53,7 @@ async fn until_somebody_waits(server: &RedisServer, mode: LockMode) {
     .await;
 }
 
-/// L1, L5, L8. In a fair queue, too, where it stood at the head of the line.
+/// L1, L5, L8. Also at the head of a fair queue.
 #[tokio::test]
 async fn a_process_killed_while_it_waits_or_queues_delays_the_others_by_seconds() {
     let server = RedisServer::start().await;
@@ -76,7 +76,7 @@ async fn a_process_killed_while_it_waits_or_queues_delays_the_others_by_seconds(
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// S1, S4, S5. It was overtaken, and finds out before it can do harm.
+/// S1, S4, S5. Another client has the lock now, and the paused process learns of the loss before it can do harm.
 #[tokio::test]
 async fn a_process_stopped_past_its_lease_finds_its_lock_lost() {
     let server = RedisServer::start().await;
@@ -98,7 +98,7 @@ async fn a_process_stopped_past_its_lease_finds_its_lock_lost() {
     works_again(&server, &[&locks]).await;
 }
 
-/// S5. A pause that is shorter than the lease is forgiven.
+/// S5. A pause that is shorter than the lease loses nothing.
 #[tokio::test]
 async fn a_process_stopped_for_less_than_its_lease_keeps_its_lock() {
     let server = RedisServer::start().await;
@@ -116,7 +116,7 @@ async fn a_process_stopped_for_less_than_its_lease_keeps_its_lock() {
     works_again(&server, &[&locks]).await;
 }
 
-/// L1. Whoever does not catch the signal ends as if it was killed; `server::faults` has the server that does.
+/// L1. A process that does not catch the signal ends as if it was killed; `server::faults` tests a server that catches it.
 #[tokio::test]
 async fn a_terminated_process_frees_its_lock_within_its_lease() {
     let server = RedisServer::start().await;

@@ -24,8 +24,8 @@ async fn end(runtime: Runtime) {
     ended.await.expect("no panic");
 }
 
-/// L1, L6, L7. Its guards are dropped with its tasks: the locks are free when somebody uses the client again, and in any
-/// case within their lease.
+/// L1, L6, L7. Its guards are dropped with its tasks: the locks are free when the client is used again, and in any case
+/// within their lease.
 #[tokio::test]
 async fn a_runtime_that_ends_while_its_tasks_hold_frees_their_locks() {
     let server = RedisServer::start().await;
@@ -88,8 +88,8 @@ async fn a_runtime_that_ends_does_not_end_the_renewals_of_another() {
     works_again(&server, &[&locks]).await;
 }
 
-/// S9, L4. Two share a hold. The last one's release is under way, unanswered, when the runtime ends that drives it: the
-/// first one, who asks whether it was held, is answered, and not with success.
+/// S9, L4. Two guards share a hold. The runtime ends while the release of the last guard is under way. The release of
+/// the first guard, which asks whether the hold was held, fails.
 #[tokio::test]
 async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
     let server = RedisServer::start().await;
@@ -126,8 +126,8 @@ async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
     }
 }
 
-/// S4, S9, L7. A release was begun on the runtime that ends, and cannot go on anywhere else. The keeper, which is on the
-/// other one by then, loses nothing over it.
+/// S4, S9, L7. A release began on the runtime that ends, and cannot continue elsewhere. The keeper, which runs on the
+/// other runtime by then, is not affected.
 #[tokio::test]
 async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
     let server = RedisServer::start().await;
@@ -150,7 +150,7 @@ async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
         .into_iter()
         .map(|guard| first.spawn(guard.expect("free").release()));
     let releasing: Vec<_> = releasing.collect();
-    // By now they pause before they try again, by the clock of the runtime that is about to end.
+    // They now pause before the next attempt, on the timer of the runtime that is about to end.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!releasing.iter().any(|task| task.is_finished()));
     end(first).await;

@@ -1,4 +1,4 @@
-//! A server that is there and does nothing.
+//! A server that is up and makes no progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::support::{Proxy, RedisServer, eventually};
 
-/// S4, S5, L4. Who can wait is served afterwards; who cannot is answered in time; what could not be renewed is lost.
+/// S4, S5, L4. Patient requests are granted afterwards; others fail in time; holds that were not renewed are lost.
 #[tokio::test]
 async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_lapsed_hold() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     for kind in ["WRITE", "ALL"] {
-        // Whatever it asks it asks once.
+        // It sends each question once.
         let store = RedisStore::builder(proxy.url()).response_timeout(PATIENT);
         let locks = LockClient::new(store.connect().await.expect("Redis is there"));
         let mut guards = hold_everything(&locks).await;
@@ -72,7 +72,7 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
     }
 }
 
-/// S5, L4. A script of somebody else keeps the server busy until it is killed.
+/// S5, L4. A script of another client blocks the server until it is killed.
 #[tokio::test]
 async fn a_busy_server_is_waited_for_and_loses_nothing() {
     let server = RedisServer::builder()
@@ -91,7 +91,7 @@ async fn a_busy_server_is_waited_for_and_loses_nothing() {
     });
     eventually("it is busy", SOON, async || {
         let asked = locks.lock("new").wait(Duration::ZERO).await;
-        // Dropped: what was granted before is released when the server has time.
+        // The future is dropped: a grant that it had is released when the server answers again.
         matches!(asked, Err(LockError::Unavailable(error)) if told(&error).contains("BUSY"))
     })
     .await;

@@ -1,4 +1,4 @@
-//! A server that forgets what it was told.
+//! A server that loses its data or its scripts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::support::RedisServer;
 
-/// S5, L2. No message tells those who wait that the lock is free; they find out.
+/// S5, L2. No message reports that the lock is free; waiting requests find out by polling.
 #[tokio::test]
 async fn a_flush_takes_every_lock_and_the_waiters_notice_by_themselves() {
     let server = RedisServer::start().await;
@@ -38,7 +38,7 @@ async fn a_flush_takes_every_lock_and_the_waiters_notice_by_themselves() {
     }
 }
 
-/// S9. Nobody who works notices, in whatever script it happens.
+/// S9. No caller notices, whichever script is affected.
 #[tokio::test]
 async fn scripts_forgotten_in_the_middle_of_the_work_are_sent_again() {
     let server = RedisServer::start().await;

@@ -1,4 +1,4 @@
-//! Which answers are recorded, and what of them.
+//! Which answers are recorded, and which parts of them.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn final_answers_are_recorded_and_invitations_to_repeat_are_not() {
     }
 }
 
-/// The first request was malformed, and its sender has mended it.
+/// The first request was malformed, and its sender has corrected it.
 #[tokio::test(start_paused = true)]
 async fn what_an_extractor_refuses_is_not_recorded() {
     let (_store, _locks, layer) = remembering();
@@ -135,7 +135,7 @@ async fn a_streaming_body_goes_out_at_once_and_unrecorded() {
     }
 }
 
-/// A body that says how long it is and then has these frames.
+/// A body with this declared length and these frames.
 fn promised(length: u64, frames: Vec<Result<http_body::Frame<Bytes>, &'static str>>) -> Body {
     struct Promised<B>(B, u64);
     impl<B: http_body::Body + Unpin> http_body::Body for Promised<B> {

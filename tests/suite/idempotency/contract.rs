@@ -1,4 +1,4 @@
-//! What tower expects of a layer, and what the layer expects of a body.
+//! Tower's contract for layers, and the layer's contract for bodies.
 
 use std::sync::atomic::Ordering;
 use std::task::Poll;

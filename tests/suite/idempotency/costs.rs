@@ -1,4 +1,4 @@
-//! What naming a request by its body costs, in bytes that are allocated.
+//! The cost of a key in the body, in allocated bytes.
 
 use axum::body::{Body, Bytes};
 use http::Request;
@@ -10,7 +10,7 @@ use crate::support::{Console, Peer};
 
 const MIB: usize = 1024 * 1024;
 
-/// The role: serves requests that are named by a field of a body of 2 MiB, and says how many bytes that allocates for one.
+/// The role: serves requests whose key is a field of a body of 2 MiB, and reports the allocated bytes per request.
 ///
 /// It is a process of its own, because the allocations of a process are counted together.
 pub(crate) async fn namer(mut console: Console) {

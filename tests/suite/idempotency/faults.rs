@@ -1,4 +1,4 @@
-//! What leaves no record, and what the client gets then.
+//! Requests that leave no record, and the answers to them.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -77,7 +77,8 @@ async fn a_claim_that_lapses_ends_the_handler() {
     assert_eq!(runs.count(), 2);
 }
 
-/// Who came second while the first was paused past its lease has recorded; the first finds out at its release.
+/// The first request is paused past its lease, and the second one has recorded; the first learns of it at its
+/// release.
 #[tokio::test(start_paused = true)]
 async fn the_one_that_was_overtaken_does_not_overwrite_the_record() {
     let (store, _locks, layer) = remembering();
@@ -119,7 +120,7 @@ async fn a_store_that_is_gone_at_the_end_is_believed_for_a_lease_or_not_at_all()
         })
         .layer(layer.confirm(confirm));
         assert_eq!(pay(&app).await.status(), status, "{confirm:?}");
-        // What could not be recorded then is recorded in the background when the store is back.
+        // The record is written in the background when the store answers again.
         store.unplug(false);
         tokio::time::sleep(Duration::from_secs(5)).await;
         let repeat = pay(&app).await;
@@ -202,7 +203,7 @@ async fn a_record_of_version_1_is_replayed() {
     assert_eq!(runs.count(), 0);
 }
 
-/// Keeps no records, and says so.
+/// A store that supports no records.
 struct Forgetful(MemoryStore);
 
 impl LockStore for Forgetful {

@@ -1,4 +1,4 @@
-//! Where senders say which request it is.
+//! Where senders put the idempotency key.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -18,7 +18,7 @@ fn sent((headers, body): Sent) -> Request<Body> {
     request.body(Body::from(body)).unwrap()
 }
 
-/// What the second of two requests gets.
+/// The answer to the second of two requests.
 async fn second(extractor: impl KeyExtractor + Clone + 'static, requests: [Sent; 2]) -> Response {
     let (_store, _locks, layer) = remembering();
     let app = answering(|| async {}).layer(layer.key(extractor).required());
@@ -159,7 +159,7 @@ async fn what_is_not_one_key_is_400() {
     }
 }
 
-/// These providers sign the body and not the id beside it.
+/// These providers sign the body and not the id in the header.
 #[tokio::test(start_paused = true)]
 async fn a_captured_body_under_the_id_of_another_delivery_does_not_take_its_place() {
     async fn check(name: &str, extractor: impl KeyExtractor + Clone + 'static, genuine: Sent) {
@@ -174,7 +174,7 @@ async fn a_captured_body_under_the_id_of_another_delivery_does_not_take_its_plac
     check("Shopify", key::shopify(), shopify).await;
 }
 
-/// RFC 9110, 8.3.1: type and subtype are the same in every case; another type may begin with the same letters.
+/// RFC 9110, 8.3.1: type and subtype are case-insensitive; another type may begin with the same letters.
 #[tokio::test(start_paused = true)]
 async fn a_media_type_is_compared_as_a_whole_and_in_any_case() {
     type Headers = &'static [(&'static str, &'static str)];

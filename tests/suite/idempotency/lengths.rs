@@ -17,13 +17,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Runs, remembering};
 
-/// A body, the second half of which would be a response of its own.
+/// A body whose second half looks like another response.
 const BODY: &str = "helloHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
 
-/// How long `BODY` is.
+/// The length of `BODY`.
 const LENGTH: &str = "47";
 
-/// Serves with hyper, which enforces what the head of a response says only for bodies of unknown length.
+/// Serves with hyper, which enforces the declared length only for bodies of unknown length.
 pub(super) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -96,14 +96,14 @@ const PAY: &str =
     "POST /payments HTTP/1.1\r\nhost: test\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
 const LOOK: &str = "GET /balance HTTP/1.1\r\nhost: test\r\n\r\n";
 
-/// A body that does not say how long it is.
+/// A body of unknown length.
 fn of_unknown_length() -> Body {
     Body::from_stream(stream::iter([Ok::<_, Infallible>(Bytes::from_static(
         BODY.as_bytes(),
     ))]))
 }
 
-/// What three requests on one connection get: a payment, its repeat, and another client's balance.
+/// The answers to three requests on one connection: a payment, its repeat, and another client's balance.
 async fn three(lengths: &'static [&'static str], body: fn() -> Body) -> (usize, [Read; 3]) {
     let (_store, _locks, layer) = remembering();
     let runs = Runs::default();
@@ -168,7 +168,8 @@ async fn a_true_content_length_is_recorded_and_sent_again() {
     }
 }
 
-/// A response without a body may say how long the body of another one would be (RFC 9110, 8.6).
+/// A response without a body may declare the length that the body of another response would have (RFC 9110,
+/// 8.6).
 #[tokio::test(start_paused = true)]
 async fn a_length_that_stands_for_another_response_is_recorded() {
     let (_store, _locks, layer) = remembering();

@@ -1,4 +1,4 @@
-//! What is counted of idempotent requests.
+//! The metrics of idempotent requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use super::{Runs, answering, pay, payments, remembering, request, send};
 
-/// What `work` has counted of requests and responses, and how many holds it has measured.
+/// The counts of requests and responses during `work`, and the number of measured holds.
 async fn counted(work: impl Future) -> BTreeMap<String, u64> {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();

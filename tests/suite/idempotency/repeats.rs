@@ -1,4 +1,4 @@
-//! The same request again: afterwards, meanwhile, and when it is not quite the same.
+//! Repeats of a request: afterwards, meanwhile, and with a different content.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a replay needs: a look at the record, and no lock.
+//! A replay reads the record, and takes no lock.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_replay_asks_for_no_lock() {
     assert_eq!(runs.count(), 1);
 }
 
-/// A request that is refused for its head, or passes, is not read first: its body may never end.
+/// A request that is refused or passed by its head is not read: its body may never end.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_its_head_decides_is_not_read() {
     let (_store, _locks, layer) = remembering();

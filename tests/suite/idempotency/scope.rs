@@ -1,4 +1,4 @@
-//! Whose key it is, and for what.
+//! The scope of a key.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -69,7 +69,7 @@ async fn another_resource_of_the_same_route_is_another_request() {
     assert!(is_replay(&spelled), "the path is the same");
 }
 
-/// A captured request whose query says something else is neither answered with the other's receipt nor served.
+/// A captured request with another query gets neither the other's receipt nor its own run.
 #[tokio::test(start_paused = true)]
 async fn another_query_or_content_type_is_another_request() {
     let app = app();

@@ -1,4 +1,4 @@
-//! Administration shows Redisson's holders and waiters, and ends their holds.
+//! LockAdmin shows Redisson's holders and waiters, and ends their holds.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_thread_that_holds_is_shown() {
         assert_eq!(holder.count, 2, "{kind}");
         let mode = match kind {
             Kind::Read | Kind::Write => kind.mode(),
-            // The hash does not tell.
+            // The hash does not contain the mode.
             _ => LockMode::Reentrant,
         };
         assert_eq!(holder.mode, mode);
@@ -94,7 +94,8 @@ async fn a_hold_of_redisson_can_be_ended() {
             .try_lock(kind.rival(), name, Duration::ZERO)
             .await;
         let granted = granted.expect("nobody holds it");
-        // Its watchdog does not bring it back, and its unlock does not take what is somebody else's.
+        // Redisson's watchdog does not restore the hold, and its unlock does not release the hold of
+        // another owner.
         let exception = thread.unlock(*kind, name).await.result;
         assert!(exception.expect_err("it lost the lock").is_not_owner());
         granted.release().await;

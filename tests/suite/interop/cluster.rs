@@ -13,10 +13,10 @@ use super::redisson::{LIMIT, Redisson, Version};
 use super::{Kind, LEASE, Party, WATCHDOG, aux};
 use crate::support::{RedisCluster, eventually};
 
-/// Who waits for this long was not woken.
+/// A request that waits this long was not woken.
 const LONG: Duration = Duration::from_secs(30);
 
-/// What a holder gives up, and what is then free.
+/// The kind of the held lock, and the kind that waits for it.
 const CONTESTS: [(Kind, Kind); 6] = [
     (Kind::Reentrant, Kind::Reentrant),
     (Kind::Fair, Kind::Fair),
@@ -26,7 +26,7 @@ const CONTESTS: [(Kind, Kind); 6] = [
     (Kind::Write, Kind::Read),
 ];
 
-/// The shared cluster, and a Redisson in it that is gone with the last of the tests that use it.
+/// The shared cluster, and a Redisson that ends with the last test that uses it.
 struct Meeting {
     cluster: &'static RedisCluster,
     redisson: Arc<Redisson>,
@@ -59,7 +59,7 @@ impl Meeting {
         Party::Rust(LockClient::new(self.store.clone()), Owner::new())
     }
 
-    /// Names that nobody else uses, one on each server and one with braces.
+    /// Names that no other test uses, one on each server and one with braces.
     async fn names(&self) -> Vec<String> {
         let beginning = format!("meeting-{}.", Uuid::new_v4());
         let mut names = vec![format!("{{{beginning}}}tagged.")];
@@ -70,7 +70,8 @@ impl Meeting {
         names
     }
 
-    /// Waits until somebody listens for the release of the lock, and has had the time to fall asleep.
+    /// Waits until there is a subscriber for the lock's release, and then for the time that it needs to
+    /// sleep.
     async fn until_waiting(&self, name: &str) {
         eventually("those who wait listen", LIMIT, async || {
             !self.cluster.pubsub_channels(name).await.is_empty()
@@ -110,7 +111,7 @@ async fn whoever_holds_keeps_the_other_language_out_of_every_slot() {
                 };
                 contests.push(async move {
                     let hold = holder.lock(held, &name, LEASE).await;
-                    // Longer than the lease: whoever holds renews.
+                    // Longer than the lease, so the holder renews.
                     let asked = WATCHDOG * 3 / 2;
                     let refused = rival.try_lock(wanted, &name, asked).await;
                     assert!(refused.is_none(), "{held} {wanted} on {name}");
@@ -125,7 +126,7 @@ async fn whoever_holds_keeps_the_other_language_out_of_every_slot() {
     meeting.nothing_is_left(&all).await;
 }
 
-/// Nothing but the message counts here: our client would also ask of its own accord.
+/// Only the message counts here, because our client would also poll.
 #[tokio::test]
 async fn every_release_of_redisson_is_heard_in_a_cluster() {
     let meeting = Meeting::open().await;
@@ -140,12 +141,12 @@ async fn every_release_of_redisson_is_heard_in_a_cluster() {
     }
 }
 
-/// Redisson sleeps until the lease is over, unless a message comes by the kind of channel that it listens to.
+/// Redisson sleeps until the lease is over, unless a message arrives on its kind of channel.
 #[tokio::test]
 async fn every_release_of_ours_wakes_redisson_in_a_cluster() {
     let meeting = Meeting::open().await;
     for (held, wanted) in CONTESTS {
-        // Those messages Redisson may miss by itself, on whatever server.
+        // Redisson itself may miss these messages, on any server.
         if held == Kind::Write {
             continue;
         }
@@ -224,7 +225,7 @@ async fn readers_of_both_languages_read_together_in_a_cluster() {
                 assert!(refused.is_none(), "{name}");
             }
             one.release().await;
-            // The one that stays keeps the lock alive.
+            // The remaining holder keeps the lock alive.
             tokio::time::sleep(WATCHDOG * 3 / 2).await;
             let writer = meeting.rust();
             let refused = writer.try_lock(Kind::Write, name, Duration::ZERO).await;

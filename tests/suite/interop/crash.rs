@@ -11,13 +11,13 @@ use super::redisson::{Redisson, Version, now};
 use super::{Held, Kind, LEASE, Meeting, Party};
 use crate::support::{Console, Peer};
 
-/// The lease of those who are killed.
+/// The lease of killed holders.
 const LEASE_OF_THE_DEAD: Duration = Duration::from_secs(2);
 
-/// For how long a free lock may go unnoticed on a machine that is busy with other tests.
+/// How long a free lock may remain untaken on a busy machine.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// The role of a peer that takes the locks it is told to take, `<url> <kind> <name>`, and keeps them until it is killed.
+/// The role: takes the locks that the test names, `<url> <kind> <name>`, and keeps them until it is killed.
 pub(crate) async fn hoarder(mut console: Console) {
     let mut guards = Vec::new();
     loop {
@@ -38,7 +38,7 @@ pub(crate) async fn hoarder(mut console: Console) {
     }
 }
 
-/// Somebody who is going to be killed.
+/// A process that is going to be killed.
 enum Victim {
     Java(Arc<Redisson>),
     Rust(Peer),
@@ -71,7 +71,7 @@ impl Victim {
         }
     }
 
-    /// Has it queue for a lock that is held.
+    /// Makes it queue for a lock that is held.
     async fn wait(&mut self, meeting: &Meeting, name: &str) {
         let queued = meeting.queue(name).await.len();
         let kind = Kind::Fair;
@@ -107,7 +107,7 @@ async fn locks_of_a_killed_rust_process_are_free_within_its_lease() {
     outlive(&meeting, Victim::rust(), heirs).await;
 }
 
-/// The victim holds a lock of each kind, and is killed; each heir has waited for each of them, and gets it in time.
+/// The victim holds a lock of each kind, and is killed; each heir waits for each lock, and gets it in time.
 async fn outlive(meeting: &Meeting, mut victim: Victim, heirs: Vec<Party>) {
     let mut waits = Vec::new();
     let mut names = Vec::new();
@@ -124,7 +124,7 @@ async fn outlive(meeting: &Meeting, mut victim: Victim, heirs: Vec<Party>) {
     }
     let listeners = names.iter().map(|(name, heirs)| (name, *heirs));
     meeting.until_waiting(listeners).await;
-    // Longer than the lease: it has renewed until now.
+    // Longer than the lease, so it has renewed until now.
     tokio::time::sleep(LEASE_OF_THE_DEAD).await;
     let before = now();
     victim.kill9();
@@ -140,14 +140,14 @@ async fn outlive(meeting: &Meeting, mut victim: Victim, heirs: Vec<Party>) {
         .await;
 }
 
-/// Whether it notices that a holder died. Old fair waiters do not: they compute how long to sleep from the lease that they
-/// saw when they queued, and when that is over, and renewed, sleep until somebody tells them (PROTOCOL 1.11).
+/// Whether the heir notices that a holder died. Old fair waiters do not: they compute their sleep from the lease at the time
+/// when they queued. If the lease was renewed, they then sleep until a message arrives (PROTOCOL 1.11).
 fn inherits(heir: &Party, kind: Kind) -> bool {
     let old = matches!(heir, Party::Java(thread) if thread.redisson.version == Version::V3_15);
     heir.knows(kind) && !(old && kind == Kind::Fair)
 }
 
-/// Waits for the lock and passes it on; when it was granted.
+/// Waits for the lock and releases it; returns when it was granted.
 fn in_turn(party: Party, kind: Kind, name: &str) -> JoinHandle<Duration> {
     let name = name.to_owned();
     tokio::spawn(async move {
@@ -158,7 +158,7 @@ fn in_turn(party: Party, kind: Kind, name: &str) -> JoinHandle<Duration> {
     })
 }
 
-/// What is left of a dead reader keeps nobody out once the living ones are gone.
+/// A dead reader excludes no other client after the live readers have released.
 #[tokio::test]
 async fn a_dead_reader_does_not_outlive_a_living_one() {
     let meeting = Meeting::open().await;
@@ -185,11 +185,11 @@ async fn a_dead_reader_does_not_outlive_a_living_one() {
     meeting.nothing_is_left([&name]).await;
 }
 
-/// Whoever died at the head of a fair queue, the living behind it are served within seconds, in their order.
+/// After the death of the head of a fair queue, the live waiters behind it are granted within seconds, in order.
 #[tokio::test]
 async fn a_dead_waiter_holds_up_a_fair_queue_for_seconds() {
-    // Redisson's is waited for until the holder's lease and its own patience, here its watchdog's time, are over; ours for
-    // 3 s since its last sign of life.
+    // A dead waiter of Redisson blocks the queue until the holder's lease and its own patience (here the watchdog's time) are
+    // over; one of ours for 3 s after its last question.
     const LIMIT: Duration = LEASE_OF_THE_DEAD.saturating_mul(2);
     let meeting = Meeting::open().await;
     let victims = [Victim::java(&meeting, Version::V4_7).await, Victim::rust()];
@@ -226,7 +226,7 @@ async fn a_dead_waiter_holds_up_a_fair_queue_for_seconds() {
     meeting.nothing_is_left(&names).await;
 }
 
-/// A waiter of ours with endless patience dies at the head. Only Redisson is behind it, and drops it by its score.
+/// A waiter of ours with unlimited patience dies at the head. Only Redisson waits behind it, and drops it by its score.
 #[tokio::test]
 async fn a_dead_waiter_of_ours_holds_up_redisson_for_seconds() {
     const LIMIT: Duration = Duration::from_secs(6);
@@ -234,7 +234,7 @@ async fn a_dead_waiter_of_ours_holds_up_redisson_for_seconds() {
     let names = meeting.names();
     let queues = names.iter().map(async |name| {
         let holder = meeting.rust();
-        // Redisson sleeps for what is left of the lease, so this is short.
+        // Redisson sleeps for the rest of the lease, so this lease is short.
         let lease = Lease::Renewed(LEASE_OF_THE_DEAD);
         let hold = holder.lock(Kind::Fair, name, lease).await;
         let mut victim = Victim::rust();
@@ -252,8 +252,8 @@ async fn a_dead_waiter_of_ours_holds_up_redisson_for_seconds() {
     meeting.nothing_is_left(&names).await;
 }
 
-/// An old waiter behind a holder that has renewed, and dies, sleeps until somebody tells it (see [`inherits`]). Those of ours
-/// who wait behind it do.
+/// The holder has renewed and dies: an old waiter behind it sleeps until a message arrives (see [`inherits`]). Our waiters
+/// behind it send one.
 #[tokio::test]
 async fn an_old_waiter_that_would_sleep_for_ever_is_woken_by_those_behind_it() {
     let meeting = Meeting::open().await;

@@ -1,4 +1,4 @@
-//! A writer that reads, and goes on reading when it has stopped writing.
+//! A writer that reads, and continues to read after it releases the write.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ async fn downgrade(meeting: &Meeting, writer: Party, reader: &Party, rival: &Par
     meeting.until_waiting([(name, 1)]).await;
     write.release().await;
     let released = now();
-    // Redisson tells nobody of a downgrade; its writer's lease bounds what the others wait.
+    // Redisson publishes no message at a downgrade; its writer's lease bounds the wait of the
+    // others.
     let admitted = wait.await.expect("a reader gets in");
     let took = admitted.since.saturating_sub(released);
     assert!(took < WATCHDOG + WATCHDOG, "{case}: came in after {took:?}");

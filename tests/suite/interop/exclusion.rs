@@ -1,4 +1,4 @@
-//! Who holds keeps the other language out.
+//! A holder of one language excludes the other language.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::redisson::now;
 use super::{Kind, LEASE, Meeting, Party, WATCHDOG};
 
-/// What a holder has, and what is then refused to others.
+/// The kind of a hold, and the kind that is then refused to others.
 const CONTESTS: [(Kind, Kind); 9] = [
     (Kind::Reentrant, Kind::Reentrant),
     (Kind::Fair, Kind::Fair),
@@ -42,7 +42,8 @@ async fn whoever_holds_keeps_the_other_language_out() {
 }
 
 async fn exclude(holder: Party, held: Kind, rival: Party, wanted: Kind, name: String) {
-    // Longer than any answer takes on a busy machine: without one, nobody knows that it is taken.
+    // Longer than any answer takes on a busy machine: without an answer, the client does not know
+    // that the lock is taken.
     const PATIENCE: Duration = Duration::from_secs(2);
     let contest = format!(
         "{} holds {held} of {name}, {} wants {wanted}",
@@ -58,7 +59,7 @@ async fn exclude(holder: Party, held: Kind, rival: Party, wanted: Kind, name: St
     assert!(now() - asked >= PATIENCE, "{contest}: refused too soon");
     hold.release().await;
 
-    // Not at once: a waiter of ours that gave up leaves the queue behind its caller's back.
+    // Not at once: a waiter of ours that gave up leaves the queue in the background.
     let granted = rival.try_lock(wanted, &name, WATCHDOG).await;
     let granted = granted.unwrap_or_else(|| panic!("{contest}: refused although it is free"));
     granted.release().await;

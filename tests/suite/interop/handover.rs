@@ -1,4 +1,4 @@
-//! A release wakes those who wait in the other language, long before they would look again by themselves.
+//! A release wakes waiters of the other language, long before they would poll.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::redisson::Version;
 use super::{Held, Kind, LEASE, Meeting, Party};
 
-/// What a holder gives up, and what is then free.
+/// The kind of the held lock, and the kind that waits for it.
 const CONTESTS: [(Kind, Kind); 6] = [
     (Kind::Reentrant, Kind::Reentrant),
     (Kind::Fair, Kind::Fair),
@@ -22,7 +22,7 @@ const CONTESTS: [(Kind, Kind); 6] = [
     (Kind::Write, Kind::Read),
 ];
 
-/// Who waits for this long was not woken.
+/// A request that waits this long was not woken.
 const LONG: Duration = Duration::from_secs(30);
 
 struct HandOver {
@@ -107,7 +107,7 @@ async fn no_thread_sleeps_through_the_release_of_a_short_write() {
                         since
                     })
                 };
-                // About as long as it takes until the thread is refused.
+                // About the time until the thread is refused.
                 tokio::time::sleep(Duration::from_micros(500 + 100 * (round % 30) as u64)).await;
                 let released = held.release().await;
                 let took = wait
@@ -133,7 +133,7 @@ fn all(meeting: &Meeting) -> Vec<HandOver> {
                 continue;
             }
             hand_overs.extend(meeting.names().map(|name| HandOver {
-                // A thread that waits can do nothing else.
+                // A waiting thread cannot do anything else.
                 holder: meeting.another(&holder),
                 waiter: meeting.another(&waiter),
                 held,
@@ -145,7 +145,7 @@ fn all(meeting: &Meeting) -> Vec<HandOver> {
     hand_overs
 }
 
-/// A client of ours also asks of its own accord, at least every second. Nothing but the message counts here.
+/// A client of ours also polls, at least every second. Only the message counts here.
 #[tokio::test]
 async fn every_release_of_redisson_is_heard() {
     let meeting = Meeting::open().await;
@@ -167,7 +167,7 @@ async fn every_release_of_redisson_is_heard() {
         .await;
 }
 
-/// Ends `hold`, of a lock that is `wanted`, and hears of that by a message.
+/// Ends `hold`, whose lock is `wanted`, and waits for the message.
 pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name: &str) {
     let attempt = attempt(wanted, name);
     let refused = store.acquire(&attempt).await.expect("Redis answers");
@@ -196,11 +196,11 @@ fn attempt(kind: Kind, name: &str) -> Attempt {
     .fencing((kind == Kind::Fenced).then(Fencing::default))
 }
 
-/// The lease of a writer whose release some threads may miss: they look again when it is over.
+/// The lease of a writer whose release some threads may miss: they ask again when it is over.
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Of several threads of one Redisson that were refused and do not sleep yet, a release wakes one, and the others only when
-/// they are asleep. If ours woke one waiter for each process only, half of them would come in late.
+/// Of several threads of one Redisson that were refused and do not sleep yet, a release wakes one; the others are woken
+/// only when they sleep. If our release woke only one waiter per process, half of them would be late.
 #[tokio::test]
 async fn a_writer_lets_all_readers_of_both_languages_in() {
     let meeting = Meeting::open().await;
@@ -225,7 +225,7 @@ async fn a_writer_lets_all_readers_of_both_languages_in() {
     meeting.nothing_is_left(&names).await;
 }
 
-/// How many of Redisson's readers came late, and how many there were.
+/// The number of Redisson's readers that were late, and the number of all of them.
 async fn let_all_in(meeting: &Meeting, writer: &Party, name: &String) -> (usize, usize) {
     let hold = writer.lock(Kind::Write, name, Lease::Fixed(SHORT)).await;
     let readers = [meeting.everybody(), meeting.everybody()].concat();
@@ -241,7 +241,7 @@ async fn let_all_in(meeting: &Meeting, writer: &Party, name: &String) -> (usize,
     meeting.until_waiting([(name, 3)]).await;
 
     let released = hold.release().await;
-    // Nobody goes before all are in.
+    // No reader releases before all are granted.
     let mut together = Vec::new();
     for read in reads {
         together.push(read.await.expect("a reader gets in"));

@@ -1,4 +1,4 @@
-//! What both sides call a lock.
+//! The kinds of locks, with the names of both sides.
 
 use std::fmt::{self, Display};
 
@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     Fair,
     Read,
     Write,
-    /// Any excluding mode of ours with a token; Redisson has a class of its own, since 3.19.
+    /// An exclusive mode of ours with a token; Redisson has a class for it since 3.19.
     Fenced,
 }
 
@@ -24,7 +24,7 @@ impl Kind {
         Self::Fenced,
     ];
 
-    /// The kind that a hold of this kind keeps out.
+    /// The kind that a hold of this kind excludes.
     pub(super) fn rival(self) -> Self {
         match self {
             Self::Read => Self::Write,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// What we call it.
+    /// Our mode for it.
     pub(super) fn mode(self) -> LockMode {
         match self {
             Self::Reentrant | Self::Fenced => LockMode::Reentrant,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// The kind that a driver calls `name`.
+    /// The kind with this name in the driver.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.to_string() == name)
     }

@@ -1,4 +1,4 @@
-//! The command line shows the locks of Redisson, breaks them, and waits for them.
+//! `lockctl` shows the locks of Redisson, breaks them, and waits for them.
 
 use futures_util::future::join_all;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Where both languages meet.
+//! The servers and processes that both languages share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +16,18 @@ use crate::support::{Dump, RedisServer, eventually};
 /// The lease that Redisson's watchdog renews here.
 pub(super) const WATCHDOG: Duration = Duration::from_secs(3);
 
-/// The same of ours.
+/// The lease of our clients.
 pub(super) const LEASE: Lease = Lease::Renewed(WATCHDOG);
 
-/// A Redis, a Redisson of each version, and this test's own way into them.
+/// A Redis server, a Redisson of each version, and this test's connections to them.
 #[derive(Debug)]
 pub(super) struct Meeting {
     place: Arc<Place>,
     store: RedisStore,
 }
 
-/// What starts too slowly to be started for every test: shared by the tests that run at the same time, gone with the
-/// last of them.
+/// Processes that start too slowly for every test. Concurrent tests share them, and they end with the last of these
+/// tests.
 #[derive(Debug)]
 struct Place {
     redissons: [Arc<Redisson>; 2],
@@ -81,17 +81,17 @@ impl Meeting {
         found.expect("there is one of each version")
     }
 
-    /// A thread that nobody else uses.
+    /// A thread that no other test uses.
     pub(super) fn java(&self, version: Version) -> Party {
         Party::Java(self.redisson(version).thread())
     }
 
-    /// A client that nobody else uses.
+    /// A client that no other test uses.
     pub(super) fn rust(&self) -> Party {
         Party::Rust(LockClient::new(self.store()), Owner::new())
     }
 
-    /// Somebody new where `party` lives.
+    /// A new owner in the process of `party`.
     pub(super) fn another(&self, party: &Party) -> Party {
         match party {
             Party::Java(thread) => self.java(thread.redisson.version),
@@ -105,7 +105,7 @@ impl Meeting {
         vec![self.java(new), self.rust(), self.java(old)]
     }
 
-    /// A client and a thread: each version, either first.
+    /// A client and a thread, for each version and in both orders.
     pub(super) fn pairs(&self) -> [(Party, Party); 4] {
         let [new, old] = Version::ALL;
         [
@@ -116,7 +116,7 @@ impl Meeting {
         ]
     }
 
-    /// Two names that nobody else uses, without and with braces of their own.
+    /// Two names that no other test uses, without and with braces.
     pub(super) fn names(&self) -> [String; 2] {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -129,19 +129,19 @@ impl Meeting {
         self.names().into_iter().next_back().expect("there are two")
     }
 
-    /// What Redis knows of a lock.
+    /// The keys of a lock in Redis.
     pub(super) async fn dump(&self, name: &str) -> Dump {
         let mut dump = self.redis().dump().await;
         dump.retain(|key, _| key.contains(name));
         dump
     }
 
-    /// How long the lock lives if nobody renews it.
+    /// The time to live of the lock.
     pub(super) async fn ttl(&self, name: &str) -> Option<Duration> {
         self.dump(name).await.get(name)?.ttl
     }
 
-    /// Waits until so many processes listen for the release of each of these locks, and have had the time to fall asleep.
+    /// Waits until each of these locks has this number of subscribers, and then for the time that they need to sleep.
     pub(super) async fn until_waiting<'n>(
         &self,
         locks: impl IntoIterator<Item = (&'n String, usize)>,
@@ -172,17 +172,17 @@ impl Meeting {
         .await;
     }
 
-    /// The names of those who queue fairly.
+    /// The ids of the waiters in the fair queue.
     pub(super) async fn queue(&self, name: &str) -> Vec<String> {
         let mut connection = self.redis().connection().await;
         let queued = connection.lrange(aux("redisson_lock_queue", name), 0, -1);
         queued.await.expect("it is a list")
     }
 
-    /// Nothing stays behind when nobody holds and nobody waits: no key, no listener. Excepted are the counter of tokens,
-    /// which is to stay, and what Redisson lets expire.
+    /// Without holders and waiters, no key and no subscriber is left, except the token counter, which remains on purpose,
+    /// and keys that Redisson lets expire.
     pub(super) async fn nothing_is_left<'n>(&self, names: impl IntoIterator<Item = &'n String>) {
-        // Sooner than anything that was forgotten expires.
+        // Shorter than the expiry of any key that was left by mistake.
         const SOONER: Duration = Duration::from_millis(2500);
         let names: Vec<_> = names.into_iter().collect();
         let ours = |key: &String| {
@@ -195,7 +195,7 @@ impl Meeting {
             if left.is_empty() { Ok(()) } else { Err(left) }
         })
         .await;
-        // No listener expires.
+        // Subscriptions do not expire.
         eventually("Redis forgets the listeners", LIMIT, async || {
             let channels = self.redis().pubsub_channels().await;
             let left: BTreeSet<_> = channels.into_keys().filter(ours).collect();

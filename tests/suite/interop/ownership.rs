@@ -1,4 +1,4 @@
-//! A hold is its owner's: nobody else releases it, and who loses it learns of it.
+//! A hold belongs to its owner: no other owner can release it, and its owner learns of a loss.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct Case {
     thread: JavaThread,
 }
 
-/// Tries every case at once; nothing is left then.
+/// Tries all cases at once; afterwards nothing is left.
 async fn try_all<F: Future<Output = ()>>(attempt: impl Fn(Case) -> F) {
     let meeting = Meeting::open().await;
     let cases = cases(&meeting).await;
@@ -80,7 +80,8 @@ async fn redissons_force_unlock_ends_our_guard() {
         } = case;
         assert!(!guard.is_lost());
         assert!(thread.redisson.force_unlock(kind, &name).await.unwrap());
-        // The next renewal finds out; without it the guard would be lost when its lease is over.
+        // The next renewal finds the loss; without a renewal, the guard would be lost at the end of its
+        // lease.
         let signal = tokio::time::timeout(LIMIT, guard.lost()).await;
         signal.unwrap_or_else(|_| panic!("{kind}: the guard never hears that it lost {name}"));
         assert!(matches!(guard.release().await, Err(LockError::Lost)));
@@ -88,7 +89,7 @@ async fn redissons_force_unlock_ends_our_guard() {
     .await;
 }
 
-/// The release of a hold that was taken away leaves its successor's alone, and says that it confirms nothing.
+/// The release of a lost hold does not end the next hold, and is not confirmed.
 #[tokio::test]
 async fn we_cannot_unlock_what_redisson_holds() {
     try_all(async |case| {

@@ -1,4 +1,4 @@
-//! Those who share a lock, whatever their language.
+//! Owners of locks, in either language.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Party {
         matches!(self, Self::Java(_))
     }
 
-    /// Whether there are locks of this kind where it lives.
+    /// Whether its version has locks of this kind.
     pub(super) fn knows(&self, kind: Kind) -> bool {
         match self {
             Self::Java(thread) => thread.redisson.version.knows(kind),
@@ -29,7 +29,7 @@ impl Party {
         }
     }
 
-    /// What it is called in reports.
+    /// Its name in reports.
     pub(super) fn language(&self) -> &'static str {
         match self {
             Self::Java(thread) => match thread.redisson.version {
@@ -85,7 +85,7 @@ impl Party {
 /// A lock that a [`Party`] holds.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// When its owner knew of it, by [`now`]'s clock.
+    /// When its owner got the grant, by the clock of [`now`].
     pub(super) since: Duration,
     by: Holder,
 }

@@ -10,7 +10,7 @@ use tower_distributed_lock::Lease;
 use super::redisson::Version;
 use super::{Kind, LEASE, Meeting, Party};
 
-/// Nothing here waits for it to end.
+/// No test waits for its end.
 const LONG: Lease = Lease::Fixed(Duration::from_secs(30));
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn serve(meeting: &Meeting, holder: &Party, name: &str) {
     served.in_order(6);
 }
 
-/// Who gives up is forgotten, wherever it stands, and whoever stands behind it.
+/// A waiter that gives up leaves the queue, at any position.
 #[tokio::test]
 async fn who_gives_up_leaves_the_others_in_order() {
     const PATIENCE: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ async fn who_gives_up_leaves_the_others_in_order() {
     meeting.nothing_is_left(&names).await;
 }
 
-/// A lock that is free, and a queue in front of it: nobody passes it, in either language.
+/// The lock is free and has a queue: no request of either language overtakes the queue.
 #[tokio::test]
 async fn who_does_not_queue_does_not_pass_the_queue() {
     let meeting = Meeting::open().await;
@@ -98,14 +98,14 @@ async fn who_does_not_queue_does_not_pass_the_queue() {
     meeting.nothing_is_left([&name]).await;
 }
 
-/// In which order waiters were served, by the order in which they came.
+/// The order in which waiters were granted, as indices of their arrival.
 #[derive(Debug, Default)]
 struct Served {
     order: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Served {
-    /// Has `waiter` wait; it stands in the queue when this returns.
+    /// Starts the wait of `waiter`, which is in the queue when this returns.
     async fn enqueue(&self, meeting: &Meeting, waiter: Party, name: &str) -> JoinHandle<()> {
         let place = meeting.queue(name).await.len();
         let order = self.order.clone();

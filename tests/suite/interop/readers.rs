@@ -1,4 +1,4 @@
-//! Readers of both languages in one lock: each keeps it alive for itself, and no longer.
+//! Readers of both languages in one lock: each keeps it alive for its own lease only.
 
 use std::time::Duration;
 

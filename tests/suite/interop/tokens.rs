@@ -10,7 +10,7 @@ use tower_distributed_lock::Owner;
 use super::redisson::Version;
 use super::{Kind, LEASE, Meeting, Party, aux};
 
-/// Takes the lock, notes its token while it is held, and releases it.
+/// Takes the lock, records its token while it is held, and releases it.
 async fn note(party: &Party, name: &str, tokens: &Mutex<Vec<u64>>) {
     let noted = |token| tokens.lock().expect("nobody panics here").push(token);
     match party {
@@ -36,7 +36,7 @@ async fn tokens_rise_from_holder_to_holder() {
     let meeting = Meeting::open().await;
     let [java, other] = [(); 2].map(|()| meeting.java(Version::V4_7));
     let [rust, another] = [(); 2].map(|()| meeting.rust());
-    // The one that comes first finds no counter.
+    // The first one finds no counter.
     for first in [&java, &rust] {
         for name in meeting.names() {
             let tokens = Mutex::default();

@@ -1,4 +1,4 @@
-//! Everybody at once: several clients of ours and threads of both Redissons change a plain counter under one lock.
+//! Several clients of ours and threads of both Redissons change a plain counter under one lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tower_distributed_lock::Owner;
 use super::redisson::Version;
 use super::{Kind, LEASE, Meeting, Party};
 
-/// How long it goes on.
+/// The duration of the test.
 const TIME: Duration = Duration::from_secs(4);
 
-/// How often each language must have had its turn.
+/// How many turns each language must have at least.
 const PROGRESS: u64 = 5;
 
-/// A counter that loses updates unless everybody who changes it excludes everybody else.
+/// A counter that loses updates if two writers overlap.
 #[derive(Debug, Default)]
 struct Counter {
     value: AtomicU64,
@@ -46,7 +46,7 @@ impl Counter {
     }
 }
 
-/// For up to so many milliseconds.
+/// Sleeps for up to `most` milliseconds.
 async fn pause(most: u64) {
     tokio::time::sleep(Duration::from_micros(fastrand::u64(..most * 1000))).await;
 }
@@ -58,7 +58,7 @@ async fn nobody_loses_an_update_and_everybody_gets_on() {
     join_all(kinds.map(|kind| torture(&meeting, kind))).await;
 }
 
-/// Lets everybody who knows locks of this kind take them; those who write read most of the time.
+/// All parties that know this kind take the lock; parties that write mostly read.
 async fn torture(meeting: &Meeting, kind: Kind) {
     let name = meeting.name();
     let counter = Arc::new(Counter::default());

@@ -1,4 +1,4 @@
-//! What a client gets when it does not get the handler's response.
+//! The answers of the layer in place of the handler's response.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ fn retry_after_of(response: &Response) -> u64 {
     told.parse().unwrap()
 }
 
-/// What clients are told that may come back after so many seconds: up to as long again, so that they do not meet.
+/// The range of `Retry-After` for this number of seconds: up to twice as long, so that clients do not return
+/// together.
 fn spread_over(seconds: u64) -> std::ops::RangeInclusive<u64> {
     seconds..=(2 * seconds).max(seconds + 2)
 }
@@ -99,7 +100,7 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
         });
         let told = retry_after_of(&queued);
         assert!(spread_over(7).contains(&told), "{mode:?} {told}");
-        // As it was told the last time it asked, at most a second before.
+        // As the store answered the last time, at most a second before.
         let told = retry_after_of(&asking);
         assert!((3..=8).contains(&told), "{mode:?} {told}");
         assert_eq!(locks.keys_in_use(), 0);
@@ -184,7 +185,7 @@ async fn where_nobody_may_wait_the_second_is_503_at_once_and_the_first_is_not() 
     for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
         let (_store, _locks, layer) = locking();
         let app = slow_orders().layer(layer.mode(mode).max_waiters(0));
-        // The first has the lock, the second asks the store for it, and behind that one nobody waits.
+        // The first has the lock, the second asks the store, and no request may wait behind it.
         let requests = [(); 4].map(|()| put(&app, "/orders/1"));
         let answers = join_all(requests).await.into_iter();
         let statuses: Vec<_> = answers.map(|answer| answer.status().as_u16()).collect();
@@ -238,7 +239,7 @@ async fn an_answer_to_head_has_no_body() {
     store.unplug(true);
     let custom = layer.clone().rejection(|_, _| "never seen".into_response());
     for layer in [layer, custom] {
-        // An axum router would cut the body off by itself.
+        // An axum router would remove the body itself.
         let service = layer.layer(orders());
         let [head, get] = ["HEAD", "GET"].map(|method| request(method, "/orders/1"));
         let response = service.clone().oneshot(head).await.unwrap();
@@ -247,7 +248,8 @@ async fn an_answer_to_head_has_no_body() {
         let said = response.headers().get("content-length").cloned();
         let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.to_bytes(), "");
-        // It says how long the body would have been: a server would make that 0, which is another answer than to GET.
+        // The header has the length that the body would have: otherwise a server would set 0, unlike the answer to
+        // GET.
         let body = service.oneshot(get).await.unwrap().into_body();
         let length = body.collect().await.unwrap().to_bytes().len();
         assert_eq!(said, Some(length.into()));
@@ -279,7 +281,7 @@ async fn an_answer_of_ones_own_sees_the_request_and_still_carries_the_rejection(
             (StatusCode::IM_A_TEAPOT, Json(answer)).into_response()
         });
     let app = slow_orders().layer(layer);
-    // After the handler has consumed the request, and before.
+    // After and before the handler has consumed the request.
     for why in ["lock-lost", "lock-unavailable"] {
         let response = put(&app, "/orders/1").await;
         assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);

@@ -32,13 +32,13 @@ fn fixed() -> Response {
     Response::new(Body::from("fixed"))
 }
 
-/// Two frames, and no way to know that the second is the last.
+/// Two frames, without a sign that the second is the last.
 fn streaming() -> Response {
     let frames = stream::iter(["one", "two"]).map(Ok::<_, io::Error>);
     Response::new(Body::from_stream(frames))
 }
 
-/// Two frames, and a head that says how much it will be: nobody reads on after the second.
+/// Two frames, and a declared length: a reader does not poll after the second.
 fn measured() -> Response {
     let mut response = streaming();
     response.headers_mut().insert("content-length", 6.into());

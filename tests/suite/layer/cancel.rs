@@ -1,4 +1,4 @@
-//! Clients that go away, handlers that panic.
+//! Clients that disconnect, handlers that panic.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -147,7 +147,7 @@ async fn a_store_that_vanished_before_the_release() {
             let response = put(&app, "/orders/1").await;
             assert_eq!(response.status(), status, "{confirm:?}, silent: {silent}");
             assert!(started.elapsed() < Duration::from_millis(within));
-            // The release goes on in the background.
+            // The release continues in the background.
             store.unplug(false);
             store.silence(false);
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -249,7 +249,7 @@ async fn two_overlapping_writes_are_not_both_answered_when_the_store_loses_a_hol
     let handler = {
         let store = store.clone();
         async move || {
-            // A failover that loses the hold, on a connection that no answer comes through.
+            // A failover loses the hold, and the connection delivers no answer.
             store.steal().await;
             store.silence(true);
         }

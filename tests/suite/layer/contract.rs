@@ -1,4 +1,4 @@
-//! What the layer promises to tower.
+//! Tower's contract for services and layers.
 
 use std::convert::Infallible;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! What requests lock: spellings, routes, and what strangers send.
+//! The keys of requests: spellings, routes, and hostile input.
 
 use axum::Router;
 use axum::extract::Path;
@@ -30,7 +30,8 @@ fn by_id<K: KeyExtractor + Clone + 'static>(key: K) -> Router {
     orders().layer(exclusive().key(key))
 }
 
-/// Rows: what the handler takes for one order. Cells: whether the extractor sees one key in them.
+/// Rows: spellings that the handler reads as one order. Cells: whether the extractor makes one key
+/// of them.
 #[tokio::test]
 async fn every_spelling_of_one_resource_is_one_key_with_the_recommended_extractors() {
     let typed = by_id(key::extract::<Path<u64>, _>(|Path(id)| {
@@ -183,7 +184,7 @@ async fn outside_of_any_route_the_default_is_the_original_path() {
     let fallback = Router::new().fallback(describe).layer(exclusive());
     assert_eq!(key_of(&fallback, "/a/%62").await.unwrap(), "path:/a/b");
 
-    // What axum names for itself is nobody's route.
+    // A private template of axum is not a route.
     let private = Router::new().route("/{*__private__axum_x}", any(describe));
     let private = private.layer(exclusive());
     assert_eq!(key_of(&private, "/a/b").await.unwrap(), "path:/a/b");

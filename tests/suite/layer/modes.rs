@@ -1,4 +1,4 @@
-//! How requests are locked.
+//! The lock modes of requests.
 
 use axum::Router;
 use axum::http::HeaderMap;

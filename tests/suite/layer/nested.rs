@@ -214,7 +214,7 @@ async fn exclusive_requests_have_a_rising_token_and_reads_have_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_a_share_keeps_the_lock_beyond_the_response() {
-    // As one that upgrades its connection does, and moves the share into the task that serves it.
+    // Like a handler that upgrades its connection and moves the share into the task that serves it.
     async fn upgrade(
         lock: LockHandle,
         owner: Owner,

@@ -1,4 +1,4 @@
-//! Settings, and settings that make no sense.
+//! Settings, and invalid settings.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

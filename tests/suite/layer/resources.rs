@@ -99,7 +99,7 @@ async fn an_exclusive_resource_is_locked_exclusively_and_both_sides_are_told_of_
     );
 }
 
-/// Two names for one thing were two locks. Two families on one name are a conflict, which says what to do.
+/// Two families on one name are a conflict, whose error says what to do.
 #[tokio::test(start_paused = true)]
 async fn a_plain_name_in_the_other_family_is_a_conflict_and_never_a_second_lock() {
     let (_store, locks, layer) = locking();
@@ -139,7 +139,7 @@ async fn the_admin_sees_what_the_layer_holds() {
     request.await.unwrap();
 }
 
-/// The layer holds what the handler asks for.
+/// The handler asks for the lock that its layer holds.
 fn locking_again(layer: DistributedLockLayer<key::Param>, locks: &LockClient) -> Router {
     async fn again(State(locks): State<LockClient>, Path(id): Path<u64>) -> Result<(), Rejection> {
         locks.lock(ORDERS.id(id)).await?.release().await?;
@@ -165,7 +165,7 @@ async fn a_handler_that_locks_what_its_layer_holds_is_told_at_once_what_to_do() 
         "{cause}"
     );
     assert!(asked.elapsed() < Duration::from_secs(1));
-    // Its own read does not exclude a read, but a write.
+    // The layer's read excludes a write, and not another read.
     let read = send(&app, request("GET", "/orders/42")).await;
     assert_eq!(read.status(), 500);
 }

@@ -1,4 +1,4 @@
-//! After how long refused clients are told to come back.
+//! The `Retry-After` of refused clients.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Clients that go away, over real sockets.
+//! Clients that disconnect, over real sockets.
 //!
-//! While a request waits or is served, the only sign of a client that has gone is what the server reads from its socket.
+//! While a request waits or is served, the server notices a disconnected client only by reading from its socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::support::eventually;
 
 mod unseen;
 
-/// What is noticed at once takes milliseconds; what is not takes the wait.
+/// A disconnect that is noticed takes milliseconds; one that is not takes the whole wait.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(600);
 
-/// Long enough for anything that is going to happen at once to have happened.
+/// Long enough for any immediate effect.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 pub(super) fn patient() -> (TestStore, LockClient, DistributedLockLayer<key::Path>) {
@@ -36,7 +36,7 @@ pub(super) fn patient() -> (TestStore, LockClient, DistributedLockLayer<key::Pat
     (store, locks, layer)
 }
 
-/// Handlers that never end by themselves.
+/// Handlers that never end.
 fn endless() -> Router {
     Router::new().route("/orders/{id}", any(std::future::pending::<()>))
 }
@@ -48,7 +48,7 @@ pub(super) async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// Somebody else who holds the lock, so that a request waits.
+/// A guard of another client, so that a request waits.
 pub(super) async fn elsewhere(store: &TestStore) -> LockGuard {
     let others = LockClient::new(store.clone());
     others.lock("path:/orders/1").await.unwrap()
@@ -126,7 +126,7 @@ async fn large_upload(address: SocketAddr) -> TcpStream {
     )
     .await;
     let chunk = vec![b'x'; 64 << 10];
-    // Until nobody takes any more.
+    // Writes until the server reads no more.
     let _ = tokio::time::timeout(A_WHILE, async {
         for _ in 0..length / chunk.len() {
             client.write_all(&chunk).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_panic_releases_whether_or_not_it_is_caught_outside() {
             client.read_exact(&mut head).await.unwrap();
             assert_eq!(&head, b"HTTP/1.1 500");
         } else {
-            // The connection goes with its task.
+            // The connection ends with its task.
             let _ = client.read_to_string(&mut answer).await;
             assert_eq!(answer, "");
         }

@@ -1,4 +1,4 @@
-//! A memory store that tests can steal from, unplug and silence.
+//! A memory store in which tests can end holds, and which they can disconnect and silence.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    /// Takes away whatever was granted so far.
+    /// Ends all holds that were granted so far.
     pub(crate) async fn steal(&self) {
         let granted = std::mem::take(&mut *self.granted.lock().unwrap());
         assert!(!granted.is_empty(), "there is nothing to steal");
@@ -30,22 +30,22 @@ impl TestStore {
         }
     }
 
-    /// From now on (or not) it cannot be reached.
+    /// Sets whether the store is unreachable.
     pub(crate) fn unplug(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
     }
 
-    /// From now on (or not) it does not answer.
+    /// Sets whether the store is silent.
     pub(crate) fn silence(&self, silent: bool) {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// How many locks were asked for.
+    /// The number of attempts.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Nothing is held, nobody waits.
+    /// Whether there is no hold and no waiter.
     pub(crate) fn is_free(&self) -> bool {
         self.memory.is_empty()
     }

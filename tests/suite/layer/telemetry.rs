@@ -1,4 +1,4 @@
-//! What is logged and measured.
+//! Logs and metrics.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{locking, put, settle};
 pub(crate) mod logs;
 mod metrics;
 
-/// What a stranger has put into a path.
+/// A path that a client chose.
 const SECRET: &str = "/orders/secret";
 
-/// Everything that can become of a request, on one route.
+/// Every outcome of a request, on one route.
 async fn everything() -> (TestStore, LockClient) {
     let (store, locks, layer) = locking();
     let app = |seconds: u64, steals: bool| {
@@ -53,7 +53,7 @@ async fn everything() -> (TestStore, LockClient) {
     assert!(hasty(0).await);
     settle().await;
 
-    // Found out at the release, and at a renewal.
+    // The loss is found at the release, and at a renewal.
     assert_eq!(put(&app(0, true), SECRET).await.status(), 500);
     let robbed = locks.lock("robbed").await.unwrap();
     store.steal().await;

@@ -1,4 +1,4 @@
-//! Request bodies: what a slow, long or hostile one may cost the others.
+//! Slow, long and hostile request bodies.
 
 use std::io;
 use std::time::Duration;

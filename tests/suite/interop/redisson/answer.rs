@@ -1,4 +1,4 @@
-//! What a Redisson is asked, and what it answers.
+//! Questions to a Redisson, and its answers.
 
 use std::fmt::{self, Display};
 use std::future::IntoFuture;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::LIMIT;
 
-/// A question that is on its way already; await it for the answer.
+/// A question that was sent already; await it for the answer.
 #[derive(Debug)]
 #[must_use = "an answer that nobody reads hides an exception"]
 pub(in crate::interop) struct Asked<T> {
@@ -50,7 +50,7 @@ impl<T: 'static> IntoFuture for Asked<T> {
     }
 }
 
-/// What came of a question, and when it was worked on, by [`now`]'s clock.
+/// The result of a question, and the time of its execution by the clock of [`now`].
 #[derive(Debug)]
 pub(in crate::interop) struct Answer<T> {
     pub(in crate::interop) began: Duration,
@@ -84,12 +84,12 @@ impl<T> Answer<T> {
     }
 }
 
-/// What Redisson threw: `<class>: <message>`.
+/// An exception of Redisson: `<class>: <message>`.
 #[derive(Debug)]
 pub(in crate::interop) struct Exception(String);
 
 impl Exception {
-    /// Whether it says that the caller is not the owner.
+    /// Whether it means that the caller is not the owner.
     pub(in crate::interop) fn is_not_owner(&self) -> bool {
         self.0
             .starts_with("IllegalMonitorStateException: attempt to unlock lock")
@@ -102,7 +102,7 @@ impl Display for Exception {
     }
 }
 
-/// What an answer can be read as.
+/// A type that an answer can be read as.
 pub(in crate::interop) trait Reading {
     fn read(text: &str) -> Self;
 }

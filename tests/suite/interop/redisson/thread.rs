@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Asked, Redisson};
 use crate::interop::Kind;
 
-/// A thread of a [`Redisson`]: what it is asked, it does one after the other.
+/// A thread of a [`Redisson`], which executes its questions one after the other.
 #[derive(Debug, Clone)]
 pub(in crate::interop) struct JavaThread {
     pub(in crate::interop) redisson: Arc<Redisson>,
@@ -22,7 +22,7 @@ impl JavaThread {
         }
     }
 
-    /// Waits as long as it takes. `None`: the watchdog's lease.
+    /// Waits without limit. `None`: the watchdog's lease.
     pub(in crate::interop) fn lock(
         &self,
         kind: Kind,
@@ -34,7 +34,8 @@ impl JavaThread {
         self.redisson.ask(question)
     }
 
-    /// Waits for at most `wait`, with the watchdog's lease; whether it got the lock. Zero is `tryLock()`, which never queues.
+    /// Waits for at most `wait`, with the watchdog's lease. Returns whether it got the lock. Zero is `tryLock()`, which never
+    /// queues.
     pub(in crate::interop) fn try_lock(
         &self,
         kind: Kind,
@@ -55,13 +56,13 @@ impl JavaThread {
         self.redisson.ask(question)
     }
 
-    /// Waits for the fenced lock; its token.
+    /// Waits for the fenced lock, and returns its token.
     pub(in crate::interop) fn lock_and_get_token(&self, name: &str) -> Asked<u64> {
         let question = format_args!("locktoken {} {name}", self.name);
         self.redisson.ask(question)
     }
 
-    /// The name of its holds in Redis. Answers even while it waits.
+    /// The id of its holds in Redis. It answers even while it waits.
     pub(in crate::interop) fn owner(&self) -> Asked<String> {
         self.redisson.ask(format_args!("owner {}", self.name))
     }

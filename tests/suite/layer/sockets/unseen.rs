@@ -1,4 +1,4 @@
-//! HTTP/1 clients whose going the server does not see, because there is something that it has not read yet.
+//! HTTP/1 clients whose disconnect the server does not notice, because there is unread data on the socket.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ async fn the_wait_ends_for_clients_that_are_not_seen_to_go() {
             1,
             "if this is noticed now, tell the docs of `wait`: {head}"
         );
-        // The second of two pipelined requests waits after the first, and finds its client gone at the end.
+        // The second of two pipelined requests waits after the first, and ends when its client has
+        // disconnected.
         is_given_up(&locks).await;
         drop(held);
     }

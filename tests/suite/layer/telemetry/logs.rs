@@ -1,4 +1,4 @@
-//! Logs tell locks apart, and do not tell their names.
+//! Logs distinguish locks, and do not contain their names.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ const THREE: Duration = Duration::from_secs(3);
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// What is logged up to this level, on this thread, until the guard is dropped.
+    /// Collects the log of this thread up to this level, until the guard is dropped.
     fn at(level: Level) -> (Self, DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
@@ -157,7 +157,7 @@ async fn an_outage_is_logged_when_it_begins_seldom_while_it_lasts_and_when_it_is
         guards.push(locks.lock(format!("k{n}")).await.unwrap());
     }
     store.unplug(true);
-    // Each hold is tried ten times a second once it is due, and none is lost before 29 s.
+    // A due renewal is tried ten times a second, and no hold is lost before 29 s.
     tokio::time::sleep(Duration::from_secs(25)).await;
     log.line("could not renew");
     let reminders = log.text().matches("still cannot renew").count();
@@ -216,7 +216,8 @@ async fn a_lost_lock_is_logged_with_what_ended_it() {
     assert!(log.last().contains(why), "{}", log.text());
 }
 
-/// The role: sends many requests to a handler that expects a lock and has no layer, and says how many lines are logged.
+/// The role: sends many requests to a handler that expects a lock and has no layer, and reports the number of logged
+/// lines.
 pub(crate) async fn unlayered(mut console: Console) {
     let (log, _guard) = Log::at(Level::INFO);
     let app: Router = Router::new().route("/", any(async |lock: LockHandle| drop(lock)));
@@ -231,7 +232,7 @@ pub(crate) async fn unlayered(mut console: Console) {
     console.hear().await;
 }
 
-/// In a process of its own: the other tests of this one may have used up the line of the minute.
+/// In a process of its own, because other tests of this process may have logged the one line of the minute.
 #[tokio::test]
 async fn handlers_without_a_layer_do_not_fill_the_log() {
     let mut peer = Peer::start("unlayered");

@@ -1,4 +1,4 @@
-//! The table in the docs is what is really measured.
+//! The metrics are those of the table in the docs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Row {
     labels: BTreeSet<String>,
 }
 
-/// The rows of the table in the docs; those about the store's connections are Redis's alone.
+/// The rows of the table in the docs. Only Redis has those about the store's connections.
 fn documented(of_redis: bool) -> BTreeSet<Row> {
     let docs = include_str!("../../../../src/telemetry.rs");
     let rows = docs
@@ -45,7 +45,7 @@ fn documented(of_redis: bool) -> BTreeSet<Row> {
 
 const OF_REDIS: &str = "distributed_lock_store_";
 
-/// Everything that was measured, by name and labels.
+/// All measurements, by name and labels.
 type Measured = BTreeMap<(String, Vec<String>), (Row, DebugValue)>;
 
 async fn measured(work: impl Future) -> Measured {
@@ -85,7 +85,7 @@ async fn what_is_measured_is_what_the_docs_say() {
     assert_eq!(emitted, documented(false));
 }
 
-/// Work, a server that says nothing for a while, and one that is gone.
+/// Work, then a server that is silent for a while, then a server that is down.
 async fn a_life_with_redis() {
     let mut server = RedisServer::start().await;
     let store = RedisStore::builder(server.url()).response_timeout(Duration::from_millis(500));
@@ -120,7 +120,7 @@ async fn what_is_measured_of_redis_is_what_the_docs_say() {
         assert!(["commands", "renewals", "wake-ups"].contains(&carries[0].as_str()));
         let counted = match value {
             DebugValue::Counter(count) => count > 0,
-            // Of those that were up, none is.
+            // No connection is up any more.
             DebugValue::Gauge(now) => now.into_inner() == 0.0,
             DebugValue::Histogram(values) => !values.is_empty(),
         };
@@ -179,7 +179,8 @@ async fn every_outcome_is_counted_once() {
     assert_eq!(count("lost_total", &["none", "reentrant"]), 1.0);
     assert_eq!(count("lost_total", &["none", "read"]), 1.0);
     assert_eq!(count("renewals_total", &["none", "reentrant", "lost"]), 1.0);
-    // Tried again and again, with growing pauses, from the first look, at most a third of the lease away, to its end.
+    // Tried repeatedly with growing pauses, from the first attempt, at most a third of the lease away, to the end of
+    // the lease.
     let failed = count("renewals_total", &["none", "read", "failed"]);
     assert!((5.0..=30.0).contains(&failed), "{failed}");
     let renewed = count("renewals_total", &["/orders/{id}", "write", "renewed"]);
@@ -209,6 +210,6 @@ async fn durations_are_those_of_the_clock() {
     };
     assert!((2.0..2.01).contains(&longest("wait_duration_seconds")));
     assert!((5.0..5.01).contains(&longest("hold_duration_seconds")));
-    // Renewals are made a little early where that makes larger batches, and answered at once here.
+    // Renewals are sent a little early for larger batches, and answered at once here.
     assert!(longest("renewal_lag_seconds") < 0.01);
 }
