@@ -1,7 +1,7 @@
-//! Bugs that other lock clients have had: GUARANTEES 4.7.
+//! Bugs of other lock clients: GUARANTEES 4.7.
 //!
-//! An exhibit is a situation that shows one of them. It is tried twice: with the store as it is, which must not show the
-//! bug, and with the [`Mutant`] that has it, which must. Time is paused.
+//! An exhibit is a situation that shows one bug. It runs twice: with the unchanged store, which must not show the bug,
+//! and with the [`Mutant`] that has it, which must show it. Time is paused.
 
 mod holding;
 mod mutant;
@@ -12,13 +12,13 @@ use tower_distributed_lock::{LockClient, MemoryStore};
 
 use mutant::{Bug, Mutant};
 
-/// What most exhibits lock.
+/// The key of most exhibits.
 const KEY: &str = "account:42";
 
-/// The bug shows: what has happened.
+/// The description of the bug that showed.
 type Shown = String;
 
-/// Tries `exhibit` without the bug and with it.
+/// Runs `exhibit` without the bug and with it.
 fn exhibit(bug: Bug, exhibit: impl AsyncFn(Mutant) -> Result<(), Shown>) {
     let without = on_paused_time(exhibit(Mutant::new(MemoryStore::new(), None)));
     assert_eq!(without, Ok(()), "{bug:?} is here");
@@ -36,12 +36,12 @@ fn on_paused_time<T>(exhibit: impl Future<Output = T>) -> T {
     runtime.block_on(exhibit)
 }
 
-/// A client as another process would have it.
+/// A client that stands for another process.
 fn client(store: &Mutant) -> LockClient {
     LockClient::new(store.clone())
 }
 
-/// `Err` with the story unless `fact`.
+/// `Err` with `story` unless `fact`.
 fn expect(fact: bool, story: &str) -> Result<(), Shown> {
     fact.then_some(()).ok_or_else(|| story.to_owned())
 }

@@ -18,7 +18,7 @@ async fn five() -> Vec<RedisServer> {
     join_all((0..5).map(|_| RedisServer::start())).await
 }
 
-/// A process of its own, as far as the servers can tell.
+/// A client that stands for another process.
 async fn client(servers: &[RedisServer]) -> LockClient {
     let mut stores = Vec::new();
     for server in servers {
@@ -32,7 +32,7 @@ async fn until_nothing_is_left(servers: &[RedisServer]) {
     for server in servers {
         eventually("nothing is left", SOON, async || {
             let keys: Vec<_> = server.dump().await.into_keys().collect();
-            // What withdrawn attempts leave expires by itself.
+            // The tombstones of withdrawn attempts expire.
             let keys: Vec<_> = keys
                 .into_iter()
                 .filter(|key| !key.starts_with("tower_lock_void:"))
@@ -127,7 +127,8 @@ async fn clients_exclude_each_other_while_two_of_five_servers_die_and_come_back(
     for task in tasks {
         task.await.expect("no overlap and no failure");
     }
-    // A hold that just a majority carried cannot be confirmed when one of those dies; one hold lived when each died.
+    // A hold that only a majority carried cannot be confirmed when one of these servers dies. One hold existed at
+    // each death.
     let unconfirmed = unconfirmed.load(Ordering::SeqCst);
     assert!(unconfirmed <= 2, "{unconfirmed} of {grants:?}");
     until_nothing_is_left(&servers).await;

@@ -1,4 +1,4 @@
-//! `RedisStore` with replicas that acknowledge what counts, and with replicas that do not.
+//! `RedisStore` with replicas that acknowledge, and with replicas that do not.
 
 mod acknowledged;
 mod counted;
@@ -13,10 +13,10 @@ use crate::support::Replicated;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long replicas are waited for in vain.
+/// How long the store waits for silent replicas.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A store in the master; replicas that are alive have all the time they need.
+/// A store on the master, with a long limit for live replicas.
 async fn store(replicated: &Replicated, replicas: Replicas) -> RedisStore {
     patient_store(replicated, replicas, Duration::from_secs(30)).await
 }

@@ -1,4 +1,4 @@
-//! `RedisStore` behind sentinels: whichever server is the master, and whatever becomes of it.
+//! `RedisStore` behind sentinels, through every change of the master.
 
 mod audit;
 mod failover;
@@ -26,7 +26,8 @@ async fn client(sentinels: &RedisSentinels) -> LockClient {
     LockClient::new(store(sentinels).await)
 }
 
-/// How many connections of stores a server has; sentinels' bear a name.
+/// The number of connections of stores to a server. Connections of sentinels have a name and are
+/// left out.
 async fn connections(server: &RedisServer) -> usize {
     let clients = server.client_list().await;
     let ours = |client: &&_| {
@@ -51,7 +52,7 @@ async fn until_it_holds(server: &RedisServer, key: &str) {
     .await;
 }
 
-/// An acquisition that keeps asking until there is a master.
+/// Repeats an acquisition until there is a master.
 async fn works(store: &RedisStore, key: &str) {
     let attempt = crate::redis_store::attempt(key, LockMode::Reentrant);
     eventually("the store works", LIMIT, async || {

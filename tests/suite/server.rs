@@ -1,4 +1,4 @@
-//! The demo server from outside: what a newcomer runs, over real sockets and in real processes.
+//! The demo server, over real sockets and in real processes.
 
 mod compose;
 mod documents;
@@ -25,7 +25,7 @@ async fn pair(redis: &RedisServer, variables: &[(&str, &str)]) -> [DemoServer; 2
     [DemoServer::start(&all).await, DemoServer::start(&all).await]
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -66,7 +66,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Answer {
     }
 }
 
-/// The locks that stand in Redis, and whatever this crate keeps beside them, except for records.
+/// The keys of locks in Redis and the other keys of this crate, without records.
 async fn locks_in(redis: &RedisServer) -> Vec<String> {
     let dump = redis.dump().await;
     let kept = ["documents:", "accounts:", "orders:", "tower_lock_record:"];

@@ -1,4 +1,4 @@
-//! The store that misbehaves does so as it says.
+//! `FaultyStore` injects the documented faults.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -112,7 +112,7 @@ async fn a_broken_connection_loses_what_is_on_its_way_and_mends() {
     assert_eq!(store.tally().unreachable(), 1);
     let other = store.clone();
     store.set(Faults::none());
-    // Another process's connection is another one.
+    // The connection of another process is independent.
     other.check(&[attempt(1).hold]).await.unwrap();
     tokio::time::sleep(1_000 * MS).await;
     store.check(&[attempt(1).hold]).await.unwrap();

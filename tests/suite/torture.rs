@@ -1,7 +1,7 @@
-//! A short torture of every store: the example, run as its users run it.
+//! A short run of the torture example on every store.
 //!
-//! The example ends with an error when a promise was broken, a fault never hit, or nothing overlapped. It takes longer on a
-//! machine with too much to do: it goes on until every class of faults has hit.
+//! The example fails when a promise was broken, a fault never occurred, or nothing overlapped. On a busy machine it takes
+//! longer: it runs until every class of faults has occurred.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus};
@@ -10,10 +10,11 @@ use std::time::Duration;
 use crate::simulation::section::{Section, judge};
 use crate::support::{Process, eventually, example};
 
-/// What the example may take at most: three times its time, the last waits, and the lapse of what the dead have left.
+/// The time limit of the example: three times its duration, the last waits, and the expiry of what killed processes have
+/// left.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The first number of every line that has one, by what comes before it.
+/// The first number of every line that has one, by the text before it.
 fn figures(report: &str) -> BTreeMap<String, u64> {
     let figure = |line: &str| {
         let (name, rest) = line.split_at_checked(28)?;
@@ -23,7 +24,7 @@ fn figures(report: &str) -> BTreeMap<String, u64> {
     report.lines().filter_map(figure).collect()
 }
 
-/// Runs the example: how it ended, and what it said.
+/// Runs the example: its exit status and its output.
 async fn run(arguments: &[&str]) -> (ExitStatus, String) {
     let mut command = Command::new(example("torture"));
     command.args(arguments).args(["--seed", "7"]);
@@ -33,7 +34,7 @@ async fn run(arguments: &[&str]) -> (ExitStatus, String) {
     (status, process.output())
 }
 
-/// Asserts that all was as promised, and returns the figures of the report.
+/// Asserts that every promise was kept, and returns the figures of the report.
 async fn torture(store: &str, seconds: &str) -> BTreeMap<String, u64> {
     let (status, output) = run(&["--store", store, "--seconds", seconds]).await;
     assert!(status.success(), "{status}:\n{output}");
@@ -71,7 +72,7 @@ async fn processes_that_share_a_quorum_are_tortured() {
 
 #[tokio::test]
 async fn a_client_that_takes_every_release_for_confirmed_is_found_out() {
-    // Ten seconds now and then hold no fault that shows it.
+    // Ten seconds sometimes contain no fault that shows it.
     let (status, output) = run(&["--store", "redis", "--seconds", "25", "--gullible"]).await;
     assert_eq!(status.code(), Some(1), "{output}");
     let figures = figures(&output);
@@ -79,7 +80,7 @@ async fn a_client_that_takes_every_release_for_confirmed_is_found_out() {
     assert_eq!(figures["S1"], 0, "the locks were not to blame: {output}");
 }
 
-/// At the times `from` and `to`, in all else as good as can be.
+/// A section from `from` to `to`, confirmed and otherwise correct.
 fn section(owner: u64, from: u64, to: u64) -> Section {
     Section {
         key: "key".into(),
@@ -94,7 +95,7 @@ fn section(owner: u64, from: u64, to: u64) -> Section {
     }
 }
 
-/// What the two break, where the store kept its data.
+/// The promises that the two sections break, if the store kept its data.
 fn broken(one: Section, other: Section) -> Vec<&'static str> {
     let verdict = judge(vec![one, other], |_, _| true);
     verdict

@@ -1,4 +1,4 @@
-//! Who holds, who waits, and force, as people and programs see them.
+//! `lockctl ls`, `show`, `watch` and `break`, as text and as JSON.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ async fn a_holder_of_every_kind_is_shown_with_its_lease() {
     let locks = client(&redis).await;
     for (mode, shown) in [
         (LockMode::Reentrant, "reentrant"),
-        // The store does not tell.
+        // The store does not keep the mode.
         (LockMode::Fair, "reentrant"),
         (LockMode::Read, "read"),
         (LockMode::Write, "write"),

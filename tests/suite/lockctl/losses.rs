@@ -5,11 +5,11 @@ use tower_distributed_lock::{LockAdmin, RedisStore};
 use super::{SOON, done, pid, ready, running, until_gone, until_written};
 use crate::support::{RedisServer, eventually};
 
-/// Ends by itself when it gets TERM.
+/// A command that ends on TERM.
 const TIDY: &str =
     "trap 'echo tidied up; exit 0' TERM; echo pid $$; echo ready; while :; do sleep 0.02; done";
 
-/// Ends by KILL only, and so does what it has started.
+/// A command that ends on KILL only, like its child.
 const STUBBORN: &str =
     "trap '' TERM; (while :; do sleep 0.02; done) & echo pid $!; echo ready; wait";
 
@@ -87,7 +87,7 @@ async fn a_command_has_ended_before_the_lease_when_the_store_is_silent() {
     let mut process = ready(running(&redis, "k", &options, STUBBORN)).await;
     let started = pid(&process);
     redis.pause();
-    // It ends while the store is still silent: nobody has told lockctl that the lock is gone.
+    // It ends while the store is still silent, so lockctl has no answer that the lock is gone.
     until_gone(started).await;
     let output = process.output();
     assert!(output.contains("could not be renewed in time"), "{output}");

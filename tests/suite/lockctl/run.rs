@@ -1,4 +1,4 @@
-//! A command under a lock: what it is given, and what becomes of its exit code.
+//! A command under a lock: its environment, and its exit code.
 
 use std::fs;
 use std::time::Duration;

@@ -27,7 +27,7 @@ async fn signals_are_passed_on_and_the_command_decides() {
         process.signal(signal);
         let status = process.end().await;
         assert_eq!(status.code(), Some(3), "{signal}: {}", process.output());
-        // The shell may say how its `sleep` ended.
+        // The shell may report how its `sleep` ended.
         let output = process.output();
         assert_eq!(output.matches("got").count(), 1, "{signal}: {output}");
     }
@@ -78,7 +78,7 @@ async fn a_signal_that_is_ignored_stays_ignored() {
     let mut process = ready(nohup).await;
     process.signal(Signal::SIGHUP);
     process.signal(Signal::SIGTERM);
-    // Signals are passed on in the order of their numbers, so that HUP would have ended it first.
+    // Signals are forwarded in the order of their numbers, so HUP would have ended it first.
     assert_eq!(
         process.end().await.code(),
         Some(143),

@@ -1,4 +1,4 @@
-//! What `lockctl` says about itself, and what needs no server.
+//! Help texts, and commands that need no server.
 
 use std::fs;
 use std::path::Path;

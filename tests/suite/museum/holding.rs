@@ -1,4 +1,4 @@
-//! Bugs of those who hold, and of those who nearly did.
+//! Bugs of holders, and of cancelled acquisitions.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ async fn is_free(locks: &LockClient) -> bool {
     locks.lock(KEY).wait(Duration::ZERO).await.is_ok()
 }
 
-/// Redisson, issue 7272: the watchdog's renewal outlives the release, and the key of a lock that nobody holds is renewed
-/// for ever.
+/// Redisson, issue 7272: the watchdog's renewal outlives the release, and the key of a free lock is renewed for ever.
 #[test]
 fn a_renewal_races_the_release() {
     exhibit(Bug::RenewalCreates, async |store| {
@@ -33,7 +32,7 @@ fn a_renewal_races_the_release() {
     });
 }
 
-/// Laravel, issue 26213: the release of a lock whose time was over deleted that of the next holder.
+/// Laravel, issue 26213: the release of an expired lock deleted the lock of the next holder.
 #[test]
 fn a_stale_owner_releases_the_next_ones_lock() {
     exhibit(Bug::ReleaseDeletesAnything, async |store| {
@@ -50,8 +49,8 @@ fn a_stale_owner_releases_the_next_ones_lock() {
     });
 }
 
-/// DistributedLock, its lock for readers and writers in Redis: the set of the readers has one expiry, which each of them
-/// renews, so that a reader that died stays there for as long as another one lives.
+/// DistributedLock, its lock for readers and writers in Redis: the set of the readers has one expiry, which each reader
+/// renews, so that a dead reader remains in the set while another reader lives.
 #[test]
 fn readers_share_one_time_to_live() {
     exhibit(Bug::OneTimeToLive, async |store| {
@@ -77,8 +76,8 @@ fn readers_share_one_time_to_live() {
     });
 }
 
-/// redis-py, issue 3847: a task that is cancelled in the middle of a command leaves a lock that nobody owns. There it was
-/// the release; here the acquisition, whose answer is on its way.
+/// redis-py, issue 3847: a task that is cancelled in the middle of a command leaves a lock without an owner. There it was
+/// the release; here it is the acquisition, whose answer is under way.
 #[test]
 fn a_cancelled_acquisition_leaves_an_orphan() {
     exhibit(Bug::NothingIsTakenBack, async |store| {

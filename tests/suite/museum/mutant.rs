@@ -1,4 +1,4 @@
-//! A store with a bug in it, and with gates at which an exhibit stops what is under way.
+//! A store with a bug, and with gates at which an exhibit stops operations.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,40 +14,40 @@ use tower_distributed_lock::store::{
 };
 use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, MemoryStore, StoreError};
 
-/// What goes wrong.
+/// The bug of a [`Mutant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// Whoever has subscribed goes to sleep without asking again.
+    /// A waiter sleeps after its subscription, without asking again.
     SleepsAfterSubscribing,
-    /// A renewal sets the key, whether it is there or not.
+    /// A renewal sets the key, even if it does not exist.
     RenewalCreates,
-    /// A release deletes the key, whoever holds it.
+    /// A release deletes the key, even if another owner holds it.
     ReleaseDeletesAnything,
-    /// A waiter keeps its place in the queue for as long as it once said that it would wait.
+    /// A waiter keeps its place in the queue until its announced time-out.
     DeadKeepTheirPlace,
-    /// Readers have one time to live between them, and whoever renews it renews it for all.
+    /// Readers share one time to live, and a renewal of one reader renews it for all.
     OneTimeToLive,
-    /// Whoever gives up an attempt takes nothing back.
+    /// An attempt that is given up is not withdrawn.
     NothingIsTakenBack,
-    /// First the lock is given up, then the answer is recorded.
+    /// The lock is released before the answer is recorded.
     RecordsAfterRelease,
 }
 
-/// A memory store, as it is or with a [`Bug`].
+/// A memory store, unchanged or with a [`Bug`].
 #[derive(Clone)]
 pub(super) struct Mutant {
     pub(super) store: MemoryStore,
     bug: Option<Bug>,
     memory: Arc<Mutex<Memory>>,
-    /// Before a subscription begins.
+    /// The gate before a subscription.
     pub(super) subscribing: Arc<Gate>,
-    /// Before a renewal is done.
+    /// The gate before a renewal.
     pub(super) renewing: Arc<Gate>,
-    /// When an attempt was answered, and the answer is on its way.
+    /// The gate between an attempt's execution and its answer.
     pub(super) answering: Arc<Gate>,
 }
 
-/// What the bugs go by.
+/// The state that the bugs need.
 #[derive(Default)]
 struct Memory {
     granted: Vec<Hold>,
@@ -55,7 +55,7 @@ struct Memory {
     queue: VecDeque<(HoldId, Instant)>,
 }
 
-/// Lets everything pass until it is closed, and then stops the first who comes.
+/// Lets everything pass until it is closed, and then stops the first operation.
 #[derive(Default)]
 pub(super) struct Gate {
     closed: AtomicBool,
@@ -68,7 +68,7 @@ impl Gate {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until somebody stands before it.
+    /// Waits until an operation has stopped at the gate.
     pub(super) async fn reached(&self) {
         self.reached.notified().await;
     }
@@ -101,7 +101,7 @@ impl Mutant {
         self.bug == Some(bug)
     }
 
-    /// Whether somebody stands in front of this attempt in a queue that knows of no death.
+    /// Whether another attempt is before this one in a queue that never drops dead waiters.
     fn stands_behind(&self, attempt: &Attempt) -> bool {
         let Some(patience) = attempt.patience else {
             return false;
@@ -148,7 +148,7 @@ impl Mutant {
             sleep(Duration::from_millis(5)).await;
             let again = Attempt::new(hold.clone(), Duration::from_secs(1));
             if let Outcome::Refused { .. } = self.store.acquire(&again).await? {
-                // It does not even notice.
+                // The loss is not even noticed.
                 return Ok(HoldStatus::Held.into());
             }
         }
@@ -162,7 +162,7 @@ impl LockStore for Mutant {
             retry_after: Duration::from_secs(30),
         };
         let id = attempt.hold.id;
-        // What was answered before the subscription is taken to be so still.
+        // The answer from before the subscription is assumed to be still valid.
         if self.has(Bug::SleepsAfterSubscribing)
             && self.memory.lock().unwrap().subscribed.remove(&id)
         {

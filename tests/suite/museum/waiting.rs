@@ -1,4 +1,4 @@
-//! Bugs of those who wait.
+//! Bugs of waiters.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{KEY, client, exhibit, expect};
 
 /// Redisson, issue 5761: locks missed the message of an unlock, and waited for a timeout, or for ever.
 ///
-/// The lock becomes free between a waiter's question and its subscription: nobody will wake it.
+/// The lock becomes free between a waiter's question and its subscription: no message wakes the waiter.
 #[test]
 fn a_wake_up_is_lost_between_try_and_subscribe() {
     exhibit(Bug::SleepsAfterSubscribing, async |store| {
@@ -23,14 +23,14 @@ fn a_wake_up_is_lost_between_try_and_subscribe() {
         store.subscribing.reached().await;
         guard.release().await.unwrap();
         store.subscribing.open();
-        // Sooner than the poll that helps where everything else fails.
+        // Sooner than the poll, which would also find the free lock.
         let granted = timeout(Duration::from_millis(500), waiting).await;
         expect(granted.is_ok(), "the lock is free, and its waiter sleeps")
     });
 }
 
-/// Redisson, pull requests 3166 to 3202: threads that had died in the queue of a fair lock kept everybody else out of a
-/// lock that was free, each for as long as it would have waited.
+/// Redisson, pull requests 3166 to 3202: threads that had died in the queue of a fair lock blocked a free lock, each
+/// for as long as it would have waited.
 #[test]
 fn a_fair_queue_is_stuck_behind_a_dead_head() {
     exhibit(Bug::DeadKeepTheirPlace, async |store| {

@@ -1,4 +1,4 @@
-//! Bugs of those who remember.
+//! Bugs of recorded answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::mutant::{Bug, Mutant};
 use super::{client, exhibit, expect};
 
 /// Friday, pull request 403, and many like it: the answer is recorded when nothing protects the key any more, so that a
-/// duplicate that comes in between finds neither a record nor anybody at work.
+/// duplicate in between finds neither a record nor a lock.
 #[test]
 fn a_duplicate_webhook_races_through() {
     exhibit(Bug::RecordsAfterRelease, async |store| {

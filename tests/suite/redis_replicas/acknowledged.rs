@@ -1,4 +1,4 @@
-//! What a store says is done, the replicas have.
+//! When the store answers, the replicas have the change.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -33,7 +33,7 @@ async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_told() {
         } else {
             2
         };
-        // So that an answer that does not wait for them would be seen through.
+        // A delay, so that an answer that does not wait for the replicas is detected.
         for link in &replicated.links {
             link.delay(Duration::from_millis(50));
         }

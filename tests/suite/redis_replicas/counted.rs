@@ -1,4 +1,4 @@
-//! `All` is as many as the master has.
+//! `All` requires as many replicas as the master has.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -47,11 +47,11 @@ async fn replicas_come_and_go_but_the_last_one_is_missed() {
     })
     .await;
     is_unacknowledged(store.acquire(&attempt("k", LockMode::Write)).await);
-    // Who comes now sees a server like any other.
+    // A new store sees a server without replicas.
     let newcomer = patient_store(&replicated, Replicas::All, SHORT).await;
     works(&newcomer).await;
 
-    // It forgets whom it followed when it starts anew.
+    // After the restart, it does not follow the master any more.
     replicated.servers[2].restart().await;
     let port = replicated.links[1].port().to_string();
     let () = replicated.servers[2]
@@ -84,7 +84,7 @@ async fn a_master_that_loses_its_replicas_confirms_nothing_any_more() {
     let store = patient_store(&replicated, Replicas::All, SHORT).await;
     let hold = attempt("held", LockMode::Write);
     eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
-    // It hears the end of the link, as when its replica was promoted, and counts none.
+    // It notices the end of the link, as after the promotion of its replica, and counts none.
     replicated.links[0].refuse().await;
     assert!(replicated.links[0].cut(Ending::Close).await > 0);
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);

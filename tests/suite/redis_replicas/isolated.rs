@@ -38,12 +38,12 @@ async fn nothing_is_granted_confirmed_or_renewed_by_it() {
         for hold in [&hold, &idle] {
             eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
         }
-        // Whatever was written is acknowledged, so that the following finds the replicas in step.
+        // All earlier writes are acknowledged, so that the replicas are in step now.
         assert!(holds(&store, &idle).await);
         replace(&replicated).await;
         is_unacknowledged(store.acquire(&attempt("new", LockMode::Write)).await);
         is_unacknowledged(store.release_one(&hold.hold).await);
-        // An owner check changes nothing by itself, and is not believed either.
+        // An owner check changes nothing, and its answer does not count without acknowledgements either.
         is_unacknowledged(store.check(std::slice::from_ref(&idle.hold)).await);
     }
 }
@@ -59,7 +59,7 @@ async fn an_owner_check_on_an_idle_connection_is_not_believed() {
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
 }
 
-/// A request whose handler says that it runs, and waits for a permit.
+/// A site whose handler reports that it runs, and waits for a permit.
 struct Site {
     app: Router,
     inside: Arc<Semaphore>,
@@ -85,7 +85,7 @@ impl Site {
         Self { app, inside, go }
     }
 
-    /// A request that has been granted its lock, and is with the handler.
+    /// Sends a request, and returns when its handler runs under the lock.
     async fn enter(&self) -> JoinHandle<Answer> {
         // On a busy machine the replica's first acknowledgement may take longer than `SHORT`, which is a 503.
         eventually("the request is let in", LIMIT, async || {
@@ -133,7 +133,7 @@ async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
         let asking = site.enter().await;
         let key = the_key_in(&replicated).await;
         let others = replace(&replicated).await;
-        // The hold is in the new master too, where nobody renews it.
+        // The new master also has the hold, and no client renews it there.
         let second = others.lock(key.as_str()).mode(LockMode::Write);
         let second = second.wait(LIMIT).await.unwrap();
         site.go.add_permits(1);

@@ -1,4 +1,4 @@
-//! Too few replicas: a grant is taken back, and nothing else is confirmed.
+//! Too few replicas: grants are withdrawn, and nothing else is confirmed.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{LIMIT, SHORT, is_unacknowledged, patient_store, store};
 use crate::redis_store::{MODES, asks, attempt, patient, releases, woken};
 use crate::support::{RedisServer, Replicated, eventually};
 
-/// The names of what stands in the master, the mark and tombstones aside.
+/// The keys of the master, without the mark and the tombstones.
 async fn locks_in(server: &RedisServer) -> Vec<String> {
     let names = server.dump().await.into_keys();
     names
@@ -133,7 +133,7 @@ async fn a_renewal_that_nobody_acknowledges_moves_no_deadline() {
     tokio::time::timeout(LIMIT, guard.lost())
         .await
         .expect("it is lost");
-    // Whatever was on its way when the replica stopped may still have been acknowledged.
+    // A renewal that was under way when the replica stopped may still have been acknowledged.
     assert!(guard.deadline() <= until + lease / 3, "the deadline moved");
     replicated.servers[1].resume();
 }
@@ -174,7 +174,7 @@ async fn a_user_who_may_not_wait_holds_nothing() {
     assert_eq!(locks_in(&server).await, Vec::<String>::new());
 }
 
-/// `WAIT` holds up everything that comes after it on its connection, and renewals have one of their own.
+/// `WAIT` blocks every later command on its connection, so renewals have a connection of their own.
 #[tokio::test]
 async fn a_renewal_that_too_few_acknowledge_holds_up_the_callers_connections() {
     let replicated = Replicated::start(0).await;

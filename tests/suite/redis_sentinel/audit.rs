@@ -1,4 +1,4 @@
-//! What an audit says of sentinels, and of the master that they watch.
+//! Audits of sentinels, and of the master that they watch.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn audit(builder: RedisStoreBuilder) -> Audit {
     LockClient::new(store).audit().await.unwrap()
 }
 
-/// Without what every server has that writes nothing to disk.
+/// The warnings, without those of every server without persistence.
 fn warnings(audit: &Audit) -> Vec<Warning> {
     let all = audit.warnings.iter().cloned();
     all.filter(|warning| *warning != Warning::NotPersistent)
@@ -32,7 +32,7 @@ async fn what_is_seen_of_sentinels_that_are_well() {
         configure(server, "min-replicas-to-write", "1").await;
         configure(server, "min-replicas-max-lag", "1").await;
     }
-    // One may need a moment until it has heard from both of the others.
+    // A sentinel needs a moment until it knows both others.
     let audit = eventually("nothing is to be said", LIMIT, async || {
         let audit = audit(builder(&sentinels)).await;
         match warnings(&audit).is_empty() {
@@ -171,7 +171,7 @@ async fn a_failover_that_begins_too_late_for_the_default_lease_is_a_warning() {
 #[tokio::test]
 async fn a_lone_sentinel_over_a_lone_master_can_help_nobody() {
     let mut sentinels = RedisSentinels::start().await;
-    // The others are forgotten, not only down.
+    // The other sentinels are forgotten, and not only down.
     for sentinel in &mut sentinels.sentinels[1..] {
         sentinel.kill9();
     }
@@ -191,7 +191,7 @@ async fn a_lone_sentinel_over_a_lone_master_can_help_nobody() {
         }
     })
     .await;
-    // It still is a deployment in which a master may be replaced.
+    // It is still a deployment with failover.
     assert_eq!(audit.deployment, Deployment::Failover);
     let few = Warning::FewSentinels { known: 1 };
     assert!(audit.warnings.contains(&few), "{audit}");

@@ -1,4 +1,4 @@
-//! The master changes, and everybody goes on.
+//! The master changes, and all clients continue.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -12,7 +12,7 @@ use super::{LIMIT, client, store, until_connections, until_it_holds, works};
 use crate::redis_store::{MODES, asks, attempt, error_kind, patient, woken};
 use crate::support::{RedisSentinels, eventually};
 
-/// Longer than anything here takes, so that nothing is free because a lease was over.
+/// Longer than the tests, so that no lock is free because of an expired lease.
 const LONG: Lease = Lease::Renewed(Duration::from_secs(300));
 
 fn waiting(
@@ -39,7 +39,7 @@ async fn waiters_and_new_requests_go_on_when_the_master_is_killed() {
     }
 
     replicated.servers[0].kill9();
-    // A new request of one who finds nobody there.
+    // A new request while there is no master.
     let fresh = a.lock("fresh").wait(LIMIT).await.unwrap();
     fresh.release().await.unwrap();
     let master = sentinels.until_another_than(0).await;
@@ -49,7 +49,7 @@ async fn waiters_and_new_requests_go_on_when_the_master_is_killed() {
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
 
-    // The former master comes back as whatever it is told to be: nobody is misled.
+    // The former master returns as a replica, and no client is misled.
     sentinels.replicated.servers[0].restart().await;
     let hold = a.lock("again").wait(LIMIT).await.unwrap();
     let refused = b.lock("again").wait(Duration::ZERO).await.unwrap_err();
@@ -99,7 +99,7 @@ async fn a_planned_failover_is_followed_while_holding_and_waiting() {
         until_it_holds(replica, "k").await;
     }
     let master = sentinels.fail_over().await;
-    // The former master is alive and takes orders for a while: nobody shall give it any.
+    // The former master is alive and accepts commands for a while: no client may send it one.
     until_connections(&sentinels.replicated.servers[master], 5).await;
     until_connections(sentinels.replicated.master(), 0).await;
     assert!(!waiter.is_finished());
@@ -115,7 +115,7 @@ async fn a_former_master_that_nobody_could_demote_is_left() {
     let mut wakeups = store.subscribe(&waiter).await.unwrap();
     let former = sentinels.replicated.master();
     until_connections(former, 3).await;
-    // It goes on as a master, and closes no connection.
+    // It continues as a master, and closes no connection.
     let () = former
         .ask(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"])
         .await;
@@ -124,7 +124,7 @@ async fn a_former_master_that_nobody_could_demote_is_left() {
     until_connections(former, 0).await;
     let (role, _, _): (String, u64, Vec<redis::Value>) = former.ask(&["ROLE"]).await;
     assert_eq!(role, "master");
-    // Whoever listened there is told to ask again.
+    // Its listeners are woken, so that they ask again.
     woken(&mut wakeups).await;
     works(&store, "k").await;
 }
@@ -140,7 +140,7 @@ async fn replicas_that_acknowledge_are_those_of_the_new_master() {
     let hold = attempt("k", LockMode::Reentrant);
     eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
     sentinels.replicated.servers[0].kill9();
-    // What every replica had acknowledged is in whichever was promoted.
+    // The promoted replica has everything that all replicas acknowledged.
     let ended = eventually("it is released", LIMIT, async || {
         store.release_one(&hold.hold).await
     });
@@ -156,7 +156,7 @@ async fn between_two_masters_calls_are_worth_another_try() {
     let store = store(&sentinels).await;
     works(&store, "k").await;
     sentinels.replicated.servers[0].kill9();
-    // The first call may have been on its way.
+    // The first call may have been under way.
     let _ = store.acquire(&attempt("other", LockMode::Reentrant)).await;
     let kind = error_kind(&store, &attempt("other", LockMode::Reentrant)).await;
     assert_eq!(kind, StoreErrorKind::Transient);

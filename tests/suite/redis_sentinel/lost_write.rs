@@ -1,4 +1,4 @@
-//! A failover that loses the grant: two hold the lock, and only one is told that it did (S5).
+//! A failover that loses a grant: two clients hold the lock, and only one is confirmed (S5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tower_distributed_lock::{DistributedLockLayer, Lease, LockClient, LockError}
 use super::{LIMIT, client, until_connections};
 use crate::support::{RedisSentinels, eventually};
 
-/// Never renewed while the test runs.
+/// A lease that is not renewed during the test.
 const FIXED: Lease = Lease::Fixed(Duration::from_secs(300));
 
-/// Sentinels that leave the replicas' links to the test, and two clients.
+/// Sentinels that do not change the replicas' links, and two clients.
 async fn world() -> (RedisSentinels, LockClient, LockClient) {
     let patient = [("failover-timeout", "180000")];
     let sentinels = RedisSentinels::start_with(&patient).await;
@@ -27,7 +27,7 @@ async fn world() -> (RedisSentinels, LockClient, LockClient) {
     (sentinels, clients.0, clients.1)
 }
 
-/// Promotes a replica that has not heard of `lost`, and waits until both clients are there.
+/// Promotes a replica that does not have `lost`, and waits until both clients use it.
 async fn promote(sentinels: &RedisSentinels, lost: &str) {
     let servers = &sentinels.replicated.servers;
     for replica in &servers[1..] {
@@ -50,10 +50,10 @@ async fn the_first_holder_is_told_that_it_lost_and_its_release_says_so() {
     let fixed = a.lock("fixed").lease(FIXED).await.unwrap();
     promote(&sentinels, "k").await;
 
-    // S1 is broken: the new master has never heard of the holds.
+    // S1 is broken: the new master does not have the holds.
     let second = b.lock("k").lease(FIXED).wait(LIMIT).await.unwrap();
     let third = b.lock("fixed").lease(FIXED).wait(LIMIT).await.unwrap();
-    // S5 is not: by a renewal, or by the release.
+    // S5 holds: a renewal or the release finds the loss.
     tokio::time::timeout(LIMIT, renewed.lost())
         .await
         .expect("it is told");

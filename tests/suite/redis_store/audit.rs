@@ -1,4 +1,4 @@
-//! What an audit says of real servers.
+//! Audits of real servers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{Proxy, eventually};
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn audit(server: &RedisServer) -> Audit {
-    // Which does not refuse a replica.
+    // A lazy connection, which does not refuse a replica.
     let store = RedisStore::builder(server.url()).connect_lazy().unwrap();
     LockClient::new(store).audit().await.unwrap()
 }
@@ -207,7 +207,7 @@ async fn rights_that_locks_need_are_a_warning_before_and_after_connecting() {
 #[tokio::test]
 async fn a_disk_that_cannot_be_written_is_a_warning() {
     let server = RedisServer::start().await;
-    // There is nowhere to write to.
+    // The server cannot write to its directory any more.
     server.remove_directory();
     let mut redis = server.connection().await;
     let save = redis::cmd("BGSAVE").exec_async(&mut redis).await;

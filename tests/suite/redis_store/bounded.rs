@@ -1,4 +1,4 @@
-//! The cost of a script does not depend on how many hold the key, or wait for it.
+//! The cost of a script does not depend on the number of holders and waiters.
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::store::WAITER_LIVENESS;
@@ -6,10 +6,10 @@ use tower_distributed_lock::store::WAITER_LIVENESS;
 use super::*;
 use crate::support::Monitor;
 
-/// How many stand in the key.
+/// The number of entries in the key.
 pub(super) const CROWD: usize = 10_000;
 
-/// How many commands a script may run at most, whatever stands in the key.
+/// The largest number of commands of a script, whatever the key contains.
 pub(super) const MOST: usize = 150;
 
 /// Fills the fair queue of `k` with waiters of ours: alive, or dead.

@@ -1,4 +1,4 @@
-//! The connections: shared, bounded, replaced when they break, and gone with the store.
+//! The connections are shared and bounded, are replaced when they break, and end with the store.
 
 use std::time::{Duration, Instant};
 use tower_distributed_lock::LockStoreExt;
@@ -11,7 +11,7 @@ use crate::support::{Ending, Proxy, eventually};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How fast a call is that fails without asking the server.
+/// The limit for a call that fails without a question to the server.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 fn reentrant(key: &str) -> Attempt {
@@ -184,7 +184,7 @@ async fn a_server_that_comes_back_is_found_without_anybody_asking() {
         connections(&server).await == 2
     })
     .await;
-    // They are used when they have been looked at.
+    // They are used after a check.
     for n in 0..8 {
         let hold = reentrant(&format!("k{n}"));
         eventually("the store works", LIMIT, async || {
@@ -278,7 +278,7 @@ async fn a_connection_to_a_server_that_became_a_replica_is_replaced_but_not_each
     let store = RedisStore::connect(proxy.url()).await.unwrap();
     assert_eq!(proxy.accepted(), 2);
     let () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    // A new connection is given a second to be of use.
+    // A new connection has a second before the next replacement.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let began = Instant::now();
     for n in 0..100 {
@@ -362,7 +362,7 @@ async fn unix_sockets_configurations_and_given_pools_work() {
         assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
         woken(&mut wakeups).await;
         drop((store, wakeups));
-        // What was taken from the user's pool goes back to it.
+        // Connections from the user's pool return to it.
         pool.retain(|_, _| false);
         eventually("all are closed", LIMIT, async || {
             connections(&server).await == 0

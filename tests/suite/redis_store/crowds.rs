@@ -1,4 +1,4 @@
-//! The cost of a script does not depend on how many read, or wait to read or to write.
+//! The cost of a script does not depend on the number of readers, waiting readers and waiting writers.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,7 @@ use super::bounded::{CROWD, MOST, costliest};
 use super::*;
 use crate::support::{Monitor, eventually};
 
-/// Puts `CROWD` readers into `k`, as they stand there when they are alive for `lives` ms, or dead for 0, the lock itself
-/// for a minute.
+/// Puts `CROWD` readers into `k`, each alive for `lives` ms, or dead for 0. The lock itself lives for a minute.
 async fn readers(server: &RedisServer, lives: u32) {
     fill(
         server,
@@ -165,7 +164,7 @@ async fn many_dead_readers_do_not_hold_a_writer_back_for_the_life_of_the_hash() 
     is_bounded(&monitor).await;
     assert!(releases(&store, &writer).await);
 
-    // The last living reader among many dead ones leaves.
+    // The last live reader among many dead ones releases.
     let reader = attempt("k", LockMode::Read);
     readers(&server, 0).await;
     assert!(asks(&store, &reader).await);
@@ -182,7 +181,7 @@ async fn many_dead_readers_do_not_hold_a_writer_back_for_the_life_of_the_hash() 
     is_bounded(&monitor).await;
 }
 
-/// S7. Those who live are found among those who do not.
+/// S7. Live readers are found among dead ones.
 #[tokio::test]
 async fn one_living_reader_among_many_dead_ones_keeps_writers_out() {
     let (server, store) = server_and_store().await;

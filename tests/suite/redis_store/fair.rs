@@ -49,7 +49,7 @@ async fn the_next_in_line_is_told_and_nobody_else() {
     assert!(releases(&store, &holder).await);
     woken(&mut wakeups[0]).await;
     asleep(&mut wakeups[1]).await;
-    // The head gives up while the lock is free: the next is told at once.
+    // The head gives up while the lock is free: the next waiter is woken at once.
     store.withdraw(&next, false).await.unwrap();
     woken(&mut wakeups[1]).await;
     assert!(asks(&store, &last).await);
@@ -108,7 +108,7 @@ async fn a_head_of_ours_that_stopped_asking_is_skipped() {
         queue(&server).await,
         [&next, &last].map(|w| w.hold.id.to_string())
     );
-    // It was only slow: it lines up again, at the end.
+    // It was only slow: it queues again, at the end.
     assert!(!asks(&store, &dead).await);
     assert!(asks(&store, &next).await && releases(&store, &next).await);
     assert!(!asks(&store, &dead).await);
@@ -154,7 +154,7 @@ async fn a_waiter_keeps_its_place_among_redissons_by_redissons_rule() {
         .await
         .unwrap();
     assert!(!asks(&store, &next).await);
-    // Redisson's score, and seconds: the grant of the one before will take its 60 s off.
+    // Redisson's score, plus seconds: the grant of the previous waiter will subtract its 60 s.
     let waits = scores(&server).await;
     assert_eq!(waits[0], (now + 60_000) as f64);
     let behind = waits[1] - waits[0];
@@ -162,7 +162,7 @@ async fn a_waiter_keeps_its_place_among_redissons_by_redissons_rule() {
     assert!(releases(&store, &holder).await);
     let left = retry_after(&store, &next).await;
     assert_eq!(left, Duration::from_secs(1), "no busy loop");
-    // Its score passes: it is dropped as Redisson would.
+    // Its score passes: it is dropped, as Redisson does.
     redis
         .zadd("redisson_lock_timeout:{k}", "java:1", 1)
         .await
@@ -223,13 +223,14 @@ async fn a_score_is_near_however_long_the_patience_and_the_queue() {
     near(&scores(&server).await, now);
     let least = scores(&server).await.into_iter().reduce(f64::min).unwrap();
     assert!(least > now + 4_000.0, "{least} at {now}");
-    // Nothing is taken off those who stay.
+    // The scores of the remaining waiters do not change.
     let before = scores(&server).await;
     store.withdraw(&waiters[0], false).await.unwrap();
     assert_eq!(scores(&server).await, before[1..]);
 }
 
-/// A grant of Redisson takes its own wait, 300 s, off all who are left (PROTOCOL 1.2).
+/// A grant of Redisson subtracts its own wait, 300 s, from the scores of all remaining waiters
+/// (PROTOCOL 1.2).
 #[tokio::test]
 async fn a_waiter_behind_redissons_outlives_their_grants() {
     let (server, store) = server_and_store().await;
@@ -247,7 +248,7 @@ async fn a_waiter_behind_redissons_outlives_their_grants() {
     }
     let (waiter, next) = (fair(), fair());
     assert!(!asks(&store, &waiter).await && !asks(&store, &next).await);
-    // A minute passes, and both go on asking.
+    // A minute passes, and both continue to ask.
     for _ in 0..24 {
         for key in ["redisson_lock_timeout:{k}", "tower_lock_alive:{k}"] {
             make_older(&server, key, 2_500).await;
@@ -270,7 +271,7 @@ async fn a_waiter_behind_redissons_outlives_their_grants() {
             "{score} at {now}: Redisson would wait for it"
         );
     }
-    // Those who are first are near again with their next question.
+    // The first waiters get a near score again with their next question.
     assert!(!asks(&store, &waiter).await);
     assert!(scores(&server).await[0] < time(&server).await + 10_000.0);
     assert!(releases(&store, &holder).await && asks(&store, &waiter).await);
@@ -346,7 +347,7 @@ async fn our_list_of_living_waiters_outlasts_their_places() {
     assert!(ttl().await > Duration::from_secs(60));
 }
 
-/// However many died, the living do not wait longer for it.
+/// The number of dead waiters does not lengthen the wait of live ones.
 #[tokio::test]
 async fn many_dead_heads_are_dropped_a_few_at_a_time() {
     let (server, store) = server_and_store().await;
@@ -395,7 +396,7 @@ async fn scores(server: &RedisServer) -> Vec<f64> {
     }
 }
 
-/// Makes it look as if the attempt had not asked for a while.
+/// Changes the data as if the attempt had not asked for a while.
 async fn lapse(server: &RedisServer, attempt: &Attempt) {
     let mut redis = server.connection().await;
     let id = attempt.hold.id.to_string();
@@ -409,7 +410,7 @@ async fn time(server: &RedisServer) -> f64 {
     (s * 1000 + us / 1000) as f64
 }
 
-/// Takes so many ms off all scores of a sorted set.
+/// Subtracts `ms` from all scores of a sorted set.
 async fn make_older(server: &RedisServer, key: &str, ms: i64) {
     let mut redis = server.connection().await;
     let script = "for _, m in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \

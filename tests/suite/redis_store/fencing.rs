@@ -1,4 +1,4 @@
-//! Fencing tokens rise, whatever happens to the counter.
+//! Fencing tokens rise, even if the counter is lost or set back.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -64,7 +64,7 @@ async fn reserved_tokens_are_given_to_nobody_else_and_a_larger_counter_is_contin
     assert!(releases(&store, &reserving).await);
     let next = with_tokens(LockMode::Reentrant);
     assert_eq!(token(&store, &next).await, ahead + 18);
-    // Asking twice is acquiring once; the later token is as good.
+    // A repeated question acquires once; the later token is valid as well.
     assert!(token(&store, &next).await > ahead + 18);
 }
 

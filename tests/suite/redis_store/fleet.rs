@@ -1,4 +1,4 @@
-//! One key that many processes want: what a section costs does not depend on how many wait.
+//! One key that many processes want: the cost of a section does not depend on the number of waiters.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use tower_distributed_lock::LockClient;
 
 use super::*;
 
-/// Each has a store and connections of its own: a process, to the server.
+/// Each has a store and connections of its own, like a process.
 const CLIENTS: usize = 24;
 
-/// How often each enters.
+/// How many sections each has.
 const ROUNDS: usize = 20;
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_section_costs_the_same_however_many_processes_wait() {
     }
 }
 
-/// How often each command was executed.
+/// The number of executions of each command.
 async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let mut redis = server.connection().await;
     let info = redis::cmd("INFO").arg("commandstats").to_owned();

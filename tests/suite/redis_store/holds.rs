@@ -1,4 +1,4 @@
-//! What a hold is, in every mode: granted, renewed, checked, released, withdrawn.
+//! Holds in every mode: granted, renewed, checked, released, withdrawn.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
@@ -123,7 +123,7 @@ async fn renewal_begins_leases_anew_and_creates_nothing() {
         .collect();
     for mode in MODES {
         renewals.push(Renewal::new(attempt("nobody's", mode).hold, LEASE));
-        // Somebody else's.
+        // A hold of another owner.
         renewals.push(Renewal::new(attempt("k1", mode).hold, LEASE));
     }
     let standings = store.renew(&renewals).await.unwrap();
@@ -211,7 +211,7 @@ async fn a_writer_may_read_and_its_read_outlives_the_write() {
         "the write is not cut"
     );
 
-    // Releasing the nested read leaves the writer's life alone.
+    // The release of the nested read does not change the writer's expiry.
     assert!(releases(&store, &read).await);
     assert!(holds(&store, &write).await);
     assert!(ttl().await > Duration::from_secs(20));
@@ -250,7 +250,7 @@ async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
             };
             assert_eq!(*name, expected);
             assert!(tombstone.ttl.unwrap() > Duration::from_secs(100));
-            // Others are not concerned.
+            // Other attempts are not affected.
             let other = attempt("k", mode);
             assert!(asks(&store, &other).await);
             assert_eq!(error_kind(&store, &late).await, StoreErrorKind::Refused);
@@ -299,7 +299,7 @@ async fn something_else_under_the_key_is_a_conflict_and_stays_untouched() {
             );
         }
     }
-    // A lock that never expires would be waited for without end.
+    // A wait for a lock that never expires would have no end.
     redis.hset("endless", "somebody:1", 1).await.unwrap();
     let field = |mode: &str| {
         [

@@ -1,4 +1,4 @@
-//! Stores that are set up for another server than the one that is there.
+//! Stores that are configured for another kind of server.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ async fn refusal(builder: RedisStoreBuilder) -> String {
     error.source().unwrap().to_string()
 }
 
-/// The address of a server for a user who has the documented rights and no others.
+/// The address of a server, for a user with only the documented rights.
 async fn restricted(server: &RedisServer) -> String {
     let rules = RedisStore::acl_rules([""]).to_string();
     let user = ["ACL", "SETUSER", "locks", "on", ">secret"];
@@ -46,7 +46,7 @@ async fn a_node_of_a_cluster_is_refused_when_connecting() {
         let text = refusal(RedisStore::builder(address)).await;
         assert!(text.contains("RedisStore::cluster"), "{text}");
     }
-    // Nor does a store that connects later ask it for a lock.
+    // A store that connects later does not ask it for a lock either.
     let store = RedisStore::builder(node.url()).connect_lazy().unwrap();
     let error = store
         .acquire(&attempt("k", LockMode::Reentrant))
@@ -69,7 +69,7 @@ fn pool(server: &RedisServer) -> deadpool_redis::Pool {
         .unwrap()
 }
 
-/// What is logged while `work` runs on this thread.
+/// The log of this thread during `work`.
 async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Reads never starve writes, and writes never starve reads.
+//! Readers never starve writers, and writers never starve readers.
 
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ async fn a_reader_with_a_pass_that_finds_a_foreign_writer_keeps_its_pass() {
     assert!(asks(&store, &waiting).await);
 }
 
-/// Makes it look as if the attempt had not asked for a while.
+/// Changes the data as if the attempt had not asked for a while.
 async fn lapse(server: &RedisServer, set: &str, attempt: &Attempt) {
     let mut redis = server.connection().await;
     redis

@@ -1,4 +1,4 @@
-//! Both versions of Redis's protocol: the store does not tell them apart.
+//! The store works in the same way with both versions of Redis's protocol.
 
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Want;

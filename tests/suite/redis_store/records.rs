@@ -1,4 +1,4 @@
-//! Records: what finished work leaves, in the same step in which its hold ends.
+//! Records are written in the same step in which the hold ends.
 
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;

@@ -1,4 +1,4 @@
-//! A lock and data of the application under one name: the data stays, and the mistake is an error.
+//! A lock and data of the application under one name: the data is kept, and the request fails.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tower_distributed_lock::{Inspect, LockKey};
 use super::*;
 use crate::support::{Dump, Stored};
 
-/// What an application writes into a hash: among it a number that is no count of a hold.
+/// The fields of an application's hash; one of them is a number that is not the count of a hold.
 const DATA: [(&str, &str); 3] = [("status", "paid"), ("sku:42", "3"), ("total", "30000000")];
 
 async fn write_data(server: &RedisServer) {
@@ -17,7 +17,7 @@ async fn write_data(server: &RedisServer) {
     redis.hset_multiple("k", &DATA).await.unwrap();
 }
 
-/// The data is there, nothing else is, and it does not expire.
+/// Asserts that the data is the only key, and does not expire.
 async fn only_the_data_is_left(server: &RedisServer, what: &str) {
     let dump = server.dump().await;
     let data: BTreeMap<_, _> = DATA.map(|(f, v)| (f.to_owned(), v.to_owned())).into();
@@ -149,7 +149,7 @@ async fn a_hash_of_the_application_is_never_taken_for_a_lock() {
             for mode in MODES {
                 for asking in [attempt("k", mode), patient("k", mode)] {
                     let answer = store.acquire(&asking).await;
-                    // An exclusive lock that expires looks the same from outside.
+                    // An exclusive lock that expires looks the same.
                     let error = answer.unwrap_err();
                     assert_eq!(
                         error.kind(),
@@ -175,7 +175,7 @@ async fn a_hash_of_the_application_is_never_taken_for_a_lock() {
     assert_eq!(server.dump().await, Dump::new());
 }
 
-/// A writer that is refused looks into a hash with many fields. It changes nothing that is no hold.
+/// A refused writer reads a hash with many fields. It changes only fields of holds.
 #[tokio::test]
 async fn a_large_hash_of_the_application_is_left_as_it_is() {
     let (server, store) = server_and_store().await;

@@ -1,4 +1,5 @@
-//! Encrypted connections: who is trusted, who is not, and that locks work through them as they do without.
+//! Encrypted connections: which certificates are trusted, and that locks work in the same way as without
+//! TLS.
 
 mod cluster;
 mod sentinel;
@@ -24,7 +25,7 @@ async fn server(authority: &Authority, mutual: bool) -> RedisServer {
     builder.mutual(mutual).start().await
 }
 
-/// A store to be, which trusts `authority`.
+/// A builder of a store that trusts `authority`.
 fn trusting(server: &RedisServer, authority: &Authority) -> RedisStoreBuilder {
     RedisStore::builder(server.tls_url("localhost")).ca_certificate(authority.certificate())
 }
@@ -33,7 +34,7 @@ fn showing(builder: RedisStoreBuilder, credentials: &Credentials) -> RedisStoreB
     builder.client_certificate(credentials.certificate.as_str(), credentials.key.as_str())
 }
 
-/// Why connecting fails, which is no matter of trying again.
+/// The error of a connection that is refused for ever.
 async fn refusal(builder: RedisStoreBuilder) -> String {
     let error = builder.connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
@@ -58,7 +59,7 @@ async fn locks_work(store: &RedisStore, key: &str) {
     }
 }
 
-/// The same once the store has recovered, on each connection that is used for it.
+/// The same after the recovery of the store, on each of its connections.
 async fn until_locks_work(store: &RedisStore, key: &str) {
     let probes = MODES.map(|mode| attempt(format!("{key}:{}", mode.as_str()), mode));
     eventually("the store recovers", LIMIT, async || {
@@ -104,7 +105,7 @@ async fn wake_ups_travel_encrypted() {
     let tls = server.tls_url("");
     let (_, port) = tls.rsplit_once(':').unwrap();
     for client in clients {
-        // Redis 6.2 says `laddr` as well; without it nothing could be told.
+        // Redis 6.2 reports `laddr` as well; without it the test could not check the port.
         assert!(client["laddr"].ends_with(&format!(":{port}")), "{client:?}");
     }
     drop(wakeups);
@@ -130,7 +131,7 @@ async fn a_server_of_a_strange_authority_is_refused() {
     let server = server(&Authority::new("theirs"), false).await;
     let text = refusal(trusting(&server, &Authority::new("ours"))).await;
     assert!(text.contains("`ca_certificate`"), "{text}");
-    // Nor does the operating system trust it.
+    // The operating system does not trust it either.
     let text = refusal(RedisStore::builder(server.tls_url("localhost"))).await;
     assert!(text.contains("`ca_certificate`"), "{text}");
 }
@@ -169,7 +170,7 @@ async fn a_missing_or_foreign_client_certificate_is_refused() {
     assert!(text.contains("does not accept the client"), "{text}");
 }
 
-/// Redis itself may also wait for the end of what it takes for a command: then connecting takes too long.
+/// Redis may also wait for the end of a supposed command: then connecting times out.
 #[tokio::test]
 async fn a_port_that_answers_in_plain_text_is_refused() {
     let port = ReservedPort::reserve().unwrap();

@@ -1,4 +1,4 @@
-//! One connection for all wake-ups; subscriptions are counted, and survive the connection.
+//! One connection for all wake-ups. Subscriptions are counted, and outlive the connection.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ async fn subscribing_fails_at_once_while_redis_is_known_to_be_down_and_works_aga
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
     assert!(began.elapsed() < Duration::from_millis(500));
     server.restart().await;
-    // Who has waited all along is woken, and subscribed again.
+    // The earlier waiter is woken, and subscribed again.
     woken(&mut early).await;
     eventually("new ones may subscribe", LIMIT, async || {
         store.subscribe(&waiter).await
@@ -181,7 +181,8 @@ async fn a_channel_that_is_not_allowed_is_refused_and_others_are_not_disturbed()
     woken(&mut wakeups).await;
 }
 
-/// The connection lives on the runtime of the first that listens; the others go on listening when that ends.
+/// The connection runs on the runtime of the first listener; the other listeners continue when that runtime
+/// ends.
 #[tokio::test]
 async fn a_runtime_that_ends_deafens_the_listeners_of_others() {
     let (server, store) = server_and_store().await;
@@ -204,7 +205,7 @@ async fn a_runtime_that_ends_deafens_the_listeners_of_others() {
 
     let ended = tokio::task::spawn_blocking(move || first.shutdown_timeout(LIMIT));
     ended.await.unwrap();
-    // It may have missed something meanwhile.
+    // It may have missed a message meanwhile.
     woken(&mut wakeups).await;
     assert_eq!(listening_connections(&server).await, 1);
     let other = RedisStore::connect(server.url()).await.unwrap();

@@ -1,4 +1,5 @@
-//! `examples/compose`: three servers behind a proxy, on one Redis. What the file says is run as plain processes.
+//! `examples/compose`: three servers behind a proxy, on one Redis. The services of the file run as plain
+//! processes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +23,7 @@ fn compose() -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("compose.yaml: {error}"))
 }
 
-/// Hands each connection to the next server.
+/// Forwards each connection to the next server.
 struct RoundRobin {
     url: String,
     task: JoinHandle<()>,
@@ -63,7 +64,7 @@ async fn three_replicas_behind_a_proxy_lose_no_update() {
     assert_eq!(replicas, 3);
     let redis = RedisServer::start().await;
     let url = redis.url();
-    // As the file has it, but for addresses: those of the containers are not here.
+    // The environment of the file, with local addresses in place of the containers'.
     let environment: Vec<_> = service["environment"]
         .as_object()
         .unwrap()

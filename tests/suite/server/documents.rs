@@ -190,7 +190,7 @@ async fn an_upload_that_does_not_end_keeps_nobody_out() {
     let mut endless = TcpStream::connect(address).await.expect("a connection");
     let half = b"PUT /documents/1 HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf";
     endless.write_all(half).await.expect("sent");
-    // Long enough for the server to have read it, or the test proves little; it cannot fail for being too short.
+    // Long enough for the server to have read it. If it is too short, the test proves less, but does not fail.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let other = put(b.url(), "1", NO_TIME, "whole").await;
     assert_eq!(other.status, StatusCode::OK, "{other:?}");

@@ -1,4 +1,4 @@
-//! Servers and Redis that die, hang and come back.
+//! Servers and Redis that die, hang and restart.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ async fn a_server_paused_past_its_lease_does_not_answer_as_if_it_had_not_been() 
     let paused = put(&url, "1", Duration::from_millis(1000), "stale");
     let monitor = redis.monitor().await;
     let overtaking = async {
-        // Paused before it hears of its grant, the server would only ask again.
+        // A server that is paused before it gets its grant would only ask again.
         eventually("the handler runs", SOON, async || {
             let lines = monitor.lines().await;
             lines
@@ -174,7 +174,8 @@ async fn a_hanging_redis_does_not_outlast_the_wait() {
         "{:?}",
         begun.elapsed()
     );
-    // What the hanging server may have granted unheard is taken back, not left to its lease of 30 s.
+    // A grant of the hanging server whose answer was lost is withdrawn, and does not wait for the
+    // end of its lease of 30 s.
     eventually("it serves again, and nothing is left", SOON, async || {
         put(server.url(), "1", NO_TIME, "z").await.status == StatusCode::OK
     })

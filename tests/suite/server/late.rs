@@ -1,4 +1,4 @@
-//! A handler ends while its write is on its way. The write arrives when the lock has passed on.
+//! A handler ends while its write is under way. The write arrives when another request has the lock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{DemoServer, Monitor, Proxy, RedisServer, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Long enough to hold back what a handler writes after it has read.
+/// The time between a handler's read and its write, long enough to hold the write back.
 const BETWEEN: u64 = 1000;
 
 /// Two servers on one Redis. The data of the first goes through a proxy, its locks do not.
@@ -41,12 +41,13 @@ impl Pair {
         }
     }
 
-    /// Holds back the write of a request to the first server that reads `name`. The handler gives it up and fails.
+    /// Holds back the write of a request for `name` to the first server. The handler stops waiting for it and
+    /// fails.
     async fn give_up(&self, name: &str, request: impl Future<Output = Answer>) {
         let monitor = self.redis.monitor().await;
         let hold = async {
             until_seen(&monitor, &format!("\"GET\" \"{name}\"")).await;
-            // The pool asks whether the connection lives, then sends the write on it.
+            // The pool checks the connection, then sends the write on it.
             let monitor = self.redis.monitor().await;
             self.proxy.requests.delay(Duration::from_millis(200));
             until_seen(&monitor, "\"PING\"").await;

@@ -1,4 +1,4 @@
-//! Who may send webhooks.
+//! Signatures of webhooks.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::{Client, StatusCode};
@@ -84,7 +84,7 @@ async fn a_server_without_a_secret_takes_no_webhooks() {
 #[tokio::test]
 async fn a_webhook_that_breaks_off_is_not_called_too_long() {
     let server = DemoServer::start(&[("WEBHOOK_SECRET", SECRET)]).await;
-    // The first is longer than what is read by one byte, so that nothing stays unread.
+    // The first is one byte longer than the limit, so that nothing remains unread.
     let long = ["content-length: 65537\r\n\r\n", &"x".repeat(65537)].concat();
     let broken = "transfer-encoding: chunked\r\n\r\n6\r\nbroken\r\nno length\r\n";
     for (rest, status) in [(&*long, "413"), (broken, "400")] {
@@ -94,7 +94,7 @@ async fn a_webhook_that_breaks_off_is_not_called_too_long() {
     }
 }
 
-/// Sends a webhook that ends so, and reads until the server closes.
+/// Sends a webhook with this end, and reads until the server closes.
 async fn exchange(server: &DemoServer, rest: &str) -> String {
     let address = server.url().trim_start_matches("http://");
     let mut socket = TcpStream::connect(address).await.expect("a connection");

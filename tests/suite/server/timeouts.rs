@@ -24,7 +24,7 @@ async fn a_request_that_takes_too_long_is_ended_and_gives_its_lock_back() {
     .await;
     let long = put(server.url(), "42", Duration::from_secs(30), "never written").await;
     assert_eq!(long.status, StatusCode::SERVICE_UNAVAILABLE, "{long:?}");
-    // It is the answer of no lock, which would carry a problem.
+    // The answer does not come from a lock layer, which would send a problem body.
     assert_eq!(long.body, Value::Null, "{long:?}");
     eventually("the lock is released", SOON, async || {
         let locks = locks_in(&redis).await;

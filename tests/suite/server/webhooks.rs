@@ -1,4 +1,4 @@
-//! Webhooks are processed once, whoever repeats them to whichever server.
+//! A webhook is processed once, however often and to whichever server it is sent.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What the store was asked and answered, by a second pair of eyes.
+//! An independent record of the store's questions and answers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::life::{Life, Span};
 use super::log::short;
 
-/// Every hold that was ever granted, and until when it was promised; and every record.
+/// Every hold that was ever granted, with its promised deadline, and every record.
 #[derive(Default)]
 pub(super) struct Book {
     keys: BTreeMap<LockKey, Vec<Life>>,
@@ -21,7 +21,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// The hold lives for `lease` from now.
+    /// Records a grant: the hold lives for `lease` from now.
     pub(super) fn grant(&mut self, hold: &Hold, lease: Duration, tick: u64) {
         let now = Instant::now();
         if self.renew(hold, lease) {
@@ -37,7 +37,7 @@ impl Book {
         self.renew(hold, lease);
     }
 
-    /// The same for a hold that lives; false if it does not.
+    /// The same for a live hold; `false` if it does not live.
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration) -> bool {
         let now = Instant::now();
         let mut until = now + lease;
@@ -51,7 +51,7 @@ impl Book {
         let live = lives.iter_mut().filter(|life| life.is_live(now));
         for life in live.filter(|life| life.hold.id == hold.id) {
             match (life.hold.mode, hold.mode) {
-                // A write whose owner reads lives at least as long as that read.
+                // A write lives at least as long as a read of the same owner.
                 (LockMode::Write, LockMode::Read) => life.until = life.until.max(until),
                 (LockMode::Read, LockMode::Write) => until = until.max(life.until),
                 _ => {}
@@ -77,7 +77,7 @@ impl Book {
         lives.any(|life| life.hold == *hold)
     }
 
-    /// The hold ends now.
+    /// Ends the hold now.
     pub(super) fn end(&mut self, hold: &Hold, tick: u64) {
         let now = Instant::now();
         let lives = self.lives(&hold.key).iter_mut();
@@ -86,7 +86,7 @@ impl Book {
             .for_each(|life| life.ended = Some((now, tick)));
     }
 
-    /// Since when nobody holds the key; `None` if somebody does. A key that was never held has been free for ever.
+    /// The time since when the key is free; `None` if it is held. A key that was never held has always been free.
     pub(super) fn free_since(&mut self, key: &LockKey, ever: Instant) -> Option<Instant> {
         let now = Instant::now();
         let mut lives = self.lives(key).iter();
@@ -104,7 +104,7 @@ impl Book {
         self.withdrawn.contains(&(hold.mode, hold.id))
     }
 
-    /// Takes note of a token, and of those that follow it; false if it is not larger than all before.
+    /// Records a token and those reserved after it; `false` if it is not larger than all earlier tokens.
     pub(super) fn issue(&mut self, key: &LockKey, token: u64, reserve: u32) -> bool {
         let largest = self.tokens.entry(key.clone()).or_default();
         let rises = token > *largest;
@@ -112,28 +112,28 @@ impl Book {
         rises
     }
 
-    /// Whether a grant to `client` promised as much as its guard believes.
+    /// Whether a grant to `client` covers the deadline of its guard.
     pub(super) fn promised(&self, at: Guarded<'_>, deadline: Instant) -> bool {
         self.of(at).any(|life| life.until >= deadline)
     }
 
-    /// When the store carried holds of `client`.
+    /// The times during which the store carried holds of `client`.
     pub(super) fn spans(&self, at: Guarded<'_>) -> impl Iterator<Item = Span> {
         self.of(at).map(Life::span)
     }
 
-    /// Takes note of a record.
+    /// Stores a record.
     pub(super) fn record(&mut self, key: &LockKey, value: &Bytes) {
         let records = self.records.entry(key.clone()).or_default();
         records.push(value.clone());
     }
 
-    /// What was ever recorded under the key, the last one at the end.
+    /// All records under the key, the last one at the end.
     pub(super) fn records_of(&self, key: &LockKey) -> &[Bytes] {
         self.records.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// What was ever recorded.
+    /// All records.
     pub(super) fn records(&self) -> impl Iterator<Item = &Bytes> {
         self.records.values().flatten()
     }
@@ -149,7 +149,7 @@ impl Book {
         self.keys.keys().cloned().collect()
     }
 
-    /// Where the store differs from this book.
+    /// The differences between the store and this book.
     pub(super) fn differences(
         &mut self,
         key: &LockKey,
@@ -213,7 +213,7 @@ impl Book {
     }
 }
 
-/// Where a guard believes to hold something.
+/// The client, key and mode of a guard.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guarded<'a> {
     pub(super) key: &'a LockKey,
@@ -221,7 +221,7 @@ pub(super) struct Guarded<'a> {
     pub(super) client: Uuid,
 }
 
-/// Granted, `Fair` and `Reentrant` are one thing.
+/// Once granted, `Fair` and `Reentrant` are alike.
 fn same(one: LockMode, other: LockMode) -> bool {
     let normal = |mode| match mode {
         LockMode::Fair => LockMode::Reentrant,

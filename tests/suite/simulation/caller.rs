@@ -1,4 +1,4 @@
-//! Somebody who takes locks.
+//! A caller that takes locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::plan::{Menu, Plan, What, Who};
 use super::waits::Waits;
 use super::witnesses::Witnesses;
 
-/// How much longer than its wait an acquisition may take: timers are that coarse.
+/// How much longer than its wait an acquisition may take, because of the resolution of timers.
 const COARSE: Duration = Duration::from_millis(2);
 
-/// What a single try may take.
+/// The time limit of a single attempt.
 const ONE_TRY: Duration = Duration::from_secs(2);
 
 pub(super) struct Caller {
@@ -32,7 +32,7 @@ pub(super) struct Caller {
     pub(super) random: Rng,
 }
 
-/// A guard, and what its sections will say.
+/// A guard, and the data of its sections.
 pub(super) struct Held {
     pub(super) guard: LockGuard,
     pub(super) owner: u64,
@@ -70,7 +70,7 @@ impl Caller {
         self.end(plan, held).await;
     }
 
-    /// Enters once more, and leaves.
+    /// Enters again, and leaves.
     async fn nest(&mut self, plan: &Plan, owner: &Owner, mode: LockMode, outer: &Held) {
         let What::One(key) = plan.what else { return };
         let Some(inner) = self.take(plan, Some(owner), What::One(key), mode).await else {
@@ -187,7 +187,7 @@ impl Caller {
         self.believes(&guard);
         Held {
             guard,
-            // Whoever named no owner is one of its own.
+            // A request without an owner has an owner of its own.
             owner: owner.map_or(asked, owner_number),
             asked,
             from,
@@ -196,7 +196,7 @@ impl Caller {
         }
     }
 
-    /// A guard that is not lost was promised what it believes.
+    /// Checks that a grant covers the deadline of a guard that is not lost.
     pub(super) fn believes(&self, guard: &LockGuard) {
         if guard.is_lost() {
             return;
@@ -219,7 +219,7 @@ impl Caller {
     }
 }
 
-/// A number for an owner that no tick is.
+/// A number for an owner, different from all ticks.
 fn owner_number(owner: &Owner) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

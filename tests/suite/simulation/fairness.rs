@@ -19,13 +19,13 @@ const SCHEDULES: u64 = 300;
 
 const PROCESSES: usize = 3;
 
-/// Where requests fail: how long a free lock may stay untaken while somebody waits. Whoever failed may keep its place for as
-/// long as the dead, and the next in line may be cut off for a second, and try twice.
+/// How long a free lock may remain untaken while a request waits, where requests fail. A failed request may keep its place
+/// as long as a dead one, and the next in the queue may be cut off for a second, and try twice.
 const FAILURE: Duration = DEATH
     .saturating_add(Duration::from_millis(1_000 + 300))
     .saturating_add(POLL);
 
-/// A process that dies, and when.
+/// A process that dies, and the time of its death.
 type Death = (usize, Duration);
 
 fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {

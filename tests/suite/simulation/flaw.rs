@@ -1,59 +1,59 @@
-//! What a simulation must find: each is known to break a promise.
+//! Flaws that a simulation must find: each breaks a known promise.
 
-/// What is wrong with a store, or with what stands between it and those who use it.
+/// A flaw of a store, or of a layer between the store and its users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
     None,
 
-    // The store.
-    /// Says that it granted what it refused.
+    // Flaws of the store.
+    /// Answers granted to an attempt that it refused.
     GrantsTwice,
-    /// Ends whatever is held when anybody releases.
+    /// A release ends every hold.
     ReleasesOthers,
-    /// Renewing creates.
+    /// A renewal creates a hold.
     Resurrects,
-    /// Holds live half as long as they were promised to.
+    /// Holds live half as long as promised.
     ShortLease,
-    /// Grants what was withdrawn.
+    /// Grants withdrawn attempts.
     ForgetsWithdrawals,
-    /// Keeps the first of several though the second is taken.
+    /// Keeps the first of several keys although the second is taken.
     KeepsAPart,
     /// Tokens do not rise.
     RepeatsTokens,
-    /// Confirms what it does not carry.
+    /// Confirms holds that it does not carry.
     Confirms,
-    /// Wakes nobody, and refuses for a while what is free.
+    /// Sends no wake-ups, and refuses free locks for a while.
     Sleepy,
-    /// Keeps who has listened.
+    /// Keeps listeners that have left.
     KeepsListeners,
-    /// Lets whoever asks in, whoever was first.
+    /// Grants to any request, and ignores the queue.
     Barges,
-    /// A waiter that has died keeps its place.
+    /// A dead waiter keeps its place.
     HonoursTheDead,
-    /// Says that it records, and does not.
+    /// Answers that it has recorded, and does not record.
     ForgetsRecords,
-    /// Records for whoever has lost its hold.
+    /// Records also for lost holds.
     RecordsAlways,
-    /// Finds nothing where there is a record.
+    /// Does not find existing records.
     LosesRecords,
-    /// Changes what is recorded.
+    /// Changes records.
     GarblesRecords,
 
-    // A process's end of its connection.
-    /// It asks seldom.
+    // Flaws of a process's connection.
+    /// Drops most questions.
     Silent,
-    /// What is not answered counts as granted.
+    /// A missing answer counts as granted.
     TakesSilenceForYes,
-    /// What is released counts as held.
+    /// Every release counts as held.
     Vouches,
 
-    // A quorum.
-    /// A few of the stores count as all of them.
+    // Flaws of a quorum.
+    /// A minority of the stores counts as a majority.
     CountsTooFew,
 
-    // A layer.
-    /// What a request says does not matter.
+    // Flaws of a layer.
+    /// The content of a request is ignored.
     IgnoresBodies,
-    /// An answer goes out before it is sure to be recorded.
+    /// An answer is sent before its record is confirmed.
     Hasty,
 }

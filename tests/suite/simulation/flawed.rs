@@ -20,7 +20,7 @@ pub(super) struct Flawed<S> {
     inner: S,
     flaw: Flaw,
     calls: Arc<AtomicU64>,
-    /// Who waits in a fair queue.
+    /// The waiters in the fair queue.
     line: Arc<Mutex<Vec<Hold>>>,
 }
 
@@ -38,12 +38,12 @@ impl<S> Flawed<S> {
         &self.inner
     }
 
-    /// Whether the flaw shows now: not always, or nothing would work.
+    /// Whether the flaw takes effect now: not always, or nothing would work.
     fn shows(&self, flaw: Flaw) -> bool {
         self.flaw == flaw && self.calls.fetch_add(1, Ordering::Relaxed) % 4 == 3
     }
 
-    /// Takes note of a fair attempt, and says whether somebody came before it.
+    /// Records a fair attempt. Returns whether another one is before it.
     fn is_behind(&self, attempt: &Attempt) -> bool {
         let hold = &attempt.hold;
         if self.flaw != Flaw::HonoursTheDead || hold.mode != LockMode::Fair {

@@ -1,4 +1,4 @@
-//! What came of one seed.
+//! The history of one seed.
 
 use tower_distributed_lock::testing::Tally;
 
@@ -14,7 +14,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Lets a history happen on paused time. The seed determines all of it.
+    /// Runs a history on paused time. The seed determines it.
     pub(super) fn of<T>(seed: u64, happens: impl Future<Output = T>) -> T {
         // The client draws its jitter from the thread's generator.
         fastrand::seed(seed);
@@ -26,7 +26,7 @@ impl History {
         runtime.block_on(happens)
     }
 
-    /// The end of one: nothing more is written into `log`.
+    /// Ends a history: nothing more is written into `log`.
     pub(super) fn conclude(log: &Log, weather: Weather, tally: Tally) -> Self {
         let (mut violations, sections, mut counts, trace) = log.close();
         let verdict = judge(sections, |_, _| weather.keeps_data());

@@ -29,7 +29,7 @@ const SCHEDULES: u64 = 250;
 const PROCESSES: usize = 2;
 const SENDERS: usize = 3;
 
-/// Longer than a history, shorter than what its end waits for.
+/// Longer than a history, shorter than the wait at its end.
 const RETENTION: Duration = Duration::from_secs(100);
 
 fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
@@ -40,7 +40,7 @@ fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
             flaw,
             traced,
             stores: 1,
-            // A look at the record follows each grant.
+            // Each grant is followed by a read of the record.
             bound: None,
         });
         happen(world, weather, flaw).await
@@ -56,7 +56,8 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
         world.log.clone(),
         world.witnesses.clone(),
         Strictness {
-            // Otherwise an answer goes out when the store cannot be asked, and the deadline is not over.
+            // Otherwise an answer is sent when the store does not answer and the deadline has not
+            // passed.
             recorded: confirm == Confirm::Strict || weather == Weather::Calm || flaw == Flaw::Hasty,
             not_again: weather.keeps_data(),
         },
@@ -78,7 +79,7 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
     for key in KEYS {
         for sender in &senders {
             sender.repeat(key).await;
-            // A replay may be answered before the claim behind it is released.
+            // A replay may be answered before its lock is released.
             sleep(millis(10)).await;
         }
     }
@@ -135,7 +136,7 @@ fn a_claim_that_is_forgotten_leaves_no_second_record() {
         Weather::Hostile,
     );
     seen.was_struck_by(Fault::Vanished);
-    // Work was done twice: otherwise nothing was proved.
+    // Work was done twice: otherwise the test proves nothing.
     seen.has_counted("in vain");
 }
 

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// When a caller goes.
+/// When a caller drops its future.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Patience {
     Endless,
-    /// After so long.
+    /// After this time.
     Time(Duration),
-    /// Before a future is polled more often than this.
+    /// After this number of polls.
     Polls(u32),
 }
 
 impl Patience {
-    /// What the future comes to; `None` if it was dropped before.
+    /// The output of the future; `None` if it was dropped before.
     pub(super) async fn bear<T>(self, future: impl Future<Output = T>) -> Option<T> {
         match self {
             Self::Endless => Some(future.await),

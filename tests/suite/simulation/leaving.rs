@@ -1,4 +1,4 @@
-//! How a caller lets go of what it holds.
+//! How a caller releases or drops its guards.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::impatient::Patience;
 use super::plan::{Ending, Plan};
 use super::section::Section;
 
-/// How long a release may take beyond the lease: an owner check that follows another.
+/// How long a release may take beyond the lease: the time of two owner checks.
 const CHECKS: Duration = Duration::from_secs(5);
 
 impl Caller {
-    /// Releases or drops it, and looks at what that comes to.
+    /// Releases or drops the guard, and checks the result.
     pub(super) async fn end(&mut self, plan: &Plan, held: Held) {
         self.believes(&held.guard);
         if let Some(max_hold) = held.max_hold
@@ -92,7 +92,7 @@ impl Caller {
                 to,
                 held: !guard.is_lost(),
                 confirmed: false,
-                // A guard of several keys tells the first one's token only.
+                // A guard of several keys has only the token of the first one.
                 token: guard
                     .fencing_token()
                     .filter(|_| !several)

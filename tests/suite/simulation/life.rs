@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use tower_distributed_lock::{Hold, HoldId};
 
-/// When something happened: first the clock, then the log's ticks.
+/// The time of an event: first the clock, then the log's ticks.
 pub(super) type Stamp = (Instant, u64);
 
 /// A hold, from its grant to its end.
@@ -11,7 +11,7 @@ pub(super) struct Life {
     pub(super) hold: Hold,
     pub(super) granted: Stamp,
     pub(super) until: Instant,
-    /// `None`: it lives, or has lapsed.
+    /// `None`: it lives, or has expired.
     pub(super) ended: Option<Stamp>,
 }
 
@@ -24,13 +24,13 @@ impl Life {
         Span {
             id: self.hold.id,
             from: self.granted,
-            // What lapses does so before anything else of that instant.
+            // A hold expires before every other event of that instant.
             to: self.ended.unwrap_or((self.until, 0)),
         }
     }
 }
 
-/// From when to when a store carried a hold.
+/// The time during which a store carried a hold.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) id: HoldId,

@@ -1,4 +1,4 @@
-//! The fair queue, as the contract wants it, and who gives up a place there.
+//! A model of the fair queue of the contract, and of waiters that lose their place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
 use super::log::Log;
 
 tokio::task_local! {
-    /// Who runs in this task. Nobody does what is left behind in the background.
+    /// The caller of this task. It is not set in background tasks.
     pub(super) static CALLER: usize;
 }
 
-/// Everybody who waits in `Fair` mode, in the order in which their first questions arrived.
+/// The waiters in `Fair` mode, in the order in which their first questions arrived.
 pub(super) struct Line {
     log: Arc<Log>,
     keys: Mutex<BTreeMap<LockKey, Vec<Place>>>,
@@ -25,7 +25,8 @@ struct Place {
     id: HoldId,
     /// The last time.
     asked: Instant,
-    /// Who waits here, as long as none of its requests has gone unanswered; nobody, if it was cancelled or has died.
+    /// The waiting caller, as long as none of its requests has gone unanswered; `None` if it was cancelled or has
+    /// died.
     caller: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ impl Line {
         }
     }
 
-    /// The store refused; `free`: nobody holds the key.
+    /// The store refused. `free`: the key has no holder.
     pub(super) fn refused(&self, attempt: &Attempt, free: bool) {
         self.with(&attempt.hold, |line, caller| {
             let id = attempt.hold.id;
@@ -84,7 +85,7 @@ impl Line {
         });
     }
 
-    /// A place under a new name.
+    /// Adds a place with a new id.
     fn enter(&self, line: &[Place], id: HoldId, caller: Option<usize>) -> Place {
         self.gives_up(line, id, caller);
         Place {
@@ -94,7 +95,7 @@ impl Line {
         }
     }
 
-    /// The store granted, and not for the second time.
+    /// The store granted, for the first time.
     pub(super) fn granted(&self, hold: &Hold) {
         self.with(hold, |line, caller| {
             let here = line.iter().position(|place| place.id == hold.id);
@@ -109,7 +110,7 @@ impl Line {
         });
     }
 
-    /// The store forgets whoever waits under this name.
+    /// The store removes the waiter with this id.
     pub(super) fn withdrawn(&self, hold: &Hold) {
         self.with(hold, |line, _| {
             let mut places = line.iter();
@@ -122,14 +123,14 @@ impl Line {
         });
     }
 
-    /// One of the present caller's requests was not answered: it may lose its place.
+    /// A request of the current caller was not answered: it may lose its place.
     pub(super) fn failed(&self) {
         if let Ok(caller) = CALLER.try_get() {
             self.left(caller);
         }
     }
 
-    /// The caller waits no longer: it was granted, refused, cancelled, or it has died.
+    /// The caller does not wait any more: it was granted, refused or cancelled, or has died.
     pub(super) fn left(&self, caller: usize) {
         let mut keys = self.keys.lock().unwrap();
         for place in keys.values_mut().flatten() {
@@ -139,7 +140,7 @@ impl Line {
         }
     }
 
-    /// Whoever asks under a new name without need goes to the end of the line.
+    /// Checks that a caller keeps its id: with a new id it would move to the end of the queue.
     fn gives_up(&self, line: &[Place], id: HoldId, caller: Option<usize>) {
         let mut others = line.iter().filter(|place| place.id != id);
         if let Some(place) = others.find(|place| place.is_of(caller)) {
@@ -157,5 +158,5 @@ impl Line {
     }
 }
 
-/// How long the dead may delay those behind them.
+/// How long a dead waiter may delay the waiters behind it.
 pub(super) const DEATH: Duration = WAITER_LIVENESS;

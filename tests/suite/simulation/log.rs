@@ -1,4 +1,4 @@
-//! What happened in one history.
+//! The events of one history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::section::Section;
 
-/// Written by everybody who takes part.
+/// All tasks of a history write into it.
 pub(super) struct Log {
     began: Instant,
     inner: Mutex<Inner>,
@@ -16,9 +16,9 @@ pub(super) struct Log {
 
 #[derive(Default)]
 struct Inner {
-    /// Orders what happens at one instant.
+    /// Orders the events of one instant.
     ticks: u64,
-    /// `None`: nobody will read it.
+    /// `None`: no trace is wanted.
     trace: Option<Vec<String>>,
     violations: Vec<Violation>,
     sections: Vec<Section>,
@@ -28,7 +28,7 @@ struct Inner {
 /// A promise that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Violation {
-    /// As in the guarantees: `S1` to `S10`, `L1` to `L9`.
+    /// The name in the guarantees: `S1` to `S10`, `L1` to `L9`.
     pub(super) promise: &'static str,
     pub(super) text: String,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How often something happened, by its name.
+/// The number of events, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts(BTreeMap<&'static str, u64>);
 
@@ -71,7 +71,7 @@ impl Log {
         }
     }
 
-    /// A moment that comes after all that were asked for before.
+    /// A tick that is later than all earlier ones.
     pub(super) fn tick(&self) -> u64 {
         let mut inner = self.inner();
         inner.ticks += 1;
@@ -101,7 +101,7 @@ impl Log {
         self.inner().counts.add(what, 1);
     }
 
-    /// Everything, at the end.
+    /// The violations and sections, at the end.
     pub(super) fn close(&self) -> (Vec<Violation>, Vec<Section>, Counts, Vec<String>) {
         let inner = std::mem::take(&mut *self.inner());
         let trace = inner.trace.unwrap_or_default();
@@ -113,7 +113,7 @@ impl Log {
     }
 }
 
-/// A hold's name that is the same in every run of a seed: clients have other ids each time.
+/// A short id that is the same in every run of a seed: clients have different ids each time.
 pub(super) fn short(id: impl fmt::Display) -> String {
     let id = id.to_string();
     let n = id.rsplit(':').next().unwrap_or_default();

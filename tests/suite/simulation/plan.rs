@@ -1,4 +1,4 @@
-//! What a caller is about to do.
+//! The plan of a caller.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tower_distributed_lock::{Lease, LockMode};
 
 use super::impatient::Patience;
 
-/// What callers may ask for.
+/// The locks that callers may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Menu {
-    /// Everything.
+    /// All locks.
     All,
     /// Places in fair queues.
     Fair,
-    /// What a quorum serves.
+    /// The locks that a quorum supports.
     Quorum,
 }
 
@@ -46,7 +46,7 @@ impl Menu {
         }
     }
 
-    /// Every key, and a mode that excludes everybody else.
+    /// Every key, with a mode that excludes all others.
     pub(super) fn everything(self) -> Vec<(&'static str, LockMode)> {
         let exclusive = match self {
             Self::All | Self::Fair => LockMode::Fair,
@@ -61,7 +61,7 @@ impl Menu {
 /// Keys of one family and those of the other.
 const KEYS: [[&str; 2]; 2] = [["a", "b"], ["x", "y"]];
 
-/// One acquisition, and what follows.
+/// One acquisition, and the steps after it.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) what: What,
@@ -73,7 +73,7 @@ pub(super) struct Plan {
     pub(super) owner: Who,
     pub(super) patience: Patience,
     pub(super) work: Duration,
-    /// Re-enter in the middle, in this mode.
+    /// Re-enter in the middle of the section, in this mode.
     pub(super) nested: Option<LockMode>,
     pub(super) ending: Ending,
 }
@@ -85,13 +85,13 @@ pub(super) enum What {
     Any([&'static str; 2]),
 }
 
-/// Under which owner.
+/// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Nobody,
     /// One of its own.
     Own,
-    /// One that another caller of the client has too.
+    /// An owner that another caller of the client has as well.
     Shared,
 }
 
@@ -114,7 +114,7 @@ impl Plan {
             _ => Who::Nobody,
         };
         let nested = match mode {
-            // A read cannot become a write.
+            // A read cannot be upgraded to a write.
             LockMode::Read => LockMode::Read,
             _ => modes[random.usize(..2)],
         };

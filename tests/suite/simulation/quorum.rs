@@ -45,7 +45,7 @@ fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
     })
 }
 
-/// One process's ways to all stores.
+/// The connections of one process to all stores.
 fn quorum(stores: &[Store], flaw: Flaw) -> QuorumStore<Told<Store>> {
     let count = match flaw {
         Flaw::CountsTooFew => STORES - 2,
@@ -56,7 +56,7 @@ fn quorum(stores: &[Store], flaw: Flaw) -> QuorumStore<Told<Store>> {
     quorum.expect("an odd number").store_timeout(millis(150))
 }
 
-/// Now and then, as many stores as may be cannot be reached.
+/// From time to time, makes a minority of the stores unreachable.
 async fn minority_is_away(stores: Vec<Store>, mut random: fastrand::Rng) {
     loop {
         sleep(millis(random.u64(..2_000))).await;

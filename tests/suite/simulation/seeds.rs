@@ -1,4 +1,4 @@
-//! Many histories, each from its seed, and how to see one of them again.
+//! Runs many histories, each from its seed, and replays one of them.
 
 use std::env;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use tower_distributed_lock::testing::{Fault, Tally};
 use super::history::History;
 use super::log::Counts;
 
-/// How many seeds are tried until a flaw counts as unnoticed.
+/// The number of seeds after which a flaw counts as not found.
 const ENOUGH: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {
@@ -17,29 +17,29 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} is a number, not `{value}`")))
 }
 
-/// What many histories came to.
+/// The results of many histories.
 #[derive(Default)]
 pub(super) struct Summary {
     pub(super) tally: Tally,
     pub(super) counts: Counts,
-    /// Whether there were many: a run of one seed need not show everything.
+    /// Whether there were many: a run of one seed may not show everything.
     pub(super) is_long: bool,
 }
 
 impl Summary {
-    /// The fault has struck: without that, many histories would have proved nothing.
+    /// Asserts that the fault occurred: without it, the histories prove nothing.
     pub(super) fn was_struck_by(&self, fault: Fault) {
         let struck = self.tally.of(fault) > 0;
         assert!(!self.is_long || struck, "{fault:?} never struck");
     }
 
-    /// The same of something that the histories count.
+    /// The same for an event that the histories count.
     pub(super) fn has_counted(&self, what: &str) {
         let happened = self.counts.of(what) > 0;
         assert!(!self.is_long || happened, "`{what}` never happened");
     }
 
-    /// Every fault has struck, and holds have overlapped.
+    /// Asserts that every fault occurred, and that holds overlapped.
     pub(super) fn met_everything(&self) {
         for fault in Fault::ALL {
             self.was_struck_by(fault);
@@ -48,8 +48,8 @@ impl Summary {
     }
 }
 
-/// Tries many seeds, or the one that is asked for. `usual`: how many, unless `SIMULATION_SCHEDULES` says otherwise. `run` is
-/// told the seed, and whether a trace is wanted.
+/// Runs many seeds, or the one in the environment. `usual`: how many, unless `SIMULATION_SCHEDULES` is set. `run` gets the
+/// seed, and whether a trace is wanted.
 pub(super) fn try_all(
     test: &str,
     world: impl Debug,
@@ -79,7 +79,7 @@ pub(super) fn try_all(
     summary
 }
 
-/// One seed is one history, however often it happens. `run` traces.
+/// Asserts that one seed gives one history in every run. `run` traces.
 pub(super) fn replay(world: impl Debug, run: impl Fn(u64) -> History) {
     for seed in 0..number("SIMULATION_SCHEDULES").unwrap_or(20) {
         let [one, other] = [(); 2].map(|()| run(seed));
@@ -93,7 +93,7 @@ pub(super) fn replay(world: impl Debug, run: impl Fn(u64) -> History) {
     }
 }
 
-/// A flaw is found: some seed breaks the promise.
+/// Asserts that the flaw is found: some seed breaks the promise.
 pub(super) fn find(flaw: impl Debug, promise: &str, run: impl Fn(u64) -> History) {
     assert!(
         (0..ENOUGH).any(|seed| run(seed).breaks(promise)),

@@ -1,4 +1,4 @@
-//! What a process is told, compared with what the stores did.
+//! Compares the answers to a process with the actions of the stores.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -27,12 +27,12 @@ pub(super) struct Told<S> {
     asked: Arc<Mutex<HashMap<HoldId, u64>>>,
 }
 
-/// What the answers are compared with.
+/// The records that the answers are compared with.
 pub(super) struct Judge {
     pub(super) log: Arc<Log>,
     pub(super) waits: Arc<Waits>,
     pub(super) witnesses: Arc<Witnesses>,
-    /// Whether what was granted is still there when the process hears of it.
+    /// Whether a granted hold still exists when the process gets the answer.
     pub(super) keeps_data: bool,
 }
 
@@ -52,7 +52,7 @@ impl<S> Told<S> {
         self
     }
 
-    /// The process is killed: it hears nothing more, and sends nothing more. What is on its way arrives.
+    /// Kills the process: it sends and receives nothing more. Requests under way arrive.
     pub(super) fn die(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl<S> Told<S> {
         pending().await
     }
 
-    /// Whether the question is not asked at all.
+    /// Whether the question is dropped.
     fn is_swallowed(&self, attempt: &Attempt) -> bool {
         if self.flaw != Flaw::Silent || attempt.patience.is_none() {
             return false;

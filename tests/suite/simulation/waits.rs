@@ -1,4 +1,4 @@
-//! Who waits, and whether anybody waits for nothing, or is overtaken.
+//! The waiting callers. It checks that none waits for a free lock, and that none is overtaken.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,13 +12,14 @@ use super::line::{CALLER, Line};
 use super::log::Log;
 use super::witnesses::Witnesses;
 
-/// Everybody who waits, and for which key.
+/// The waiting callers and their keys.
 pub(super) struct Waits {
     log: Arc<Log>,
     began: Instant,
-    /// The longest that a free lock may stay untaken while somebody waits; `None` where faults allow anything.
+    /// The longest time that a free lock may remain untaken while a caller waits; `None` where faults allow
+    /// any time.
     bound: Option<Duration>,
-    /// `None` where those who wait are forgotten.
+    /// `None` where the store may lose waiters.
     line: Option<Line>,
     waiting: Mutex<Vec<(LockKey, Instant, u64)>>,
 }
@@ -34,7 +35,7 @@ impl Waits {
         }
     }
 
-    /// Somebody asks from now on, and waits for `key` if there is one, until the value is dropped.
+    /// Begins a request that waits for `key`, if there is one, until the value is dropped.
     pub(super) fn wait(&self, key: Option<&LockKey>) -> Waiting<'_> {
         let since = Instant::now();
         let number = self.log.tick();
@@ -48,7 +49,7 @@ impl Waits {
         }
     }
 
-    /// Somebody is granted `hold` just now, and did not have it before.
+    /// Records a new grant of `hold`.
     pub(super) fn granted(&self, book: &mut Book, hold: &Hold) {
         let longest = {
             let waiting = self.waiting.lock().unwrap();
@@ -63,7 +64,7 @@ impl Waits {
         }
     }
 
-    /// The store has refused.
+    /// Records a refusal.
     pub(super) fn refused(&self, book: &mut Book, attempt: &Attempt) {
         if let Some(line) = &self.line {
             let free = book.free_since(&attempt.hold.key, self.began).is_some();
@@ -71,14 +72,14 @@ impl Waits {
         }
     }
 
-    /// The store has taken it back.
+    /// Records a withdrawal.
     pub(super) fn withdrawn(&self, hold: &Hold) {
         if let Some(line) = &self.line {
             line.withdrawn(hold);
         }
     }
 
-    /// The present caller got no answer.
+    /// Records that the current caller got no answer.
     pub(super) fn failed(&self) {
         if let Some(line) = &self.line {
             line.failed();
@@ -97,7 +98,7 @@ impl Waits {
     }
 }
 
-/// One who asks.
+/// A request under way.
 pub(super) struct Waiting<'a> {
     waits: &'a Waits,
     caller: usize,
@@ -106,7 +107,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// It has waited in vain.
+    /// Checks a request whose wait has ended without a grant.
     pub(super) fn in_vain(&self, witnesses: &Witnesses, key: &LockKey) {
         if self.waits.bound.is_some() {
             let mut book = witnesses.only().book();

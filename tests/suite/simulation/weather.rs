@@ -1,15 +1,15 @@
-//! How bad things are.
+//! The severity of the faults in a history.
 
 use std::time::Duration;
 
 use tower_distributed_lock::testing::{Fault, Faults};
 
-/// A poll, and two ways there and back.
+/// A poll, and two round trips.
 pub(super) const POLL: Duration = Duration::from_millis(1_050);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Weather {
-    /// Slow, and nothing else.
+    /// Delays only.
     Calm,
     /// Wake-ups are lost.
     Deaf,
@@ -28,17 +28,18 @@ impl Weather {
         }
     }
 
-    /// How long a free lock may stay untaken while somebody waits; `None` where faults allow anything.
+    /// How long a free lock may remain untaken while a caller waits; `None` where faults allow any
+    /// time.
     pub(super) fn bound(self) -> Option<Duration> {
         match self {
             Self::Calm => Some(POLL),
-            // The readers who go first are woken by one poll, the writers behind them by the next.
+            // One poll finds the readers, which go first, and the next one the writers behind them.
             Self::Deaf => Some(2 * POLL),
             Self::Flaky | Self::Hostile => None,
         }
     }
 
-    /// Whether the store forgets nothing.
+    /// Whether the store loses no data.
     pub(super) fn keeps_data(self) -> bool {
         self != Self::Hostile
     }

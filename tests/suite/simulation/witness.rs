@@ -1,4 +1,4 @@
-//! A store under observation: every answer is compared with what it may be.
+//! A store under observation: every answer is checked.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,7 +13,7 @@ use super::book::Book;
 use super::log::{Log, short};
 use super::waits::Waits;
 
-/// Stands between the faults and the store.
+/// A wrapper between the faults and the store.
 #[derive(Clone)]
 pub(super) struct Witness<S> {
     inner: S,
@@ -66,7 +66,7 @@ impl<S: LockStore + Inspect> Witness<S> {
         }
     }
 
-    /// Compares an answer about a hold with the book, which it ends in if `ends`.
+    /// Compares an answer about a hold with the book. With `ends`, the hold ends in the book.
     fn stands(&self, what: &str, hold: &Hold, standing: HoldStatus, ends: bool) {
         self.log.note(|| {
             format!(
@@ -89,7 +89,7 @@ impl<S: LockStore + Inspect> Witness<S> {
         }
     }
 
-    /// Compares what the store keeps with what it has said to record, now or before.
+    /// Compares the store's record with the records that it has confirmed.
     fn recorded(&self, key: &LockKey, now: Option<&Bytes>, kept: Option<&Bytes>) {
         let mut book = self.book();
         if let Some(value) = now {
@@ -101,7 +101,7 @@ impl<S: LockStore + Inspect> Witness<S> {
         }
     }
 
-    /// Compares all of a key.
+    /// Compares the whole state of a key.
     async fn compare(&self, key: &LockKey) {
         let seen = self.inner.inspect(key).await.unwrap();
         for (promise, text) in self.book().differences(key, &seen) {

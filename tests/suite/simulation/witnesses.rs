@@ -8,14 +8,14 @@ use super::flawed::Flawed;
 use super::life::{Span, Stamp};
 use super::witness::Witness;
 
-/// What a hold needs is that so many of the stores carry it.
+/// The number of stores that must carry a hold.
 pub(super) struct Witnesses<S = Flawed<MemoryStore>> {
     of: Vec<Witness<S>>,
     needed: usize,
 }
 
 impl<S: LockStore + Inspect> Witnesses<S> {
-    /// More than half of them are needed.
+    /// Requires more than half of the stores.
     pub(super) fn new(of: Vec<Witness<S>>) -> Self {
         let needed = of.len() / 2 + 1;
         Self { of, needed }
@@ -33,22 +33,22 @@ impl<S: LockStore + Inspect> Witnesses<S> {
         only
     }
 
-    /// Whether enough of them ever granted the hold.
+    /// Whether enough stores ever granted the hold.
     pub(super) fn have_granted(&self, hold: &Hold) -> bool {
         self.enough(|witness| witness.book().has_granted(hold))
     }
 
-    /// Whether enough of them carry the hold just now.
+    /// Whether enough stores carry the hold now.
     pub(super) fn carry(&self, hold: &Hold) -> bool {
         self.enough(|witness| witness.book().carries(hold))
     }
 
-    /// Whether grants to a client promised as much as its guard believes.
+    /// Whether grants to a client cover the deadline of its guard.
     pub(super) fn promised(&self, at: Guarded<'_>, deadline: Instant) -> bool {
         self.enough(|witness| witness.book().promised(at, deadline))
     }
 
-    /// Whether enough of them carried one hold of a client at every moment between two.
+    /// Whether enough stores carried one hold of a client at every moment between `from` and `to`.
     pub(super) fn carried(&self, at: Guarded<'_>, from: Stamp, to: Stamp) -> bool {
         let mut spans: Vec<Span> = Vec::new();
         for witness in &self.of {
@@ -58,7 +58,7 @@ impl<S: LockStore + Inspect> Witnesses<S> {
             let spans = || spans.iter().filter(|span| span.id == *id);
             let ends = spans().map(|span| span.to);
             let ends = ends.filter(|end| from < *end && *end < to);
-            // There is one carrier less after an end, and nowhere else.
+            // The number of carriers falls only at an end.
             ends.chain([from, to]).all(|moment| {
                 let carriers = spans().filter(|span| span.from <= moment && moment < span.to);
                 carriers.count() >= self.needed

@@ -1,4 +1,4 @@
-//! What every history has: stores with their faults, everybody who uses them, and an end at which nothing is left.
+//! The parts of every history: stores with faults, their callers, and an end at which nothing is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use super::witnesses::Witnesses;
 const CALLERS: usize = 3;
 const ROUNDS: usize = 4;
 
-/// Everything late has arrived, and every lease is over.
+/// The time after which every late request has arrived, and every lease has ended.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Every withdrawal is forgotten.
+/// The time after which every withdrawal is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(130);
 
 pub(super) type Store = FaultyStore<Witness<Flawed<MemoryStore>>>;
@@ -40,11 +40,11 @@ pub(super) struct World {
     pub(super) stores: Vec<Store>,
     weather: Weather,
     judge: Arc<Judge>,
-    /// How many callers there are already.
+    /// The number of callers so far.
     callers: usize,
 }
 
-/// How a world begins.
+/// The settings of a world.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Genesis {
     pub(super) seed: u64,
@@ -52,7 +52,7 @@ pub(super) struct Genesis {
     pub(super) flaw: Flaw,
     pub(super) traced: bool,
     pub(super) stores: usize,
-    /// How long a free lock may stay untaken while somebody waits.
+    /// How long a free lock may remain untaken while a caller waits.
     pub(super) bound: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl World {
         let Genesis { seed, weather, .. } = genesis;
         let mut random = Rng::with_seed(seed);
         let log = Arc::new(Log::new(genesis.traced));
-        // A store that forgets forgets who waits.
+        // A store that loses data also loses its waiters.
         let line = (weather.keeps_data() && genesis.stores == 1).then(|| Line::new(log.clone()));
         let waits = Arc::new(Waits::new(log.clone(), genesis.bound, line));
         let witness = |_| {
@@ -91,12 +91,12 @@ impl World {
         }
     }
 
-    /// What a process uses, under observation.
+    /// The store of a process, under observation.
     pub(super) fn told<S: LockStore>(&self, store: S, flaw: Flaw) -> Told<S> {
         Told::new(store, flaw).judged_by(&self.judge)
     }
 
-    /// Those who use one client.
+    /// Adds the callers of one client.
     pub(super) fn crowd(&mut self, locks: &LockClient, menu: Menu) -> JoinSet<()> {
         let mut callers = JoinSet::new();
         let shared = Owner::new();
@@ -118,9 +118,9 @@ impl World {
         callers
     }
 
-    /// In good weather, all calms down, everybody gets everything, and it is over.
+    /// Ends the history: the faults end, and every caller gets every lock.
     pub(super) async fn end(self, clients: &[LockClient], menu: Menu) -> History {
-        // What the store is made to forget is forgotten while the faults blow.
+        // Data is lost only before this, while there are faults.
         let tally = self.tally();
         self.calm_down().await;
         for locks in clients {
@@ -139,7 +139,7 @@ impl World {
         History::conclude(&self.log, self.weather, tally)
     }
 
-    /// The faults end, and leases too.
+    /// Ends the faults, and waits for the end of the leases.
     pub(super) async fn calm_down(&self) {
         for store in &self.stores {
             store.set(Faults::none());

@@ -4,7 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 
-/// Signs certificates. Two of them do not know each other.
+/// Signs certificates. Two authorities are independent.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -30,12 +30,12 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A certificate made out to these host names and addresses; without any, one for a client.
+    /// A certificate for these host names and addresses; without any, one for a client.
     pub(crate) fn signs(&self, names: &[&str]) -> Credentials {
         self.sign(&named("redis", names))
     }
 
-    /// A certificate whose time is over.
+    /// An expired certificate.
     pub(crate) fn signed_long_ago(&self, names: &[&str]) -> Credentials {
         let mut params = named("redis", names);
         params.not_before = date_time_ymd(2001, 1, 1);

@@ -1,4 +1,4 @@
-//! The example server, run as its users run it.
+//! The example server, as a process.
 
 use std::path::PathBuf;
 use std::process::Command;

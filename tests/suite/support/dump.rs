@@ -6,12 +6,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult, Value};
 
-/// Every key with what it holds, at one instant.
+/// Every key with its content, at one instant.
 pub(crate) type Dump = BTreeMap<String, Entry>;
 
-/// What stands under one key.
+/// The content of one key.
 ///
-/// Bytes that are not UTF-8 are shown escaped, so that no two contents look alike.
+/// Bytes that are not UTF-8 are escaped, so that different contents look different.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) stored: Stored,

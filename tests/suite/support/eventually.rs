@@ -1,12 +1,12 @@
-//! Waiting for a fact instead of sleeping.
+//! Waits for a condition instead of sleeping.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Asks `probe` until it says yes, and returns what it found.
+/// Calls `probe` until it succeeds, and returns its result.
 ///
-/// A probe answers with a `bool`, an `Option<T>` or a `Result<T, impl Debug>`; the panic shows the last refusal. `limit` is the bound of
-/// a liveness promise or a generous guess, never the time that something is expected to take. A probe that hangs is cut off at `limit`.
+/// A probe answers with a `bool`, an `Option<T>` or a `Result<T, impl Debug>`; the panic shows the last refusal. `limit` is the
+/// bound of a liveness promise or a generous guess, and never the expected duration. A probe that hangs is aborted at `limit`.
 pub(crate) async fn eventually<A: Answer>(
     what: &str,
     limit: Duration,

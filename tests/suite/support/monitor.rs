@@ -1,4 +1,4 @@
-//! What a server is asked to do.
+//! The commands of a server.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -77,7 +77,7 @@ fn without_observers(lines: Vec<String>) -> Vec<String> {
         .collect();
     let mut ours = false;
     let foreign = |line: &String| {
-        // The calls of a script follow the command that runs it, and share its fate.
+        // The calls of a script follow the command that runs it, and are kept or left out with it.
         if !client(line).ends_with("lua") {
             ours = observers.contains(client(line));
         }

@@ -1,4 +1,4 @@
-//! Other processes of this test binary, which tests tell what to do.
+//! Other processes of this test binary, which tests control.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -16,16 +16,16 @@ use super::Process;
 /// The environment variable that makes a run of this binary a peer.
 const ROLE: &str = "TEST_PEER_ROLE";
 
-/// What marks a peer's own lines among those of the test harness.
+/// The prefix of a peer's own lines among those of the test harness.
 const MARK: &str = "peer> ";
 
-/// What a peer does, and under which name a test asks for it.
+/// The name of a role, and its function.
 pub(crate) type Role = (
     &'static str,
     fn(Console) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 );
 
-/// A process that plays a [`Role`]: told and heard line by line, killed on drop.
+/// A process that plays a [`Role`]. Test and peer exchange lines. It is killed on drop.
 ///
 /// It runs the same code as the test, in a process that can be killed, paused and terminated by itself.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Peer {
         told.unwrap_or_else(|error| panic!("`{line}` for peer `{}`: {error}", self.role));
     }
 
-    /// The next line that it says.
+    /// The next line from it.
     pub(crate) async fn hear(&mut self) -> String {
         const LIMIT: Duration = Duration::from_secs(30);
         match tokio::time::timeout(LIMIT, self.lines.recv()).await {
@@ -75,14 +75,14 @@ impl Peer {
     }
 }
 
-/// A peer's end of the conversation.
+/// A peer's connection to the test.
 #[derive(Debug)]
 pub(crate) struct Console {
     lines: mpsc::UnboundedReceiver<String>,
 }
 
 impl Console {
-    /// The next line from the test. When the test is gone, so is the process.
+    /// The next line from the test. When the test has ended, the process ends.
     pub(crate) async fn hear(&mut self) -> String {
         self.lines
             .recv()
@@ -90,9 +90,9 @@ impl Console {
             .expect("the process ends with its input")
     }
 
-    /// Says a line to the test.
+    /// Sends a line to the test.
     pub(crate) fn say(&self, line: impl Display) {
-        // One write, past the harness, which would keep what `println!` says.
+        // One write, around the harness, which captures `println!`.
         let line = format!("{MARK}{line}\n");
         io::stdout()
             .write_all(line.as_bytes())
@@ -100,7 +100,7 @@ impl Console {
     }
 }
 
-/// What the test behind [`ENTRY`](crate::roles::ENTRY) does: in a peer it plays the role, in a usual run it checks the table.
+/// The test behind [`ENTRY`](crate::roles::ENTRY): in a peer it plays the role, in a usual run it checks the table.
 pub(crate) fn play(roles: &[Role]) {
     let Ok(wanted) = env::var(ROLE) else {
         let names: BTreeSet<_> = roles.iter().map(|(name, _)| name).collect();
@@ -116,7 +116,7 @@ pub(crate) fn play(roles: &[Role]) {
     runtime.block_on(play(console));
 }
 
-/// Reads lines on a thread of their own: a blocked runtime must not keep a peer from noticing the end of the test.
+/// Reads lines on a separate thread, so that a peer with a blocked runtime also notices the end of the test.
 fn lines(
     source: impl Read + Send + 'static,
     pick: fn(String) -> Option<String>,
@@ -126,7 +126,7 @@ fn lines(
     thread::spawn(move || {
         let lines = BufReader::new(source).lines().map_while(Result::ok);
         for line in lines.filter_map(pick) {
-            // Read on when nobody listens, so that the writer never blocks.
+            // Continues to read without a receiver, so that the writer never blocks.
             let _ = sender.send(line);
         }
         at_end();

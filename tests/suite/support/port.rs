@@ -1,4 +1,4 @@
-//! A loopback port that nobody else gets.
+//! A loopback port that no other process gets.
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// A port of 127.0.0.1, held by a socket that is bound but never listens.
 ///
-/// The kernel gives such a port to nobody who asks for "any port", yet a server that sets `SO_REUSEADDR` may listen on it. So parallel
-/// tests never race for a port, and a server that is down for a while finds its port free when it restarts.
+/// The kernel does not assign such a port to a request for "any port", but a server that sets `SO_REUSEADDR` may listen on it. So
+/// parallel tests never race for a port, and a server finds its port free when it restarts.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     address: SocketAddr,
@@ -24,7 +24,7 @@ impl ReservedPort {
 
     /// Reserves a free port, and the one that is higher by `distance`.
     pub(crate) fn reserve_with(distance: u16) -> io::Result<(Self, Self)> {
-        // Held until the end, so that the kernel does not offer the same again.
+        // Held until the end, so that the kernel does not offer the same port again.
         let mut unfit = Vec::new();
         loop {
             let port = Self::reserve()?;
@@ -40,10 +40,11 @@ impl ReservedPort {
         }
     }
 
-    /// Where 0 is any. A number that somebody else has reserved is in use.
+    /// Reserves this port; 0 means any port. A reserved port counts as in use.
     fn reserve_number(number: u16) -> io::Result<Self> {
         let reservation = TcpSocket::new_v4()?;
-        // Reusable sockets share a port until one of them listens, so this one becomes reusable when nobody else has the port.
+        // Reusable sockets share a port until one of them listens, so this socket becomes reusable only after it has the port
+        // alone.
         reservation.set_reuseaddr(false)?;
         reservation.bind((Ipv4Addr::LOCALHOST, number).into())?;
         reservation.set_reuseaddr(true)?;

@@ -12,9 +12,9 @@ use nix::unistd::Pid;
 
 use super::eventually;
 
-/// A running child: signalled by its own id only, killed and reaped on drop.
+/// A running child. Signals go to its own id only. It is killed and reaped on drop.
 ///
-/// What it writes is kept in an unnamed file; it is shown when the test fails.
+/// Its output is kept in an unnamed file, and shown when the test fails.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -33,7 +33,7 @@ impl Process {
         Self::start(command, output)
     }
 
-    /// Starts `command`, with standard input and standard output in the caller's hands.
+    /// Starts `command`, and returns its standard input and standard output.
     pub(crate) fn spawn_piped(
         command: &mut Command,
     ) -> io::Result<(Self, ChildStdin, ChildStdout)> {
@@ -62,7 +62,7 @@ impl Process {
 
     /// Everything it has written so far.
     pub(crate) fn output(&self) -> String {
-        // Positioned reads: the child shares the file's offset and goes on writing at it.
+        // Positioned reads, because the child writes at the shared offset of the file.
         let length = self.output.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         let read = self.output.read_exact_at(&mut bytes, 0);
@@ -95,7 +95,7 @@ impl Process {
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// SIGSTOP. It stands still on return, until [`resume`](Self::resume).
+    /// SIGSTOP. The process is stopped on return, until [`resume`](Self::resume).
     pub(crate) fn pause(&mut self) {
         self.signal(Signal::SIGSTOP);
         // The signal is only queued when `kill` returns.
@@ -112,9 +112,9 @@ impl Process {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Does not wait for what the signal does.
+    /// Does not wait for the effect of the signal.
     pub(crate) fn signal(&mut self, signal: Signal) {
-        // The id of a child that has been reaped may belong to a stranger.
+        // The id of a reaped child may belong to another process.
         let ended = self.ended();
         assert!(
             ended.is_none(),

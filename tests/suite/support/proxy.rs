@@ -1,4 +1,4 @@
-//! A TCP proxy that can be told to misbehave.
+//! A TCP proxy with faults that a test controls.
 
 // Found from wherever this file is included.
 #[path = "proxy/lane.rs"]
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use self::lane::Lane;
 use super::{RedisServer, ReservedPort};
 
-/// Stands between a client and a server, one [`Lane`] per direction.
+/// A proxy between a client and a server, with one [`Lane`] per direction.
 ///
 /// It has a thread of its own, so a test that blocks or drops its runtime does not stop it. A server that cannot be reached shows as a
 /// connection that is accepted and reset.
@@ -34,22 +34,22 @@ pub(crate) struct Proxy {
     runtime: Option<Runtime>,
 }
 
-/// How a connection is brought to an end.
+/// How a connection is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// RST to both sides; what was on its way is lost.
+    /// RST to both sides; bytes under way are lost.
     Reset,
-    /// FIN to both sides; what was on its way is lost.
+    /// FIN to both sides; bytes under way are lost.
     Close,
-    /// Neither side is told: whatever is sent is lost.
+    /// Neither side is notified: everything that is sent is lost.
     Silence,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What the test wants the door to be.
+    /// The state that the test wants: whether connections are refused.
     refusing: watch::Sender<bool>,
-    /// What the door is: `None` until it has been opened for the first time.
+    /// The actual state: `None` until the proxy has listened for the first time.
     listening: watch::Sender<Option<bool>>,
     connections: watch::Sender<Connections>,
     /// The number of cuts so far, with the last one's ending.
@@ -97,7 +97,7 @@ impl Proxy {
         proxy
     }
 
-    /// The server's address by way of this proxy.
+    /// The server's address through this proxy.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
@@ -124,7 +124,7 @@ impl Proxy {
 
     /// Ends every open connection, and returns how many there were. New ones are accepted as before.
     ///
-    /// On return both sides have been told, and nothing passes any more.
+    /// On return, both sides are notified, and nothing passes any more.
     pub(crate) async fn cut(&self, ending: Ending) -> usize {
         let (hit, last) = {
             let connections = self.shared.connections.borrow();
@@ -139,7 +139,7 @@ impl Proxy {
         hit
     }
 
-    /// Loses whatever is sent on the open connections from now on, and ends none of them; returns how many there are. New
+    /// From now on, loses everything that is sent on the open connections, and ends none of them. Returns how many there are. New
     /// ones are accepted as before.
     pub(crate) fn silence(&self) -> usize {
         let hit = self.connections();
@@ -149,7 +149,7 @@ impl Proxy {
         hit
     }
 
-    /// Refuses new connections, as if no server listened there. Open ones stay.
+    /// Refuses new connections, as if no server listened there. Open ones remain.
     pub(crate) async fn refuse(&self) {
         self.shared.refusing.send_replace(true);
         self.until_listening(false).await;
@@ -179,7 +179,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Where connections come in.
+/// The listener of the proxy.
 struct Door {
     port: ReservedPort,
     upstream: SocketAddr,
@@ -210,7 +210,7 @@ impl Door {
         let shared = Arc::clone(&self.shared);
         let (requests, replies) = self.lanes.clone();
         let upstream = self.upstream;
-        // Counted and subscribed before the task runs: a cut that comes now must hit this connection.
+        // Counted and subscribed before the task runs, so that a cut that happens now affects this connection.
         let cut = shared.cut.subscribe();
         let mut id = 0;
         shared.connections.send_modify(|connections| {

@@ -22,12 +22,13 @@ pub(crate) struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts one whose nodes do not give each other up before half a minute has gone by: long enough on a busy machine.
+    /// Starts a cluster whose nodes declare each other failed after half a minute at the earliest: long enough on a busy
+    /// machine.
     pub(crate) async fn start() -> Self {
         Self::start_with(&[("cluster-node-timeout", "30000")]).await
     }
 
-    /// Starts one, and sets these parameters of each node.
+    /// Starts a cluster, and sets these parameters of each node.
     pub(crate) async fn start_with(parameters: &[(&str, &str)]) -> Self {
         Self::start_like(RedisServer::builder(), parameters).await
     }
@@ -36,7 +37,7 @@ impl RedisCluster {
     pub(crate) async fn start_like(like: Builder, parameters: &[(&str, &str)]) -> Self {
         let node = like
             .cluster()
-            // The shorter this is, the faster news travel. Nobody is to act on bad news yet.
+            // Gossip is faster with a short time-out. During the set-up, no node may be declared failed.
             .config("cluster-node-timeout", "2000")
             .config("cluster-replica-no-failover", "yes")
             .config("cluster-replica-validity-factor", "0")
@@ -54,13 +55,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// One for all tests that only lock in it, each under names of its own. It ends with the test binary.
+    /// The cluster of all tests that only take locks, each with names of its own. It ends with the test binary.
     pub(crate) async fn shared() -> &'static Self {
         static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
         &SHARED.get_or_init(Self::start_guarded).await.0
     }
 
-    /// One for all tests that move slots in it, each one of its own. While a slot moves, no [`dump`](Self::dump) can be had.
+    /// The cluster of all tests that move slots, each a slot of its own. While a slot moves, [`dump`](Self::dump) fails.
     pub(crate) async fn shared_by_movers() -> &'static Self {
         static SHARED: OnceCell<(RedisCluster, Warden)> = OnceCell::const_new();
         &SHARED.get_or_init(Self::start_guarded).await.0
@@ -77,12 +78,12 @@ impl RedisCluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// Where the key lives, by number.
+    /// The slot of the key.
     pub(crate) async fn slot(&self, key: &str) -> u16 {
         self.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// The node that says of itself that it serves the slot.
+    /// The node that reports itself as the slot's master.
     pub(crate) async fn master_of(&self, slot: u16) -> usize {
         for (place, node) in self.nodes.iter().enumerate() {
             if claims(node, slot).await.unwrap_or(false) {
@@ -92,7 +93,7 @@ impl RedisCluster {
         panic!("nobody serves slot {slot}");
     }
 
-    /// A name with this beginning that lives on the node.
+    /// A name with this prefix whose slot is on the node.
     pub(crate) async fn name_on(&self, node: usize, beginning: &str) -> String {
         for number in 0.. {
             let name = format!("{beginning}{number}");
@@ -104,10 +105,10 @@ impl RedisCluster {
         unreachable!("a node has slots")
     }
 
-    /// Begins to move a slot: from now on each key of it is on either node.
+    /// Begins to move a slot: from now on, each of its keys is on one of the two nodes.
     pub(crate) async fn begin_move(&self, slot: u16, from: usize, to: usize) {
-        // A node that has not heard of the last move would claim the slot by too low an epoch, and lose it again to the
-        // former owner, which sends everybody back to it.
+        // A node that does not know the last move would claim the slot with too low an epoch, and lose it again to the
+        // former owner, which redirects all clients to itself.
         eventually("the masters agree whose the slot is", LIMIT, async || {
             let owners = join_all(self.masters().map(|node| owner(node, slot))).await;
             match owners.iter().all(|owner| *owner == owners[0]) {
@@ -125,7 +126,7 @@ impl RedisCluster {
             .await;
     }
 
-    /// Moves whatever is in the slot now.
+    /// Moves all keys that are in the slot now.
     pub(crate) async fn move_keys(&self, slot: u16, from: usize, to: usize) -> usize {
         let port = self.nodes[to].port().to_string();
         let slot = slot.to_string();
@@ -139,7 +140,7 @@ impl RedisCluster {
         keys.len()
     }
 
-    /// Ends the move: the slot is the other node's now. The replicas hear of it a little later.
+    /// Ends the move: the other node has the slot. The replicas learn of it a little later.
     pub(crate) async fn end_move(&self, slot: u16, from: usize, to: usize) {
         let (target, slot) = (self.id(to).await, slot.to_string());
         for node in [to, from] {
@@ -148,14 +149,14 @@ impl RedisCluster {
         }
     }
 
-    /// Moves a slot with all that is in it.
+    /// Moves a slot with all its keys.
     pub(crate) async fn move_slot(&self, slot: u16, from: usize, to: usize) {
         self.begin_move(slot, from, to).await;
         self.move_keys(slot, from, to).await;
         self.end_move(slot, from, to).await;
     }
 
-    /// All that the masters have whose name contains this.
+    /// All keys of the masters whose names contain `part`.
     pub(crate) async fn dump(&self, part: &str) -> Dump {
         let masters = join_all(self.masters().map(RedisServer::dump)).await;
         let mut all: Dump = masters.into_iter().flatten().collect();
@@ -163,7 +164,7 @@ impl RedisCluster {
         all
     }
 
-    /// Every channel whose name contains this, with the number of listeners on the masters.
+    /// Every channel whose name contains `part`, with the number of subscribers on the masters.
     pub(crate) async fn pubsub_channels(&self, part: &str) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
         for channels in join_all(self.masters().map(RedisServer::pubsub_channels)).await {
@@ -182,9 +183,9 @@ impl RedisCluster {
         self.nodes[node].ask(&["EXISTS", key]).await
     }
 
-    /// Removes a key, wherever it is.
+    /// Removes a key, on whichever node.
     pub(crate) async fn delete(&self, key: &str) {
-        // The two that have not got it say so.
+        // The two other masters answer with an error.
         let words = ["DEL", key];
         let asked = self.masters().map(|node| node.try_ask::<()>(&words));
         assert!(join_all(asked).await.iter().any(Result::is_ok), "{key}");
@@ -198,7 +199,7 @@ impl RedisCluster {
     async fn form(&self) {
         let share = SLOTS.div_ceil(MASTERS);
         for (place, node) in self.nodes.iter().enumerate() {
-            // Otherwise the nodes would quarrel about it first.
+            // Otherwise the nodes would first resolve a conflict of epochs.
             let epoch = (place + 1).to_string();
             node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])
                 .await;
@@ -223,7 +224,7 @@ impl RedisCluster {
         self.until_whole().await;
     }
 
-    /// One more node, without slots: it is the last of all. Waits until everybody knows it.
+    /// Adds a node without slots, at the end of the list. Waits until all nodes know it.
     pub(crate) async fn join(&mut self, node: Builder) -> usize {
         self.nodes.push(node.cluster().start().await);
         self.introduce_all().await;
@@ -242,8 +243,8 @@ impl RedisCluster {
 
     async fn introduce_all(&self) {
         for node in &self.nodes {
-            // Not to itself: its own word that it is a master, sent before it became a replica and read after, would make it
-            // take itself for a master again.
+            // Not to itself: its own message that it is a master, sent before it became a replica and read afterwards, would
+            // make it a master again.
             let is_other = |other: &&RedisServer| other.port() != node.port();
             for other in self.nodes.iter().filter(is_other) {
                 let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
@@ -253,21 +254,21 @@ impl RedisCluster {
         }
     }
 
-    /// Whether the node says of itself that it is the master of the slot. One that is loading says nothing.
+    /// Whether the node reports itself as the slot's master. A node that is loading does not answer.
     pub(crate) async fn serves(&self, node: usize, slot: u16) -> bool {
         claims(&self.nodes[node], slot).await.unwrap_or(false)
     }
 
-    /// The keys that one node has, be it a replica, whose name contains this.
+    /// The keys of one node, master or replica, whose names contain `part`.
     pub(crate) async fn keys_on(&self, node: usize, part: &str) -> Vec<String> {
         let pattern = format!("*{part}*");
         self.nodes[node].ask(&["KEYS", &pattern]).await
     }
 
-    /// From now on the replica of a master hears nothing of what the master does, though the master goes on.
+    /// Cuts the replica of a master off, while the master continues.
     pub(crate) async fn cut_off_replica(&self, master: usize) {
         let (master, replica) = (&self.nodes[master], &self.nodes[master + MASTERS]);
-        // Who knows no password does not get in again.
+        // Without a password, the replica cannot connect again.
         let words = ["ACL", "SETUSER", "nobody", "off"];
         master.ask::<()>(&words).await;
         replica
@@ -287,7 +288,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// Waits until every node knows all masters and replicas, and every replica is in step.
+    /// Waits until every node knows all masters and replicas, and every replica is synchronised.
     pub(crate) async fn until_whole(&self) {
         eventually("the cluster is whole", LIMIT, async || {
             self.look_whole().await
@@ -295,7 +296,7 @@ impl RedisCluster {
         .await;
     }
 
-    /// Whether the cluster is whole; if not, what a node knows that misses something.
+    /// Whether the cluster is complete; if not, the state of a node that lacks something.
     async fn look_whole(&self) -> Result<(), String> {
         for node in &self.nodes {
             let info: String = node.ask(&["CLUSTER", "INFO"]).await;
@@ -352,10 +353,10 @@ async fn claims(node: &RedisServer, slot: u16) -> RedisResult<bool> {
     }))
 }
 
-/// Kills the servers when this process ends: what is shared by all tests is dropped by none.
+/// Kills the servers when this process ends: no test drops a shared cluster.
 #[derive(Debug)]
 struct Warden {
-    /// It reads from here, and finds the end when nobody can write any more.
+    /// The standard input of the process that kills; it ends with this process.
     _stdin: ChildStdin,
     _process: Process,
 }

@@ -16,17 +16,18 @@ pub(crate) struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// What the sentinels call the master.
+    /// The name of the master.
     pub(crate) const NAME: &str = "locks";
 
-    /// Starts them, and waits until the sentinels know each other and the replicas.
+    /// Starts the servers, and waits until the sentinels know each other and the replicas.
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     /// The same, with lines of the sentinels' configuration: `("failover-timeout", "60000")`.
     ///
-    /// Sentinels lead replicas around the proxies of their links when `failover-timeout` has passed.
+    /// After `failover-timeout`, sentinels make replicas follow the master directly, without the
+    /// proxies of their links.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         Self::start_like(RedisServer::builder(), settings).await
     }
@@ -72,7 +73,7 @@ impl RedisSentinels {
         }
     }
 
-    /// From now on they call every server `localhost`.
+    /// From now on, the sentinels name every server `localhost`.
     pub(crate) async fn announce_host_names(&self) {
         let (master, servers) = (self.replicated.master(), &self.replicated.servers);
         for server in servers {
@@ -116,7 +117,7 @@ impl RedisSentinels {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// Which of the servers a majority of the living sentinels calls the master.
+    /// The server that a majority of the live sentinels names as the master.
     pub(crate) async fn master(&self) -> Option<usize> {
         let mut votes = BTreeMap::<u16, usize>::new();
         for sentinel in &self.sentinels {
@@ -142,10 +143,10 @@ impl RedisSentinels {
         .await
     }
 
-    /// A planned failover: the master lives, and another takes its place.
+    /// A planned failover: the master lives, and a replica takes over.
     pub(crate) async fn fail_over(&self) -> usize {
         let former = self.master().await.expect("there is a master");
-        // Refused while the last one is not over, or no replica is known to be fit.
+        // Refused while the last failover is not over, or no suitable replica is known.
         eventually("a failover begins", LIMIT, async || {
             let mut connection = self.sentinels[0].connection().await;
             let command = redis::cmd("SENTINEL")

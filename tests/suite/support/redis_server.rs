@@ -25,25 +25,25 @@ pub(super) const OBSERVER: &str = "observer";
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// From a node's port to that of the cluster's bus. Only Redis 7 and newer could be told another.
+/// The distance from a node's port to its cluster bus port. Only Redis 7 and newer can change it.
 const TO_THE_BUS: u16 = 10_000;
 
 /// A `redis-server` on a loopback port of its own, with a directory of its own; killed on drop.
 ///
-/// The binary is `redis-server`, or what the environment variable `REDIS_SERVER` names. Nothing is persisted unless
+/// The binary is `redis-server`, or the one in the environment variable `REDIS_SERVER`. Nothing is persisted unless
 /// [configured](Builder::config), so a restart finds an empty database.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     process: Process,
     settings: Builder,
     port: ReservedPort,
-    /// Held so that nobody else gets it.
+    /// Reserved, so that no other process gets it.
     bus_port: Option<ReservedPort>,
     tls_port: Option<ReservedPort>,
     directory: TempDir,
 }
 
-/// How a [`RedisServer`] is to be started.
+/// The settings of a [`RedisServer`].
 #[derive(Debug, Clone)]
 pub(crate) struct Builder {
     binary: PathBuf,
@@ -68,10 +68,11 @@ impl Builder {
         self.config("requirepass", password)
     }
 
-    /// `cluster-enabled`, with a bus port of its own. The node still has to be given slots.
+    /// `cluster-enabled`, with a reserved bus port. The node has no slots yet.
     pub(crate) fn cluster(mut self) -> Self {
         self.cluster = true;
-        // A node that has met nobody yet does not know its own address, and would redirect clients to none.
+        // A node without contact to another one does not know its own address, and would redirect clients to an empty
+        // one.
         self.config("cluster-announce-ip", "127.0.0.1")
             .config("cluster-enabled", "yes")
     }
@@ -82,7 +83,7 @@ impl Builder {
         self
     }
 
-    /// `--sentinel`. It still has to be told what to monitor.
+    /// `--sentinel`. It monitors no master yet.
     pub(crate) fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
@@ -184,7 +185,7 @@ impl RedisServer {
         self.port.number()
     }
 
-    /// Where the other nodes of its cluster reach it.
+    /// The port for the other nodes of its cluster.
     pub(super) fn bus_port(&self) -> u16 {
         let port = self.bus_port.as_ref();
         port.expect("it is a node of a cluster").number()
@@ -199,7 +200,7 @@ impl RedisServer {
         self.url_on(self.port())
     }
 
-    /// The address on another port, where a [`Proxy`](super::Proxy) stands in front.
+    /// The address on another port, that of a [`Proxy`](super::Proxy).
     pub(super) fn url_on(&self, port: u16) -> String {
         let scheme = if self.settings.is_tls_alone() {
             "rediss"
@@ -231,7 +232,7 @@ impl RedisServer {
         )
     }
 
-    /// A new connection that waits long before it gives up, for the test's own commands.
+    /// A new connection with a long time limit, for the test's own commands.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let connection = self.try_connection().await;
         connection.expect("the server accepts a connection")
@@ -248,7 +249,8 @@ impl RedisServer {
         self.process.end().await;
     }
 
-    /// Starts it again on the same port, with the same directory and configuration. One that still runs is stopped first.
+    /// Starts the server again on the same port, with the same directory and configuration. A running server is stopped
+    /// first.
     pub(crate) async fn restart(&mut self) {
         if self.process.ended().is_none() {
             self.stop().await;
@@ -267,28 +269,28 @@ impl RedisServer {
         self.process.resume();
     }
 
-    /// Takes away the directory that the server writes into.
+    /// Removes the directory of the server.
     pub(crate) fn remove_directory(&self) {
         fs::remove_dir_all(self.directory.path()).expect("the directory is removed");
     }
 
-    /// What the server has logged since its last start.
+    /// The log of the server since its last start.
     pub(crate) fn log(&self) -> String {
         self.process.output()
     }
 
-    /// Collects the commands that it executes from now on.
+    /// Collects the commands that the server executes from now on.
     pub(crate) async fn monitor(&self) -> Monitor<'_> {
         Monitor::start(self).await
     }
 
-    /// All of database 0, at one instant.
+    /// The content of database 0, at one instant.
     pub(crate) async fn dump(&self) -> Dump {
         let dump = dump::read(&mut self.connection().await).await;
         dump.expect("the server shows its keys")
     }
 
-    /// Every channel that somebody listens on, with the number of listeners (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
+    /// Every channel with subscribers, and their number (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
     pub(crate) async fn pubsub_channels(&self) -> BTreeMap<String, usize> {
         let mut found = self.channels("CHANNELS", "NUMSUB").await;
         if self.knows_shards().await {
@@ -297,7 +299,7 @@ impl RedisServer {
         found
     }
 
-    /// The fields of CLIENT LIST, one map per connection that is not the tests' own.
+    /// The fields of CLIENT LIST, one map per connection, without the tests' own connections.
     pub(crate) async fn client_list(&self) -> Vec<BTreeMap<String, String>> {
         let clients: String = self.ask(&["CLIENT", "LIST"]).await;
         let fields = |line: &str| {
@@ -322,7 +324,7 @@ impl RedisServer {
         Client::open(address).expect("the address is well formed")
     }
 
-    /// Redis 7 and newer, and Valkey, have channels that belong to a shard.
+    /// Whether the server has sharded channels: Redis 7 and newer, and Valkey.
     pub(crate) async fn knows_shards(&self) -> bool {
         let known: Vec<redis::Value> = self.ask(&["COMMAND", "INFO", "SSUBSCRIBE"]).await;
         known != [redis::Value::Nil]
@@ -372,7 +374,7 @@ impl RedisServer {
                 panic!("redis-server has ended ({status}) instead of starting");
             }
             let mut connection = self.try_connection().await?;
-            // Refused while it loads its data, which INFO is not.
+            // PING is refused while the server loads its data, and INFO is not.
             redis::cmd("PING")
                 .query_async::<()>(&mut connection)
                 .await?;

@@ -10,21 +10,21 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A master with replicas; every replica follows it through a proxy of its own, where the link can be held or cut.
 #[derive(Debug)]
 pub(crate) struct Replicated {
-    /// The master first, as long as nobody is promoted.
+    /// The master first, as long as no replica is promoted.
     pub(crate) servers: Vec<RedisServer>,
-    /// The link of `servers[n + 1]`: its requests are what the replica says, its replies what the master says.
+    /// The link of `servers[n + 1]`: its requests come from the replica, its replies from the master.
     pub(crate) links: Vec<Proxy>,
 }
 
 impl Replicated {
-    /// Starts a master and `replicas` replicas, and waits until all of them are in step.
+    /// Starts a master and `replicas` replicas, and waits until all of them are synchronised.
     pub(crate) async fn start(replicas: usize) -> Self {
         Self::start_with(replicas, RedisServer::builder()).await
     }
 
     /// The same, with the master and every replica configured like this.
     pub(crate) async fn start_with(replicas: usize, like: Builder) -> Self {
-        // A replica is served at once instead of waiting for others to come.
+        // A replica is synchronised at once, without waiting for others.
         let like = like.config("repl-diskless-sync-delay", "0");
         let mut started = Self {
             servers: vec![like.clone().start().await],
@@ -46,7 +46,7 @@ impl Replicated {
         &self.servers[0]
     }
 
-    /// Waits until the master counts this many replicas, which have all that it has.
+    /// Waits until the master counts this many replicas, which have all its data.
     pub(crate) async fn until_replicas(&self, replicas: usize) {
         eventually("the replicas are in step", LIMIT, async || {
             let (role, offset, followers): (String, u64, Vec<(String, u16, u64)>) =
@@ -60,7 +60,7 @@ impl Replicated {
         .await;
     }
 
-    /// Keeps back whatever the master says to its replicas, and what they say to it.
+    /// Holds back all data between the master and its replicas.
     pub(crate) fn hold_links(&self) {
         for link in &self.links {
             link.requests.hold();

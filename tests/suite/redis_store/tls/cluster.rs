@@ -1,4 +1,4 @@
-//! A Cluster whose servers have no port without TLS, and ask everybody for a certificate.
+//! A Cluster whose servers have only TLS ports, and require client certificates.
 
 use std::error::Error;
 
@@ -31,7 +31,7 @@ impl Authorities {
         RedisCluster::start_like(self.node(self.ours.signs(names)), &patient).await
     }
 
-    /// Servers that give each other up after two seconds.
+    /// A Cluster whose servers declare each other failed after two seconds.
     async fn hasty_cluster(&self) -> RedisCluster {
         RedisCluster::start_like(self.node(self.ours.signs(&NAMES)), &[]).await
     }
@@ -41,7 +41,7 @@ impl Authorities {
         showing(builder, &self.ours.signs(&[]))
     }
 
-    /// Certificates that our clients refuse, and what they say.
+    /// Certificates that our clients refuse, and the messages.
     fn refused(&self) -> [(Credentials, &'static str); 3] {
         [
             (self.theirs.signs(&NAMES), "`ca_certificate`"),
@@ -58,8 +58,8 @@ async fn name_on(cluster: &RedisCluster, node: usize, beginning: &str) -> (Strin
     (format!("{{{name}}}"), slot)
 }
 
-/// Nobody gets a lock there, and whoever asks is told why, and by which server; a little later if it had another certificate
-/// before.
+/// Requests for locks on the server fail, with the reason and the server's name; a little later if it had another
+/// certificate before.
 async fn refuses(store: &RedisStore, key: &str, server: &RedisServer, expected: &str) {
     let told = |error: &StoreError| {
         let text = error.source().unwrap().to_string();
@@ -104,7 +104,7 @@ async fn locks_and_sharded_wake_ups_work_on_every_server() {
     }
 }
 
-/// The store is connected before the server is there, so that only the answers of others tell of it.
+/// The store connects before the server exists, so that it learns of the server only from the answers of others.
 #[tokio::test]
 async fn a_server_that_a_redirection_names_has_to_show_its_certificate() {
     let authorities = Authorities::new();
@@ -127,7 +127,7 @@ async fn a_server_that_a_redirection_names_has_to_show_its_certificate() {
         cluster.move_slot(anchor, 0, node).await;
         let (key, slot) = name_on(&cluster, 0, "refused").await;
         let (other, _) = name_on(&cluster, 0, "other").await;
-        // ASK: it is about to be given the slot, in which there is nothing.
+        // ASK: the slot, which is empty, is being moved to it.
         cluster.begin_move(slot, 0, node).await;
         let asking = attempt(&*key, LockMode::Write);
         let error = error(&store, &asking).await;
@@ -136,7 +136,7 @@ async fn a_server_that_a_redirection_names_has_to_show_its_certificate() {
         cluster.end_move(slot, 0, node).await;
         refuses(&store, &key, &cluster.nodes[node], expected).await;
         locks_work(&store, &other).await;
-        // It goes where it can be had. Who is asked may not have heard of it at once.
+        // The slot moves to a trusted server. The server that is asked may not know that at once.
         cluster.move_slot(slot, node, 1).await;
         until_locks_work(&store, &key).await;
     }
@@ -161,7 +161,7 @@ async fn a_server_whose_certificate_was_replaced_by_a_wrong_one_fails_alone_unti
     until_locks_work(&store, &key).await;
 }
 
-/// Its address is all that the store knows of the former master, when it asks again.
+/// When the store asks again, it has only the address of the former master.
 #[tokio::test]
 async fn a_former_master_that_comes_back_as_a_stranger_hides_nobody_who_took_its_place() {
     let authorities = Authorities::new();
@@ -187,7 +187,7 @@ async fn seeds_that_are_not_trusted_or_do_not_trust_us_are_refused() {
     let nobody = format!("rediss://{}", nobody.address());
     for (credentials, expected) in authorities.refused() {
         let seed = authorities.node(credentials).cluster().start().await;
-        // That another seed is silent does not hide it.
+        // A second, silent seed does not hide the error.
         let seeds = [nobody.clone(), seed.url(), nobody.clone()];
         let text = refusal(authorities.store(seeds)).await;
         assert!(text.contains(expected), "{text}");
@@ -207,7 +207,7 @@ async fn seeds_that_are_not_trusted_or_do_not_trust_us_are_refused() {
     assert!(text.contains("`rediss://`"), "{text}");
 }
 
-/// Servers announce addresses by default, for which certificates are seldom made out.
+/// Servers announce addresses by default, and few certificates contain addresses.
 #[tokio::test]
 async fn certificates_for_host_names_need_servers_that_announce_them() {
     let authorities = Authorities::new();

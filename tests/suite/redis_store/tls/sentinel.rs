@@ -1,4 +1,4 @@
-//! Sentinels and servers without any port but those for TLS, which ask everybody for a certificate.
+//! Sentinels and servers with only TLS ports, which require client certificates.
 
 use tower_distributed_lock::audit::Warning;
 use tower_distributed_lock::{Lease, LockClient, RedisStore, RedisStoreBuilder};
@@ -6,7 +6,7 @@ use tower_distributed_lock::{Lease, LockClient, RedisStore, RedisStoreBuilder};
 use super::*;
 use crate::support::RedisSentinels;
 
-/// Longer than anything here takes, so that nothing is free because a lease was over.
+/// Longer than the tests, so that no lock is free because of an expired lease.
 const LEASE: Lease = Lease::Renewed(Duration::from_secs(300));
 
 /// Two authorities that servers trust, of which clients trust the first.
@@ -36,12 +36,12 @@ impl Authorities {
     fn store(&self, sentinels: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
         let builder = RedisStore::sentinel(sentinels, RedisSentinels::NAME);
         let builder = builder.ca_certificate(self.ours.certificate());
-        // A machine that does other things, too, is no reason to refuse.
+        // A long time limit, for a busy machine.
         let builder = builder.connect_timeout(LIMIT);
         showing(builder, &self.ours.signs(&[]))
     }
 
-    /// Certificates that our clients refuse, and what they say.
+    /// Certificates that our clients refuse, and the messages.
     fn refused(&self) -> [(Credentials, &'static str); 3] {
         [
             (self.theirs.signs(&NAMES), "`ca_certificate`"),
@@ -95,7 +95,7 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
     let early = authorities.store(urls.clone()).connect().await.unwrap();
     locks_work(&early, "early").await;
     for (place, (credentials, expected)) in authorities.refused().into_iter().enumerate() {
-        // Those who are trusted are enough.
+        // The trusted sentinels are enough.
         let store = authorities.store(urls.clone()).connect().await.unwrap();
         locks_work(&store, &format!("k{place}")).await;
         let sentinel = &mut sentinels.sentinels[place];
@@ -108,7 +108,7 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
         assert!(audit.warnings.iter().any(named), "{audit}");
     }
     refusal(authorities.store(urls.clone())).await;
-    // Who is connected stays so.
+    // Existing connections remain.
     locks_work(&early, "k").await;
 
     let good = authorities.ours.signs(&NAMES);
@@ -119,7 +119,7 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
 #[tokio::test]
 async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its_place() {
     let authorities = Authorities::new();
-    // It is away for as long as a restart takes, and its replicas are left alone.
+    // It is down for the time of a restart, and its replicas are not promoted.
     let patient = [
         ("down-after-milliseconds", "60000"),
         ("failover-timeout", "180000"),
@@ -160,7 +160,7 @@ async fn servers_are_encrypted_as_the_sentinels_are_unless_it_is_said_otherwise(
     let builder = || authorities.store(sentinels.urls());
     let store = builder().servers("rediss://any/0?protocol=resp3");
     locks_work(&store.connect().await.unwrap(), "k").await;
-    // Without encryption nobody is there who understands it.
+    // Without encryption, no server understands the client.
     let plain = builder().servers("redis://any").connect().await;
     assert_eq!(plain.unwrap_err().kind(), StoreErrorKind::Transient);
     let text = refusal(
@@ -170,7 +170,7 @@ async fn servers_are_encrypted_as_the_sentinels_are_unless_it_is_said_otherwise(
     )
     .await;
     assert!(text.contains("`client_certificate`"), "{text}");
-    // Certificates that nobody would see.
+    // Certificates that no connection uses.
     let plain = RedisStore::sentinel(["redis://127.0.0.1:1"], "any");
     let plain = plain.ca_certificate(authorities.ours.certificate());
     let error = plain.connect_lazy().unwrap_err();

@@ -1,4 +1,4 @@
-//! The work that must be done once.
+//! The handler, whose work must be done once.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,10 @@ use super::super::flaw::Flaw;
 use super::super::plan::millis;
 use super::ledger::{Answer, Ledger};
 
-/// What a request says it is, besides its key and its body.
+/// The header with the number of a request.
 pub(super) const NUMBER: &str = "x-number";
 
-/// Takes a while, and answers something else each time.
+/// Takes a while, and gives a different answer each time.
 #[derive(Clone)]
 pub(super) struct Handler {
     ledger: Arc<Ledger>,
@@ -66,7 +66,7 @@ impl Handler {
             .unwrap()
             .into_parts();
         let mut answer = Answer::new(&parts, body.clone());
-        // The framework says it, too.
+        // The framework also sets this header.
         answer.headers.insert("content-length", body.len().into());
         self.ledger
             .finish(run, answer, status < 500 && status != 409);

@@ -1,4 +1,4 @@
-//! What was sent, done and answered.
+//! The record of requests, runs and answers.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -15,18 +15,18 @@ const REPLAYED: &str = "idempotent-replayed";
 /// A request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    /// Another one each time.
+    /// A different number for each request.
     pub(super) number: u64,
     pub(super) key: &'static str,
     pub(super) body: &'static str,
 }
 
-/// What comes back to a sender.
+/// An answer to a sender.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// A handler's tells the run, so that no two are alike.
+    /// The handler's body contains the run, so that no two are equal.
     pub(super) body: Bytes,
     pub(super) rejection: Option<RejectionKind>,
 }
@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// As it was when it was recorded; `None` if it is no replay.
+    /// The answer as it was recorded; `None` if this is not a replay.
     fn original(&self) -> Option<Self> {
         let mut original = self.clone();
         let replayed = original.headers.remove(REPLAYED)?;
@@ -57,17 +57,17 @@ impl Answer {
 #[derive(Debug)]
 struct Run {
     request: Sent,
-    /// `None`: it has not come to its end, or never will.
+    /// `None`: it has not ended, or never will.
     answer: Option<Answer>,
     is_final: bool,
 }
 
-/// What weather and settings allow to expect.
+/// The promises that hold under the weather and the settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strictness {
-    /// An answer that is final goes out only when it is recorded.
+    /// A final answer is sent only after its record.
     pub(super) recorded: bool,
-    /// Nothing is done again that is recorded.
+    /// Recorded work is not repeated.
     pub(super) not_again: bool,
 }
 
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Something is sent.
+    /// Records that a request is sent.
     pub(super) fn send(&self, key: &'static str, body: &'static str) -> Sent {
         let mut sent = self.sent.lock().unwrap();
         let number = sent.len() as u64;
@@ -100,7 +100,7 @@ impl Ledger {
         sent[number as usize]
     }
 
-    /// A handler begins to serve a request; says which run it is.
+    /// Records that a handler begins to serve a request; returns the run.
     pub(super) fn begin(&self, request: u64) -> usize {
         let request = self.sent.lock().unwrap()[request as usize];
         if self.strictness.not_again && self.recorded(request.key).is_some() {
@@ -118,7 +118,7 @@ impl Ledger {
         run
     }
 
-    /// It is about to answer.
+    /// Records that the run is about to answer.
     pub(super) fn finish(&self, run: usize, answer: Answer, is_final: bool) {
         self.log
             .note(|| format!("run {run} ends: {}", answer.status));
@@ -135,7 +135,7 @@ impl Ledger {
             .map(|run| run.request.body)
     }
 
-    /// What a sender got.
+    /// Checks an answer to a sender.
     pub(super) fn answered(&self, sent: Sent, answer: &Answer) {
         self.log.note(|| {
             let Answer {
@@ -202,7 +202,7 @@ impl Ledger {
         }
     }
 
-    /// At the end, no key has had two records, and only what is final has one.
+    /// Checks at the end that no key had two records, and that only final answers were recorded.
     pub(super) fn close(&self) {
         let runs = self.runs();
         let is_vain = |run: &&Run| run.is_final && !self.is_recorded(run);
@@ -223,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// A record ends with the body of its answer.
+    /// Whether the run's answer is recorded: a record ends with the body of its answer.
     fn is_recorded(&self, run: &Run) -> bool {
         let Some(Answer { body, .. }) = &run.answer else {
             return false;

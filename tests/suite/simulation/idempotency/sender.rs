@@ -36,14 +36,15 @@ impl Sender {
     pub(super) async fn run(self, mut random: Rng) {
         for _ in 0..ROUNDS {
             let key = KEYS[random.usize(..KEYS.len())];
-            // Now and then, a key is used for something else.
+            // Sometimes a key is used with another body.
             let body = ["{}", "{}", "{}", "{\"other\": 1}"][random.usize(..4)];
             self.send(key, body, patience(&mut random, 300)).await;
             sleep(millis(random.u64(..200))).await;
         }
     }
 
-    /// In good weather, a repeat of what is recorded gets the record; anything else is served.
+    /// In good weather, a repeat of a recorded request gets the record; any other request is
+    /// served.
     pub(super) async fn repeat(&self, key: &'static str) {
         let recorded = self.ledger.recorded(key);
         let body = recorded.unwrap_or("{}");

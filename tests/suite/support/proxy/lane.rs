@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// What happens to the bytes of every connection in one direction. Traffic flows until the test says otherwise.
+/// The treatment of all bytes in one direction. Traffic flows until the test changes it.
 ///
 /// A change takes effect before the call returns: after [`hold`](Self::hold), not one byte passes.
 #[derive(Debug, Default)]
@@ -15,20 +15,20 @@ pub(crate) struct Lane {
     tally: watch::Sender<Tally>,
 }
 
-/// What the test wants.
+/// The settings of the test.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     pub(super) held: bool,
-    /// Counts the holds, so that a connection is counted once in each.
+    /// The number of the hold, so that a connection is counted once in each.
     hold: u64,
     pub(super) half_closed: u64,
     delay: Duration,
 }
 
-/// What came of it.
+/// The counts of a lane.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Bytes handed on since the start.
+    /// Bytes forwarded since the start.
     pub(crate) passed: u64,
     /// Bytes caught by the latest hold.
     pub(crate) held: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Tally {
 }
 
 impl Lane {
-    /// Keeps everything back: bytes that are on their way, later ones, and the end of a connection.
+    /// Holds everything back: bytes under way, later ones, and the end of a connection.
     pub(crate) fn hold(&self) {
         self.flow.send_modify(|flow| {
             flow.held = true;
@@ -49,27 +49,27 @@ impl Lane {
         });
     }
 
-    /// Delivers what was kept back, in order.
+    /// Delivers what was held back, in order.
     pub(crate) fn release(&self) {
         self.flow.send_modify(|flow| flow.held = false);
     }
 
-    /// Delivers each byte this much later than it arrived; bytes already on their way keep their time.
+    /// Delivers each byte this much later than it arrived; bytes under way keep their time.
     pub(crate) fn delay(&self, delay: Duration) {
         self.flow.send_modify(|flow| flow.delay = delay);
     }
 
-    /// Ends this direction (FIN) of every open connection, and drops what comes after. The other direction goes on.
+    /// Ends this direction (FIN) of every open connection, and drops later bytes. The other direction continues.
     pub(crate) fn half_close(&self) {
         self.flow.send_modify(|flow| flow.half_closed += 1);
     }
 
-    /// What has passed, and what the latest hold has caught.
+    /// The bytes that have passed, and those that the latest hold has caught.
     pub(crate) fn tally(&self) -> Tally {
         *self.tally.borrow()
     }
 
-    /// Waits until the present hold has caught something: the fault has hit work in flight.
+    /// Waits until the current hold has caught bytes: the fault affects work under way.
     pub(crate) async fn until_caught(&self) -> Tally {
         const LIMIT: Duration = Duration::from_secs(30);
         assert!(
@@ -91,7 +91,8 @@ impl Lane {
         self.tally.send_modify(|tally| tally.passed += bytes as u64);
     }
 
-    /// Counts bytes if the lane is held, and says whether it is. `counted_in` is the last hold that has caught their connection.
+    /// Counts bytes if the lane is held. Returns whether it is held. `counted_in` is the last hold that has caught their
+    /// connection.
     pub(super) fn catch(&self, bytes: usize, counted_in: &AtomicU64) -> bool {
         let flow = self.flow.borrow();
         if flow.held {

@@ -22,7 +22,7 @@ pub(super) async fn run(
     let Ok(server) = TcpStream::connect(upstream).await else {
         return drop(client.set_zero_linger());
     };
-    // Waiting for a fuller segment would add delays that no test asked for.
+    // Nagle's algorithm would add delays that no test sets.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -56,7 +56,7 @@ pub(super) async fn run(
     }
 }
 
-/// Bytes on their way, or the end of the stream.
+/// Bytes under way, or the end of the stream.
 struct Chunk {
     bytes: Vec<u8>,
     due: Instant,
@@ -93,7 +93,7 @@ async fn read(
         };
         let caught = lane.catch(length, counted_in);
         let bytes = buffer[..length].to_vec();
-        // A half-closed lane has nobody to read the chunks any more, and drops them.
+        // A half-closed lane has no reader any more, and drops the chunks.
         let _ = chunks.send(Chunk {
             bytes,
             due: lane.arrival(),
@@ -130,7 +130,7 @@ async fn write(
         Ok(())
     };
     let delivered = tokio::select! {
-        // What was kept back until the half was closed is never delivered.
+        // Bytes that were held back when the half was closed are never delivered.
         biased;
         _ = half_close.wait_for(|flow| flow.half_closed != before) => Ok(()),
         delivered = delivering => delivered,

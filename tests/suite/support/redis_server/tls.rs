@@ -1,4 +1,4 @@
-//! What a server of the test's own shows by TLS, and whom it trusts.
+//! The TLS settings of a test server: its certificate, and the authorities that it trusts.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{Authority, Builder, Credentials, RedisServer};
 #[derive(Debug, Clone)]
 pub(super) struct Tls {
     credentials: Credentials,
-    /// Who signs for its clients, and for other servers, in PEM.
+    /// The authorities of its clients and of other servers, in PEM.
     authorities: String,
     /// There is no port without TLS.
     pub(super) alone: bool,
@@ -31,7 +31,7 @@ impl Tls {
 }
 
 impl Builder {
-    /// A second port, for TLS: the server shows `credentials`, and takes clients that `authority` has signed.
+    /// Adds a TLS port: the server presents `credentials`, and accepts clients that `authority` has signed.
     pub(crate) fn tls(mut self, credentials: Credentials, authority: &Authority) -> Self {
         self.tls = Some(Tls {
             credentials,
@@ -41,8 +41,8 @@ impl Builder {
         self
     }
 
-    /// No port but that for TLS, which [`RedisServer::port`] and [`RedisServer::url`] then name. It speaks by TLS to other servers,
-    /// too: masters, replicas, nodes of its cluster, sentinels. The test's own connections take the unix socket.
+    /// Only a TLS port, which [`RedisServer::port`] and [`RedisServer::url`] then name. The server also uses TLS to other
+    /// servers: masters, replicas, nodes of its cluster, sentinels. The test's own connections use the unix socket.
     pub(crate) fn tls_alone(mut self, credentials: Credentials, authority: &Authority) -> Self {
         self = self.tls(credentials, authority);
         self.configured_tls().alone = true;
@@ -50,7 +50,7 @@ impl Builder {
             .config("tls-cluster", "yes")
     }
 
-    /// It takes clients and servers that this authority has signed, as well.
+    /// Also accepts clients and servers that this authority has signed.
     pub(crate) fn trusting(mut self, authority: &Authority) -> Self {
         let authorities = &mut self.configured_tls().authorities;
         authorities.push_str(&authority.certificate());
@@ -82,7 +82,7 @@ impl RedisServer {
     pub(crate) async fn restart_showing(&mut self, credentials: Credentials) {
         self.settings = self.settings.clone().showing(credentials);
         let tls = self.settings.configured_tls();
-        // Under the names that it knows.
+        // The file names stay the same.
         tls.write(self.directory.path());
         self.restart().await;
     }
