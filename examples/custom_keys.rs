@@ -1,4 +1,4 @@
-//! What a request locks: a typed parameter, a field of the body, several keys at once.
+//! Key extractors: a typed parameter, a field of the body, several keys at once.
 //!
 //! ```text
 //! $ cargo run --example custom_keys
@@ -17,7 +17,7 @@ use tower::ServiceExt;
 use tower_distributed_lock::{DistributedLockLayer, LockClient, LockHandle, MemoryStore};
 use tower_distributed_lock::{LockKey, key};
 
-/// Shows what is locked.
+/// Answers with the locked key.
 async fn show(lock: LockHandle) -> String {
     format!("{} {}", lock.mode().as_str(), lock.key())
 }
@@ -26,7 +26,7 @@ fn order(Path(id): Path<u64>) -> LockKey {
     LockKey::from_parts("lock:order", [id.to_string()])
 }
 
-/// Both are locked together, always in one order: no two requests wait for each other.
+/// Both keys are locked together, always in one order, so that no two requests wait for each other.
 fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
     [pair.0, pair.1].map(|one| LockKey::from_parts("lock:account", [one]))
 }
@@ -34,7 +34,7 @@ fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(LockClient::new(MemoryStore::new()));
-    // `1`, `01` and `+1` are one order to `Path<u64>`, and so they are to the lock.
+    // `Path<u64>` reads `1`, `01` and `+1` as one order, so they are one key.
     let typed = lock.clone().key(key::extract::<Path<u64>, _>(order));
     let field = key::json_field("lock:order", "/order/id");
     let field = lock.clone().buffer_body(4096).key(field);

@@ -1,4 +1,4 @@
-//! A lock per tenant, who comes from the authentication, never from what the client may choose.
+//! A lock per tenant. The tenant comes from the authentication, never from input of the client.
 //!
 //! ```text
 //! $ cargo run --example tenants &

@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let once = IdempotencyLayer::new(locks)
         .key(key::standard_webhooks()) // or key::github(), key::shopify(), key::stripe(), key::cloud_events(), …
         .required()
-        // The sender signs its webhooks and has no session: all of them are one client's.
+        // The sender signs its webhooks and has no session, so all requests share one scope.
         .shared()
         // Senders give up after 5 to 10 seconds: a repeat that waits longer is answered 409.
         .wait(Duration::from_secs(4))
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         .lease(Lease::Renewed(Duration::from_secs(10)))
         // Senders repeat for days.
         .retention(Duration::from_secs(3 * 24 * 60 * 60))
-        // A sender that hangs up does not cut the work in half; its repeat finds the answer.
+        // The work continues when the sender disconnects; the repeat gets the recorded answer.
         .on_cancel(OnCancel::RunToCompletion);
     let app = Router::new().route("/webhooks", post(process).route_layer(once));
     Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)

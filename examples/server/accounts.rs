@@ -17,7 +17,7 @@ use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockKey};
 use crate::hold::Hold;
 use crate::store::{Entry, Failure, Store};
 
-/// What every account has to begin with.
+/// The first balance of every account.
 const OPENING_BALANCE: u64 = 1000;
 
 /// The longest transfer (bytes).
@@ -42,7 +42,8 @@ pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
         .route("/transfers", post(transfer).route_layer(both))
 }
 
-/// Both accounts, in whatever order: what is locked together never waits for each other in a circle.
+/// Both accounts, in any order: keys that are locked together are sorted, so that there is no
+/// deadlock.
 fn accounts_of(parts: &Parts) -> Result<[Keys; 2], KeyError> {
     let transfer: Transfer =
         serde_json::from_slice(key::body(parts)?).map_err(|_| KeyError::invalid(MALFORMED))?;

@@ -14,8 +14,8 @@ use crate::store::{Entry, Failure, Store};
 /// The longest document (bytes).
 const LIMIT: usize = 1024 * 1024;
 
-/// The layer's defaults do: its key is the route with the id, GET reads, PUT and DELETE write. Nobody holds a lock while
-/// their upload is on its way.
+/// The layer's defaults are enough: the key is the route with the id, GET reads, PUT and DELETE write. No lock is held
+/// during an upload.
 pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
     Router::new()
         .route("/documents/{id}", get(show).put(replace).delete(remove))

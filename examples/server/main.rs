@@ -81,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(locks.clone())
         .lease(lease)
         .wait(wait);
-    // Its senders sign, and have no sessions.
+    // Senders of webhooks sign, and have no sessions.
     let once = IdempotencyLayer::new(locks.clone())
         .shared()
         .lease(lease)
@@ -128,7 +128,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where locks and data live.
+/// Connects to the store of locks and data.
 async fn connect(
     locks: Option<String>,
     data: Option<String>,
@@ -144,7 +144,7 @@ async fn connect(
     Ok((LockClient::new(redis), store, "Redis"))
 }
 
-/// Serves what only operators may see, on an address of its own, until the server ends.
+/// Serves the pages for operators, on a separate address, until the server ends.
 async fn serve_admin(address: &str, routes: Router) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await

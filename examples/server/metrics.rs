@@ -12,7 +12,7 @@ const SECONDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0,
 ];
 
-/// How often measurements are sorted into their buckets.
+/// How often measurements are moved into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Call it before the first lock client is made: a client describes its metrics when it is made.

@@ -1,4 +1,4 @@
-//! Settings from the environment. A value that makes no sense ends the server with the name of its variable.
+//! Settings from the environment. An invalid value ends the server with the name of its variable.
 
 use std::env::{self, VarError};
 use std::ops::RangeInclusive;

@@ -19,18 +19,19 @@ use sha2::Sha256;
 
 use crate::webhooks::LIMIT;
 
-/// How far (seconds) a webhook's time may be from ours: what was recorded long ago is not to be sent again.
+/// The largest difference (seconds) between a webhook's time and ours, so that old webhooks cannot be
+/// replayed.
 const TOLERANCE: u64 = 5 * 60;
 
-/// The fewest bytes of a secret: with less, a stranger who has seen one signature may find it by trying.
+/// The fewest bytes of a secret: a shorter one may be found by trying, from one signature.
 const SHORTEST: usize = 24;
 
-/// What the sender signs with.
+/// The sender's secret.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
 
 impl Secret {
-    /// `whsec_` and base64, as providers show it, or any text as it is.
+    /// Parses `whsec_` and base64, as providers show it, or any other text unchanged.
     pub(crate) fn parse(secret: &str) -> anyhow::Result<Self> {
         let secret = match secret.strip_prefix("whsec_") {
             Some(encoded) => BASE64_STANDARD.decode(encoded).context("after whsec_")?,
@@ -44,7 +45,7 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// Whether one of the signatures is ours. Takes the same time whatever they are.
+    /// Whether one of the signatures is valid. The time does not depend on the signatures.
     fn signed(&self, id: &str, timestamp: &str, body: &[u8], signatures: &str) -> bool {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
         for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
@@ -57,7 +58,7 @@ impl Secret {
     }
 }
 
-/// Lets webhooks pass that were signed, lately, with the secret.
+/// Lets webhooks pass that were signed with the secret recently.
 pub(crate) async fn check(
     State(secret): State<Option<Secret>>,
     request: Request,

@@ -1,11 +1,12 @@
-//! Where documents, accounts and counts live: JSON under a name each, with a version that rises with every change.
+//! The store of documents, accounts and counts: JSON under a name each, with a version that rises with every change.
 //!
 //! # Why a lock is not enough
 //!
-//! A handler can end while its last write is still on its way: the connection timed out, the client hung up, the lock was
-//! lost. The layer then answers with an error, or not at all, and the lock passes on. The write may arrive later, when
-//! the next request holds the lock. No lock can call it back. So each write names the version that its handler has read,
-//! and the server compares and writes in one step: a late write finds another version, and changes nothing.
+//! A handler can end while its last write is under way: the connection timed out, the client disconnected, the lock was
+//! lost. The layer then answers with an error, or not at all, and the next request gets the lock. The write may arrive
+//! later, while the next request holds the lock. No lock can prevent that. So each write names the version that its
+//! handler has read, and the server compares and writes in one step: a late write finds another version, and changes
+//! nothing.
 //!
 //! A fencing token that the server compares does the same where a write does not depend on what was read.
 
@@ -43,12 +44,12 @@ pub(crate) enum Store {
     Redis(Pool),
 }
 
-/// What stands under a name.
+/// The value of a name.
 pub(crate) struct Entry<T> {
     name: String,
     /// The text that was read; empty if there was none.
     read: String,
-    /// How often it was changed. A removed value leaves its version behind, so that no version comes twice.
+    /// The number of changes. A removed value keeps its version, so that no version occurs twice.
     pub(crate) version: u64,
     pub(crate) value: Option<T>,
 }
@@ -151,7 +152,7 @@ fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) enum Failure {
     /// A write of an earlier request arrived late, between the read and the write of this one.
     Changed,
-    /// The store cannot be reached, or a name holds something that this server did not write.
+    /// The store cannot be reached, or a name has a value that this server did not write.
     Store(anyhow::Error),
 }
 

@@ -18,7 +18,7 @@ use crate::store::{Failure, Store};
 /// The longest webhook (bytes).
 pub(crate) const LIMIT: usize = 64 * 1024;
 
-/// How many webhooks an order remembers.
+/// How many webhook ids an order keeps.
 const REMEMBERED: usize = 32;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Ordered {
     order: String,
 }
 
-/// What is known of an order.
+/// The state of an order.
 #[derive(Default, Serialize, Deserialize)]
 struct Order {
     processed: u64,
@@ -38,8 +38,8 @@ struct Order {
     counted: Vec<String>,
 }
 
-/// From the outside: whose webhook it is, whether it was processed before, and the lock on its order, since webhooks of
-/// different ids may be about the same one.
+/// The layers from the outside: the signature, the record of an earlier delivery, and the lock on the order, since
+/// webhooks with different ids may concern one order.
 pub(crate) fn routes(
     lock: DistributedLockLayer,
     once: IdempotencyLayer,
@@ -48,7 +48,7 @@ pub(crate) fn routes(
     let lock = lock
         .buffer_body(LIMIT)
         .key(key::json_field("lock:order", "/order"));
-    // A sender that hangs up between the write and its record would find the webhook processed once more.
+    // Without this, a sender that disconnects between the write and its record would cause a second run.
     let once = once
         .key(key::standard_webhooks())
         .required()

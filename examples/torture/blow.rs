@@ -1,4 +1,4 @@
-//! What is done to processes, servers and the network between them.
+//! Faults of processes, servers and the network between them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Blow {
     }
 }
 
-/// How many times something was done, and how many times that hit.
+/// How often a fault was injected, and how often it had an effect.
 pub(crate) type Scores = BTreeMap<&'static str, Score>;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,7 +59,7 @@ pub(crate) struct Score {
     pub(crate) meaning: &'static str,
 }
 
-/// Strikes.
+/// Injects faults.
 pub(crate) struct Arm<'a> {
     pub(crate) servers: &'a mut [RedisServer],
     pub(crate) crew: &'a mut Crew,
@@ -68,7 +68,7 @@ pub(crate) struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// Says whether it hit.
+    /// Injects a fault. Returns whether it had an effect.
     pub(crate) async fn strike(&mut self, blow: Blow) -> Result<bool> {
         let worker = self.random.usize(..self.crew.workers.len());
         let server = self.random.usize(..self.servers.len());
@@ -89,7 +89,7 @@ impl Arm<'_> {
         })
     }
 
-    /// Whoever works under most locks.
+    /// The worker with the most locks.
     fn busiest(&mut self) -> usize {
         self.crew.hear(self.history);
         let busy = |place: &usize| {
@@ -157,7 +157,7 @@ impl Arm<'_> {
         Ok(ended > 0)
     }
 
-    /// What is held back is delivered late. One direction, or both.
+    /// Bytes that are held back are delivered late. One direction, or both.
     async fn partition(&mut self, worker: usize) -> bool {
         let time = self.about_a_lease();
         let (requests, replies) =
@@ -191,7 +191,7 @@ pub(crate) async fn holds(server: &RedisServer) -> usize {
     keys.filter(|key| !outlives_locks(key)).count()
 }
 
-/// The counters of tokens stay; what withdrawn attempts leave expires by itself.
+/// Token counters remain; the tombstones of withdrawn attempts expire.
 pub(crate) fn outlives_locks(key: &str) -> bool {
     key.starts_with("redisson_lock_token:") || key.starts_with("tower_lock_void:")
 }

@@ -16,17 +16,17 @@ use crate::options::Options;
 use crate::support::{Process, Proxy, RedisServer};
 use crate::worker::Orders;
 
-/// One worker after another in the same place.
+/// A place for workers, one after another.
 pub(crate) struct Worker {
     pub(crate) process: Process,
     /// One to each server. They outlive the process.
     pub(crate) proxies: Vec<Proxy>,
-    /// No two processes of a run have the same.
+    /// Different for every process of a run.
     pub(crate) generation: u64,
     stdin: ChildStdin,
 }
 
-/// All of them, and what they say.
+/// All workers, and their events.
 pub(crate) struct Crew {
     pub(crate) workers: Vec<Worker>,
     pub(crate) habits: Habits,
@@ -34,11 +34,11 @@ pub(crate) struct Crew {
     generations: u64,
     sender: Sender,
     events: mpsc::UnboundedReceiver<(u64, Option<Event>)>,
-    /// Who will say no more.
+    /// The generations that have ended.
     silent: HashSet<u64>,
 }
 
-/// `None` when a worker will say no more.
+/// `None` when a worker has ended.
 type Sender = mpsc::UnboundedSender<(u64, Option<Event>)>;
 
 impl Crew {
@@ -91,7 +91,7 @@ impl Crew {
         })
     }
 
-    /// SIGKILL, and another worker in its place; says how much it had under way.
+    /// SIGKILL, and another worker in its place. Returns how many sections it had under way.
     pub(crate) async fn replace(&mut self, place: usize, history: &mut History) -> Result<usize> {
         let mut dead = self.workers.swap_remove(place);
         dead.process.kill9();
@@ -104,14 +104,14 @@ impl Crew {
         Ok(under_way)
     }
 
-    /// Takes down what was said so far.
+    /// Records the events so far.
     pub(crate) fn hear(&mut self, history: &mut History) {
         while let Ok((generation, event)) = self.events.try_recv() {
             self.take_down(generation, event, history);
         }
     }
 
-    /// Takes down what a worker says until it has ended.
+    /// Records the events of a worker until it has ended.
     async fn hear_out(&mut self, generation: u64, history: &mut History) {
         while !self.silent.contains(&generation) {
             let said = self.events.recv().await;
@@ -129,7 +129,7 @@ impl Crew {
         }
     }
 
-    /// Tells all to stop, and waits until they have ended.
+    /// Stops all workers, and waits until they have ended.
     pub(crate) async fn dismiss(&mut self, history: &mut History) -> Result<()> {
         for worker in &mut self.workers {
             writeln!(worker.stdin, "stop").context("a worker has died by itself")?;
@@ -141,7 +141,7 @@ impl Crew {
     }
 }
 
-/// Reads on a thread of its own: a worker must never wait for its reader.
+/// Reads on a separate thread: a worker must never wait for its reader.
 fn listen(stdout: ChildStdout, generation: u64, sender: Sender) {
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {

@@ -1,10 +1,10 @@
-//! What all workers of a run have in common.
+//! The settings of all workers of a run.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How they work, and on what.
+/// The keys and the behaviour of the workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Habits {
     pub(crate) keys: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Habits {
     pub(crate) lease_ms: u64,
     /// Whether the store serves fair queues and fencing tokens.
     pub(crate) ordered: bool,
-    /// Whether every release is taken for confirmed, as by a client that does not look: so that the check is seen to fail.
+    /// Whether every release counts as confirmed, as in a client that ignores the answer. With this the check must fail.
     pub(crate) gullible: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What all workers did, put together from their events.
+//! The history of all workers, from their events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::clock::now;
 use crate::event::{Began, Ended, Ending, Event, Missed, Mode};
 use crate::section::{Section, Verdict, judge};
 
-/// How long before it was given to a caller a hold may have been granted: holds are passed on for a while.
+/// How long before its section a hold may have been granted, because holds are handed over.
 const LOOK_BACK: u64 = 2_000_000_000;
 
-/// Grows while the run goes on.
+/// The events of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     keys: HashSet<Arc<str>>,
@@ -24,12 +24,12 @@ pub(crate) struct History {
     pub(crate) done: u64,
     pub(crate) worst_wait: BTreeMap<Mode, Duration>,
     pub(crate) worst_release: Duration,
-    /// When a store forgot.
+    /// The times of data losses.
     losses: Vec<(u64, u64)>,
 }
 
 impl History {
-    /// Takes down what the worker of a `generation` said.
+    /// Records an event of the worker of a `generation`.
     pub(crate) fn add(&mut self, generation: u64, event: Event) {
         match event {
             Event::Began(began) => {
@@ -57,7 +57,7 @@ impl History {
         open.filter(|(of, _)| *of == generation).count()
     }
 
-    /// The worker is dead: whatever it did ended then.
+    /// Records the death of a worker, which ends its sections.
     pub(crate) fn killed(&mut self, generation: u64, at: u64) {
         let open = std::mem::take(&mut self.open);
         for (id, (of, began)) in open {
@@ -76,7 +76,7 @@ impl History {
         }
     }
 
-    /// A store forgets everything between `from` and now.
+    /// Records that a store lost its data between `from` and now.
     pub(crate) fn forgot(&mut self, from: u64) {
         self.losses.push((from, now()));
     }
@@ -90,7 +90,7 @@ impl History {
         judge(self.sections.clone(), |_, _| false).overlaps > 0
     }
 
-    /// What it all proves.
+    /// The verdict about all sections.
     pub(crate) fn verdict(&mut self) -> Verdict {
         let losses = std::mem::take(&mut self.losses);
         let kept = |one: &Section, other: &Section| {

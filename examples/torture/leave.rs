@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::habits::Habits;
 use crate::work::Sink;
 
-/// In good weather everything can be had, and nothing is left.
+/// Without faults, every lock can be taken, and nothing is left.
 pub(crate) async fn leave(locks: &LockClient, habits: &Habits, sink: &Sink) {
     let broken = |promise: &str, text: String| {
         sink(Event::Broken {

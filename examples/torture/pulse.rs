@@ -1,4 +1,4 @@
-//! How long this process stood still.
+//! Measures how long this process was paused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use crate::clock::now;
 
 const BEAT: Duration = Duration::from_millis(20);
 
-/// Beats, and notices what is missing: a paused process, or a machine without time for it, answers late through no fault of
-/// a lock.
+/// A timer that measures its own delay: a paused process, or one on an overloaded machine, is late without a fault of a
+/// lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Pulse {
     inner: Arc<Inner>,
@@ -38,7 +38,7 @@ impl Pulse {
         pulse
     }
 
-    /// For how many nanoseconds it has stood still since the start.
+    /// The total pause since the start, in nanoseconds.
     pub(crate) fn stood(&self) -> u64 {
         let present = now().saturating_sub(self.inner.last.load(Ordering::SeqCst));
         self.inner.stood.load(Ordering::SeqCst) + present.saturating_sub(nanos(2 * BEAT))

@@ -15,7 +15,7 @@ use crate::options::{Options, Store};
 use crate::report::Report;
 use crate::support::{RedisServer, eventually};
 
-/// What is left of the dead must have lapsed by then.
+/// The time after which the holds of killed workers must have expired.
 const LAPSED: Duration = Duration::from_secs(60);
 
 /// Runs, and reports.
@@ -44,7 +44,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
     Ok(Report::new(options, time, scores, history))
 }
 
-/// Until the time is over, and the run has proved something.
+/// Injects faults until the time is over and the run has proved something.
 async fn blow_after_blow(
     options: &Options,
     servers: &mut [RedisServer],
@@ -59,7 +59,7 @@ async fn blow_after_blow(
     }
     let began = Instant::now();
     let mut round = Vec::new();
-    // The workers have to get going first.
+    // The workers need some time to start.
     sleep(Duration::from_millis(500)).await;
     loop {
         if is_over(options, began, &scores, history) {
@@ -89,7 +89,7 @@ async fn blow_after_blow(
     }
 }
 
-/// A run that has proved nothing yet goes on, but not for ever.
+/// A run that has proved nothing yet continues, up to a limit.
 pub(crate) fn is_over(
     options: &Options,
     began: Instant,
@@ -101,7 +101,7 @@ pub(crate) fn is_over(
     elapsed >= 3 * options.time || elapsed >= options.time && all_hit() && history.has_overlaps()
 }
 
-/// What should not be there any more.
+/// The keys that should not exist any more.
 async fn left_in(server: &RedisServer) -> Result<(), String> {
     let mut keys: Vec<_> = server.dump().await.into_keys().collect();
     keys.retain(|key| !outlives_locks(key));
@@ -112,7 +112,7 @@ async fn left_in(server: &RedisServer) -> Result<(), String> {
     }
 }
 
-/// One line that is written over and over.
+/// A line of progress that replaces the previous one.
 pub(crate) fn progress(elapsed: Duration, of: Duration, scores: &Scores, history: &History) {
     let strikes: u64 = scores.values().map(|score| score.struck).sum();
     let _ = write!(

@@ -1,29 +1,29 @@
-//! What was done under locks, and whether it overlapped.
+//! Sections under locks, and the check for overlaps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A piece of work under a lock: from after it was granted until before its release began.
 ///
-/// Times are of one clock for everybody, in any unit.
+/// All times are of one clock, in any unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
     pub(crate) key: Arc<str>,
     pub(crate) excludes: bool,
-    /// Who worked. Sections of one owner may overlap: it re-enters.
+    /// The owner. Sections of one owner may overlap by re-entry.
     pub(crate) owner: u64,
-    /// When the lock was asked for.
+    /// The time of the request.
     pub(crate) asked: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Whether it had not lost the lock by then, as far as it knew.
+    /// Whether the lock was still held at `to`, by the guard's knowledge.
     pub(crate) held: bool,
     pub(crate) confirmed: bool,
     pub(crate) token: Option<u64>,
 }
 
 impl Section {
-    /// Whether both worked at the same time, and must not.
+    /// Whether both overlap and must not.
     fn overlaps(&self, other: &Self) -> bool {
         (self.excludes || other.excludes)
             && self.owner != other.owner
@@ -32,23 +32,23 @@ impl Section {
     }
 }
 
-/// What the sections of one run prove.
+/// The result of the check of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// How many sections there were.
+    /// The number of sections.
     pub(crate) sections: u64,
-    /// How many pairs overlapped, confirmed or not. Without any, nothing is proved about confirmation.
+    /// The number of overlapping pairs, confirmed or not. Without any, the run proves nothing about confirmation.
     pub(crate) overlaps: u64,
     /// Promises that were broken, with the two sections that show it.
     pub(crate) broken: Vec<(&'static str, Section, Section)>,
 }
 
-/// Looks at every pair of sections of one key. `kept` says whether the store kept its data while both worked.
+/// Checks every pair of sections of one key. `kept` returns whether the store kept its data during both.
 ///
-/// * S5, and S7 where one of them read: two that were confirmed did not overlap.
-/// * S1: nor did two that had not lost their locks, while the store kept its data.
-/// * S6: whoever asked later has a larger token, if its hold was still there: the token of one that was lost unnoticed is
-///   older, which is what tokens are for.
+/// * S5, and S7 where one of them reads: two confirmed sections do not overlap.
+/// * S1: two sections that did not lose their locks do not overlap, while the store keeps its data.
+/// * S6: a later request has a larger token, if its hold still existed. The token of a lost hold is older, and resources
+///   refuse it.
 pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) -> bool) -> Verdict {
     let mut verdict = Verdict::default();
     let mut keys: BTreeMap<Arc<str>, Vec<Section>> = BTreeMap::new();
@@ -93,7 +93,7 @@ fn compare_times(
     }
 }
 
-/// Whoever asks after somebody else was granted gets a larger token, or its owner's own.
+/// Compares tokens: a request after another grant has a larger token, or the token of its own owner.
 fn compare_tokens(
     sections: &[Section],
     kept: &impl Fn(&Section, &Section) -> bool,

@@ -1,4 +1,4 @@
-//! What every task of a worker does: random locks, until it is told to stop.
+//! A task of a worker: takes random locks until it is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::habits::Habits;
 use crate::pulse::{Pulse, nanos};
 use crate::wish::Wish;
 
-/// How much longer than its wait an acquisition may take on a machine with too much to do.
+/// How much longer than its wait an acquisition may take on a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What a single try may take.
+/// The time limit of a single attempt.
 const ONE_TRY: Duration = Duration::from_secs(2);
 
-/// Where events go.
+/// The receiver of events.
 pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// One task of a worker.
@@ -32,7 +32,7 @@ pub(crate) struct Task {
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) random: Rng,
     pub(crate) pulse: Pulse,
-    /// Names what this worker does; no two workers of a run count alike.
+    /// Numbers of this worker's sections, different from those of all other workers.
     pub(crate) numbers: Arc<AtomicU64>,
     /// An owner that two tasks share.
     pub(crate) shared: (Owner, u64),
@@ -128,7 +128,7 @@ impl Task {
         began.collect()
     }
 
-    /// Works: nearly always shortly, now and then for longer than a lease.
+    /// Works: usually for a short time, sometimes for longer than a lease.
     async fn hold(&mut self) {
         let micros = match self.random.u8(..200) {
             0 => self.random.u64(..2 * self.habits.lease_ms * 1_000),
@@ -140,7 +140,7 @@ impl Task {
 
     async fn end(&mut self, held: Held) {
         let to = now();
-        // Looked at later than `to`: what was held then was held at `to`.
+        // Checked after `to`: a hold that is held now was held at `to`.
         let is_held = !held.guard.is_lost();
         if let Some(max_hold) = held.max_hold
             && is_held

@@ -1,4 +1,4 @@
-//! A worker process: does what it is told by its argument, and stops when its parent says so, or is gone.
+//! A worker process: runs the orders in its argument, and stops when its parent sends a line or ends.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::leave::leave;
 use crate::pulse::Pulse;
 use crate::work::{Sink, Task};
 
-/// What a worker is told, as its argument.
+/// The orders of a worker, as its argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
-    /// Of one server, or of all that make a quorum.
+    /// The addresses of one server, or of all servers of a quorum.
     pub(crate) urls: Vec<String>,
     pub(crate) habits: Habits,
     pub(crate) seed: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Orders {
     pub(crate) first: u64,
 }
 
-/// Runs until the parent has said a line.
+/// Runs until the parent sends a line.
 pub(crate) async fn run(orders: Orders) -> anyhow::Result<()> {
     let sink: Sink = Arc::new(say);
     let builder = client(&orders.urls)?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(orders: Orders) -> anyhow::Result<()> {
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         match lines.next_line().await {
             Ok(Some(_)) => {}
-            // Without a parent there is nobody to work for.
+            // The parent has ended, so the worker ends.
             Ok(None) | Err(_) => std::process::exit(0),
         }
     };
@@ -53,7 +53,7 @@ pub(crate) async fn run(orders: Orders) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets `habits.tasks` tasks work.
+/// Starts `habits.tasks` tasks.
 pub(crate) fn start(
     locks: &LockClient,
     orders: &Orders,
@@ -102,7 +102,7 @@ fn client(urls: &[String]) -> Result<LockClientBuilder, anyhow::Error> {
     })
 }
 
-/// One line, whole or not at all: this process may be killed at any time.
+/// Writes one line in one call: this process may be killed at any time.
 fn say(event: Event) {
     let mut line = serde_json::to_vec(&event).expect("events can be written");
     line.push(b'\n');

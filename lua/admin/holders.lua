@@ -1,5 +1,5 @@
--- Who is in the lock's hash: some of its holds, as `{field, count}`; the kind of lock that they make, none if the hash is
--- no lock; whether there are more.
+-- Lists holders: some holds of the lock's hash, as `{field, count}`; the kind of lock, none if the hash is not a lock;
+-- whether there are more holds.
 -- Needs    holds.lua, sample.lua
 local MOST = 100
 

@@ -1,5 +1,5 @@
--- Whether an exclusive hold can be granted now (PROTOCOL 1.1): why not, or else what grants it. A refused attempt with a
--- place in line keeps it.
+-- Decides whether an exclusive hold can be granted now (PROTOCOL 1.1). Returns the reason of the refusal, or nil and the
+-- function that grants. A refused attempt keeps its place in line.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
 -- Needs    now.lua, expire.lua, token.lua, holds.lua, outside.lua, place.lua and what it needs

@@ -1,7 +1,8 @@
 -- Ends an exclusive hold (PROTOCOL 1.1).
 -- keys     1 lock hash, 2 channel, 3 waiting, 4 line, 5 turn of those outside
 -- args     1 hold id, 2 publish command, 3 turn channel
--- Returns  0 gone before; ended: one more than the subscribers of Redisson's channel, or -1 if data of the application is left
+-- Returns  0 gone before; if it ended: one more than the subscribers of Redisson's channel, or -1 if data of the application
+--          is left
 -- Needs    end_hold.lua, now.lua, line.lua, outside.lua
 local function leave_exclusive(keys, args)
   local ended = end_hold(keys[1], args[1])

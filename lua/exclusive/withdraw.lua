@@ -1,7 +1,7 @@
--- Takes an exclusive attempt back: ends its hold, gives up its place in line, and leaves a tombstone for a copy
+-- Withdraws an exclusive attempt: ends its hold, gives up its place in line, and leaves a tombstone for a copy
 -- that may still arrive.
 -- KEYS     1 lock hash, 2 channel, 3 waiting, 4 line, 5 turn of those outside, 6 tombstone
--- ARGV     1 hold id, 2 publish command, 3 turn channel, 4 life of the tombstone in ms (0: none is needed)
+-- ARGV     1 hold id, 2 publish command, 3 turn channel, 4 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held
 -- Needs    exclusive/leave.lua and what it needs
 local ended = leave_exclusive(KEYS, ARGV)

@@ -1,6 +1,6 @@
--- Grants an exclusive hold to the first in line, or lines the attempt up.
--- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 tombstone, 6 fencing counter (absent: no token is asked for)
--- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as alive (0: it will not ask again), 4 channel of the lock,
+-- Grants an exclusive hold to the first in the queue. A refused attempt gets a place in the queue.
+-- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 tombstone, 6 fencing counter (absent: no token)
+-- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as alive (0: no place in the queue), 4 channel of the lock,
 --          5 publish command, 6 tokens to reserve, 7 retention of the counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, 2 withdrawn before, 3 a read-write lock, 4 no expiry, 5 no lock
 -- Needs    now.lua, expire.lua, token.lua, fair/queue.lua, fair/line_up.lua, fair/ask.lua

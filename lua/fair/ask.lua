@@ -1,5 +1,5 @@
--- Whether an exclusive hold can be granted to the first in line now (PROTOCOL 1.2): why not, or else what grants it. A
--- refused attempt with patience is lined up.
+-- Decides whether an exclusive hold can be granted to the first in the queue now (PROTOCOL 1.2). Returns the reason of
+-- the refusal, or nil and the function that grants. A refused attempt that waits gets a place in the queue.
 -- keys     as fair/acquire.lua
 -- args     as fair/acquire.lua
 -- Needs    now.lua, expire.lua, token.lua, holds.lua, fair/queue.lua, fair/line_up.lua
@@ -41,12 +41,13 @@ local function ask_fair(keys, args)
   end
   if left == -2 then
     local lives = redis.call('ZSCORE', alive, head)
-    -- One of Redisson's may have missed its turn: up to 3.31 it sleeps until a message comes, and no other will come.
+    -- A waiter of Redisson may have missed its turn: up to version 3.31 it sleeps until a message arrives, and no
+    -- other message will arrive.
     if dropped or not lives then
       redis.call(args[5], args[4] .. ':' .. head, '0')
     end
-    -- The lock waits for its next holder: for as long as that one counts as alive, or a second for one of Redisson's.
-    -- While there may be more dead heads, the next question drops them.
+    -- The lock waits for its next holder: as long as that waiter counts as alive, or a second for a waiter of
+    -- Redisson. If there may be more dead heads, the next question drops them.
     left = more and 1 or (lives or now + 1000) - now
   end
   if liveness > 0 then

@@ -1,5 +1,5 @@
--- Ends an exclusive hold (PROTOCOL 1.2) and wakes the first in line. Where Redisson says that a hold which had lapsed was
--- released, this says that it was gone, but still wakes the first in line.
+-- Ends an exclusive hold (PROTOCOL 1.2) and wakes the first in the queue. For an expired hold, Redisson answers that it
+-- was released. This script answers that it was gone, and also wakes the first in the queue.
 -- keys     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 waiting in line, 6 line
 -- args     1 hold id, 2 publish command, 3 channel of the lock, 4 turn channel
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left

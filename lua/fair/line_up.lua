@@ -1,4 +1,4 @@
--- Puts an attempt at the end of the queue, or keeps it alive in its place. `head` is the first in line.
+-- Adds an attempt at the end of the queue, or keeps it alive in its place. `head` is the first in the queue.
 -- Needs    fair/queue.lua
 local function line_up(queue, timeouts, alive, id, now, liveness, head)
   local lives, blocks = redis.call('ZSCORE', alive, id), redis.call('ZSCORE', timeouts, id)
@@ -9,10 +9,11 @@ local function line_up(queue, timeouts, alive, id, now, liveness, head)
   local near = now + liveness + MARGIN
   local score = near
   if blocks and head ~= id then
-    -- Each grant of Redisson before it takes that waiter's own wait off the score. The rest moves along with the time.
+    -- Each earlier grant of Redisson subtracts that waiter's own wait from the score. The rest of the score moves with
+    -- the time.
     score = blocks + (lives and now + liveness - lives or 0)
   elseif not blocks and lives then
-    -- Redisson drops only the first in line: it was that, and is alive.
+    -- Redisson drops only the head: this attempt was the head, and is alive.
     redis.call('LREM', queue, 1, id)
     redis.call('LPUSH', queue, id)
   elseif not blocks then
@@ -26,6 +27,6 @@ local function line_up(queue, timeouts, alive, id, now, liveness, head)
   score = math.max(score, near)
   redis.call('ZADD', timeouts, score, id)
   redis.call('ZADD', alive, now + liveness, id)
-  -- The set stays for as long as an id of it may be in the queue, even if all of them die now.
+  -- The set is kept as long as one of its ids may be in the queue, even if all of them die now.
   redis.call('PEXPIRE', alive, string.format('%.0f', math.max(score - now, redis.call('PTTL', alive))))
 end

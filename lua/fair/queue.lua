@@ -1,12 +1,14 @@
 -- The fair queue (PROTOCOL 1.2): a list of ids; beside it Redisson's sorted set, id -> the ms until which it may block
--- the head; and one of ours, id -> the ms until which it counts as alive. An id that is not in ours is Redisson's: its
--- score alone decides when it is dropped. For an id of ours the second set alone decides. Its score stays near, for
--- Redisson to drop it when it is dead, and may pass while it is alive: each grant of Redisson lowers the scores of all
--- who wait. An id of ours that lapsed stays in our set until it is dropped, so that it is not taken for Redisson's.
+-- the head; and one of ours, id -> the ms until which it counts as alive. An id that is not in our set is Redisson's:
+-- its score alone decides when it is dropped. For an id of ours, our set alone decides. Its score is kept near, so
+-- that Redisson drops it when it is dead. The score may pass while the id is alive, because each grant of Redisson
+-- lowers the scores of all waiters. An expired id of ours stays in our set until it is dropped, so that it does not
+-- count as Redisson's.
 
--- How many dead heads one script drops at most. Its cost does not depend on the length of the queue.
+-- The most dead heads that one script drops, so that its cost does not depend on the length of the queue.
 local DROPS = 16
--- How many ms longer than we Redisson waits for a dead waiter of ours: so far may the clocks of its clients differ.
+-- How many ms longer Redisson waits for a dead waiter of ours than our scripts do: the clocks of its clients may
+-- differ by so much.
 local MARGIN = 2000
 
 local function forget(queue, timeouts, alive, id)
@@ -15,7 +17,7 @@ local function forget(queue, timeouts, alive, id)
   redis.call('ZREM', alive, id)
 end
 
--- The first in line after the dead heads are dropped; whether one was dropped; whether more may have to be dropped.
+-- Drops dead heads. Returns the first in the queue; whether one was dropped; whether more may have to be dropped.
 local function first_in_line(queue, timeouts, alive, now)
   for dropped = 0, DROPS do
     local head = redis.call('LINDEX', queue, 0)

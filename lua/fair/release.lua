@@ -1,4 +1,4 @@
--- Ends an exclusive hold and wakes the first in line.
+-- Ends an exclusive hold and wakes the first in the queue.
 -- KEYS     as fair/leave.lua
 -- ARGV     as fair/leave.lua
 -- Returns  as fair/leave.lua

@@ -1,5 +1,5 @@
--- Takes a fair attempt back: its hold, its place in the queue (PROTOCOL 1.2, acquireFailed). If the lock is free, the
--- first in line is woken. The scores of those behind are near and stay.
+-- Withdraws a fair attempt: its hold and its place in the queue (PROTOCOL 1.2, acquireFailed). If the lock is free, the
+-- first in the queue is woken. The scores of the waiters behind are near and do not change.
 -- KEYS     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 tombstone, 6 waiting in line, 7 line
 -- ARGV     1 hold id, 2 publish command, 3 channel of the lock, 4 turn channel, 5 life of the tombstone in ms (0: none)
 -- Returns  1 ended, 0 nothing was held

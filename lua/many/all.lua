@@ -1,8 +1,8 @@
--- Grants several holds on different keys, or none: only when the last question is answered is anything granted.
+-- Grants several holds on different keys, or none: the script grants only after the answer to the last question.
 -- KEYS     as many/next.lua
 -- ARGV     as many/next.lua
--- Returns  {0, {what each script of their modes returns}} granted, {i, what the script of its mode returns} the i-th
---          stood back
+-- Returns  {0, {the answer of the script of each mode}} granted, {i, the answer of the script of its mode} the i-th
+--          is refused
 -- Needs    many/ask_next.lua and what it needs
 local grants = {}
 while is_next() do

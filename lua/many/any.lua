@@ -1,8 +1,8 @@
 -- Grants one of several holds on different keys: the first that is free.
 -- KEYS     as many/next.lua
 -- ARGV     as many/next.lua
--- Returns  {i, what the script of its mode returns} the i-th is granted, or cannot be asked for; {0, {1, ms}} all are
---          refused, for so long at least
+-- Returns  {i, the answer of the script of its mode} the i-th is granted, or cannot be asked for; {0, {1, ms}} all
+--          are refused, for this time at least
 -- Needs    many/ask_next.lua and what it needs
 local asked, soonest = 0, nil
 while is_next() do

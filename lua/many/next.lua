@@ -1,4 +1,4 @@
--- Reads the words of several calls in one script, one after the other.
+-- Reads the keys and arguments of several calls in one script, one after the other.
 -- KEYS     of each call, one after the other: the keys that the script of its mode takes
 -- ARGV     of each call, one after the other: its mode, how many keys it has, how many arguments; these arguments
 local keys_read, args_read = 0, 0

@@ -1,5 +1,6 @@
--- Whether a read hold can be granted now (PROTOCOL 1.3; a writer that waits goes before readers without a pass): why not,
--- or else what grants it. A refused attempt with patience is remembered as waiting.
+-- Decides whether a read hold can be granted now (PROTOCOL 1.3; a waiting writer goes before readers without a pass).
+-- Returns the reason of the refusal, or nil and the function that grants. A refused attempt that waits is recorded as
+-- waiting.
 -- keys     as read/acquire.lua
 -- args     as read/acquire.lua
 -- Needs    now.lua, expire.lua, waiters.lua, holds.lua, outside.lua

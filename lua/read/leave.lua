@@ -1,5 +1,5 @@
--- Ends a read hold (PROTOCOL 1.3). Beside a writer the lock's life is left alone. A reader whose timeout key lapsed was
--- gone before, but its field still goes.
+-- Ends a read hold (PROTOCOL 1.3). Beside a writer, the lock's expiry does not change. A reader whose timeout key has
+-- expired was gone before, but its field is still removed.
 -- keys     1 lock hash, 2 channel, 3 own reader timeout, 4 waiting writers, 5 line
 -- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left

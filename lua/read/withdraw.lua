@@ -1,5 +1,5 @@
--- Takes a read attempt back: its hold, its place among the waiters, its pass. When that was the last pass and the lock is
--- free, the writers that it held back are woken.
+-- Withdraws a read attempt: its hold, its place among the waiters, its pass. If that was the last pass and the lock is
+-- free, the writers that waited for it are woken.
 -- KEYS     1 lock hash, 2 channel, 3 own reader timeout, 4 waiting writers, 5 line, 6 tombstone, 7 waiting readers,
 --          8 passes
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 life of the tombstone in ms

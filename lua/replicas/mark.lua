@@ -1,4 +1,4 @@
--- Goes before a script that changes nothing, when its answer shall be acknowledged by replicas: writes something for them
--- to acknowledge. They may have acknowledged all else before they were cut off.
--- KEYS  the last: ours, of no other use
+-- Runs before a script that changes nothing and whose answer replicas must acknowledge. It writes a key for them to
+-- acknowledge, because they may have acknowledged all earlier writes before they were cut off.
+-- KEYS  the last: the key to write, without other use
 redis.call('SET', KEYS[#KEYS], '', 'PX', 1000)

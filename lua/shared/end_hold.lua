@@ -1,7 +1,7 @@
--- Ends an exclusive hold. HDEL comes first because a script that has written may go on to allocate when memory is full.
--- What else stands under the name belongs to the application, or to a lock of another kind, and stays; data of the
+-- Ends an exclusive hold. HDEL comes first, because a script that has written may still allocate when memory is full.
+-- Other fields of the hash belong to the application, or to a lock of another kind, and are kept. Data of the
 -- application loses the expiry that the lock gave it.
--- Returns  0 nothing was held, 1 ended, -1 ended and something else is left
+-- Returns  0 nothing was held, 1 ended, -1 ended and other fields are left
 -- Needs    on_hash.lua, holds.lua, sample.lua
 local function end_hold(name, field)
   if on_hash('HDEL', name, field) == 0 then

@@ -1,5 +1,5 @@
--- Gives a hash that was just written its life. Nothing is left without one: if the user may write but not expire, the
--- hash goes again.
+-- Sets the expiry of a hash that was just written. No hash is left without one: if the user may write but not expire,
+-- the hash is removed.
 local function expire(name, ms)
   local done = redis.pcall('PEXPIRE', name, ms)
   if type(done) == 'table' then

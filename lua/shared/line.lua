@@ -1,9 +1,9 @@
 -- The line of our processes that wait for an exclusive hold: a sorted set, hold id -> ticket. Beside it is a set of
--- waiters (waiters.lua), hold id -> the ms until which it counts as waiting: an id that is not there, or has lapsed there,
--- is dead. Both expire with the last that asked. Clients of Redisson are not in the line and do not know it.
+-- waiters (waiters.lua), hold id -> the ms until which it counts as waiting: an id that is absent or expired there is
+-- dead. Both expire with the last id that asked. Clients of Redisson are not in the line and do not know it.
 -- Needs    now.lua, waiters.lua
 
--- How many dead ids one script drops at most. Its cost does not depend on the length of the line.
+-- The most dead ids that one script drops, so that its cost does not depend on the length of the line.
 local DROPS_IN_LINE = 16
 
 local function leave_line(line, alive, id)
@@ -11,8 +11,8 @@ local function leave_line(line, alive, id)
   return redis.call('ZREM', alive, id) == 1
 end
 
--- The first in line after the dead are dropped; until when it counts as waiting; whether one was dropped. If there are too
--- many dead, the first is dead: the next question drops more.
+-- Drops dead ids. Returns the first in line; until when it counts as waiting; whether one was dropped. If there are too
+-- many dead ids, the first is dead, and the next question drops more.
 local function first_in_line_of_ours(line, alive, now)
   for dropped = 0, DROPS_IN_LINE do
     local id = redis.call('ZRANGE', line, 0, 0)[1]
@@ -34,8 +34,8 @@ local function call_first(line, alive, turn, publish)
   end
 end
 
--- Takes a waiting id out of the line. The next one is woken if it is the first now: it may have to listen elsewhere.
--- Returns whether it was waiting.
+-- Removes a waiting id from the line. The next one is woken if it is the first now, because it may have to listen on
+-- another channel. Returns whether the id was waiting.
 local function give_up_place(line, alive, id, turn, publish)
   local first, _, dropped = first_in_line_of_ours(line, alive, now_ms())
   local waited = leave_line(line, alive, id)

@@ -1,5 +1,5 @@
--- Does something with a field of a hash. Where something else than a hash stands under the name the answer is 0, as if
--- the field was not there: whatever it is, it carries no hold, and keeps nobody from leaving.
+-- Runs a command on a field of a hash. If the key is not a hash, the answer is 0, as for an absent field: the key
+-- carries no hold, and a release must not fail because of it.
 local function on_hash(command, name, field)
   local answer = redis.pcall(command, name, field)
   if type(answer) ~= 'table' then

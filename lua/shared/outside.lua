@@ -1,18 +1,18 @@
 -- The turn of those that wait outside the line: clients of Redisson, and attempts without a place. They ask whenever they
--- are woken, and the line does not hold them back. A release that wakes some of them gives one of them the time to take
--- the lock before the line does: a key with an expiry. The turn is over when the lock is found taken.
+-- are woken, and the line does not delay them. A release that wakes some of them gives one of them time to take the lock
+-- before the line: a key with an expiry. The turn ends when a question finds the lock taken.
 
--- How many ms the time is: a message, and a question of a client that must wake a thread for it.
+-- The length of the turn in ms: the time of a message, and of a question from a client that must wake a thread first.
 local OUTSIDE_TURN = 5
 
--- After a release that woke so many outside the line.
+-- Begins the turn after a release that woke `woken` subscribers outside the line.
 local function give_outside_turn(outside, woken)
   if woken > 0 then
     redis.call('SET', outside, 1, 'PX', OUTSIDE_TURN)
   end
 end
 
--- For how many ms those outside go before the first in line; nil if they do not. `taken`: the lock is held.
+-- For how many ms waiters outside the line go before the first in line; nil if they do not. `taken`: the lock is held.
 local function outside_turn(outside, taken)
   if taken then
     redis.call('DEL', outside)

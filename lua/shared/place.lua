@@ -1,13 +1,13 @@
 -- An attempt's place in line.
 -- Needs    now.lua, waiters.lua, line.lua
 
--- For how many ms at most others in line go before the attempt, nil if none does; whether a dead one was dropped.
+-- For how many ms at most other ids in line go before the attempt, nil if none does; whether a dead id was dropped.
 local function others_first(line, alive, id, now)
   local first, lives, dropped = first_in_line_of_ours(line, alive, now)
   return first and first ~= id and math.max(1, lives - now) or nil, dropped
 end
 
--- Takes a place at the end of the line, or keeps it.
+-- Adds the attempt at the end of the line, or keeps its place.
 local function stand_in_line(line, alive, id, liveness, now)
   local lives = redis.call('ZSCORE', alive, id)
   if tonumber(lives or 0) <= now or not redis.call('ZSCORE', line, id) then
@@ -19,7 +19,7 @@ local function stand_in_line(line, alive, id, liveness, now)
 end
 
 -- Refuses an attempt for `left` ms; it keeps its place. `args` as the acquiring scripts have them. If `listens`, it is first
--- in line and Redisson may end what it waits for.
+-- in line and may wait for a hold of Redisson.
 local function refuse_in_line(line, alive, id, args, now, dropped, left, listens)
   stand_in_line(line, alive, id, args[3], now)
   if dropped then

@@ -1,12 +1,12 @@
--- A bounded look into a hash, whatever stands in it.
+-- Reads a bounded part of a hash, whatever its size.
 -- Needs    holds.lua
 
--- A hash with at most this many fields is looked at as a whole.
+-- A hash with at most this many fields is read as a whole.
 local FEW = 17
 -- A read that was entered more often than this counts as alive for as long as the hash: its keys are not counted.
 local NESTED = 8
 
--- Some fields with their values: all of them if they are few, else as many as `size`, by chance.
+-- Some fields with their values: all of them if they are few, otherwise `size` random ones.
 local function sample(name, left, size)
   if left <= FEW then
     return redis.call('HGETALL', name)
@@ -21,7 +21,8 @@ local function add_timeouts(keys, prefix, field, count)
   end
 end
 
--- The holds among some fields; whether there is data of the application; how many ms the longest read lives at least.
+-- Returns the holds among some fields; whether there is data of the application; how many ms the longest read lives
+-- at least.
 local function look(name, prefix, fields, exactly)
   local holds, timeouts, data, lives = {}, {}, false, 0
   for f = 1, #fields, 2 do

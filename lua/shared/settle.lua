@@ -1,11 +1,11 @@
--- Finds out, in a bounded number of steps, what is left of a read-write lock when a hold has ended, and ends the lock if
--- nobody reads it. Redisson's rule (PROTOCOL 1.3) is that the hash lives as long as its longest-lived reader. With many
--- readers it may live longer: dead ones are then removed, as many as a script may, until a living one is found.
+-- Checks a read-write lock after the end of a hold, in a bounded number of steps, and ends the lock if it has no reader.
+-- Redisson's rule (PROTOCOL 1.3) is that the hash lives as long as its longest-lived reader. With many readers it may
+-- live longer: the script then removes dead readers, up to a limit, until it finds a live one.
 -- Needs    holds.lua, sample.lua
 
 -- left     how many fields the hash has
 -- Returns  how many ms the lock is still read (nil: it is not); whether data of the application is left under its name;
---          whether the first is unknown, because all readers that were looked at are dead and there are more
+--          whether the first value is unknown, because all checked readers are dead and there are more
 local function settle(name, prefix, left)
   local size = 8
   for round = 1, 12 do
@@ -31,7 +31,8 @@ local function settle(name, prefix, left)
   return redis.call('PTTL', name), false, true
 end
 
--- Takes away what a lock that has ended gave to data of the application. While the data is there, no attempt is granted.
+-- Removes the fields and the expiry that an ended lock gave to data of the application. While the data exists, no
+-- attempt is granted.
 local function leave_data(name)
   redis.call('HDEL', name, 'mode')
   redis.call('PERSIST', name)

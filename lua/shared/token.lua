@@ -1,6 +1,6 @@
 -- Issues the next fencing token and reserves those that follow it. The token is never below the server's time in
 -- microseconds, so tokens rise even if the counter was lost. Reserved tokens may be ahead of that time: the counter is
--- kept at least until it has passed them.
+-- kept at least until the time has passed them.
 local function next_token(counter, reserve, retention)
   local last = tonumber(redis.call('GET', counter) or 0)
   if not last then

@@ -1,5 +1,6 @@
--- Whether a write hold can be granted now (PROTOCOL 1.3; readers with a pass go first): why not, or else what grants it.
--- A refused attempt with patience is remembered as waiting. The last of several readers may be Redisson's.
+-- Decides whether a write hold can be granted now (PROTOCOL 1.3; readers with a pass go first). Returns the reason of
+-- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. The last of
+-- several readers may be Redisson's.
 -- keys, args   as write/acquire.lua
 -- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args)

@@ -1,8 +1,9 @@
--- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read stays and the lock lives on with it. The readers
--- that wait at this moment get passes: they go before the next writer.
+-- Ends a write hold (PROTOCOL 1.3). If the writer also reads, its read remains, and the lock with it. The readers that wait
+-- now get passes: they go before the next writer.
 -- keys     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 turn of those outside
 -- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 channel of readers
--- Returns  0 gone before; ended: one more than the subscribers of Redisson's channel, or -1 if data of the application is left
+-- Returns  0 gone before; if it ended: one more than the subscribers of Redisson's channel, or -1 if data of the application
+--          is left
 -- Needs    on_hash.lua, now.lua, line.lua, outside.lua, wake_all.lua, settle.lua and what it needs, write/pass.lua
 local function leave_write(keys, args)
   if on_hash('HDEL', keys[1], args[1] .. ':write') == 0 then

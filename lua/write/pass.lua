@@ -1,5 +1,4 @@
--- Gives passes to the readers that wait at this moment, and wakes all of them by one message: they go before the next
--- writer.
+-- Gives passes to the readers that wait now, and wakes all of them by one message: they go before the next writer.
 -- Needs    now.lua
 local function pass(readers, passes, enter, publish)
   if redis.call('EXISTS', readers) == 1 then

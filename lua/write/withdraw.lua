@@ -1,5 +1,5 @@
--- Takes a write attempt back: its hold, its place among the waiters. When it was the last writer that waited, and no
--- writer holds the lock, the readers that it held back are woken.
+-- Withdraws a write attempt: its hold and its place among the waiters. If it was the last waiting writer, and no
+-- writer holds the lock, the readers that waited for it are woken.
 -- KEYS     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 turn of those
 --          outside, 8 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 channel of readers, 6 life
@@ -12,7 +12,7 @@ if give_up_place(KEYS[6], KEYS[5], ARGV[1], ARGV[4], ARGV[2]) and not waiting(KE
   if not writes then
     wake_all(ARGV[2], KEYS[2])
   end
-  -- Behind a writer of Redisson they listen elsewhere from now on.
+  -- Behind a writer of Redisson, they listen on another channel from now on.
   if (not writes or is_redissons(KEYS[1])) and waiting(KEYS[3], now_ms()) then
     redis.call(ARGV[2], ARGV[5], '0')
   end

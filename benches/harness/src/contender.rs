@@ -1,4 +1,4 @@
-//! The ways to lock that are measured, behind one face.
+//! The measured ways to lock, with one interface.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::redisson::Algorithm;
 pub(crate) enum Contender {
     /// This crate with its defaults; each release is awaited, and confirmed by the store.
     Confirmed,
-    /// This crate; releases go on in the background, as with `Confirm::Deadline`.
+    /// This crate; releases run in the background, as with `Confirm::Deadline`.
     Unconfirmed,
     /// This crate without hand-over inside the process.
     Alone,
-    /// This crate with so many hand-overs in a row at most, for as long as they take.
+    /// This crate with at most this many hand-overs in a row, without a time limit.
     Passing(u32),
     Write,
     Fair,
     Read,
     ReadUnconfirmed,
-    /// This crate with a client for each section, so that nothing is shared but the connections.
+    /// This crate with a client for each section, so that sections share only the connections.
     ReadUnshared,
     /// This crate on the memory store.
     Memory,
@@ -129,7 +129,8 @@ impl Contender {
     }
 }
 
-/// When a critical section was asked for, entered, and left; its lock is released afterwards.
+/// The times at which a critical section was requested, entered, and left; its lock is released
+/// afterwards.
 pub(crate) struct Section {
     pub(crate) asked: Instant,
     pub(crate) entered: Instant,
@@ -151,10 +152,10 @@ pub(crate) enum Locks {
     AsyncRedisLock(Locker),
 }
 
-/// How many clients take turns where nothing is to be shared: many more than there are sections at a time.
+/// The number of clients where sections must not share one: many more than there are concurrent sections.
 const UNSHARED: usize = 1024;
 
-/// For how long a peer that wants a lease takes it.
+/// The lease of peers that need one.
 const LEASE: Duration = Duration::from_secs(30);
 
 impl Locks {

@@ -17,7 +17,7 @@ use crate::samples::Latencies;
 /// The first argument of a process that is one of a [`Crowd`].
 pub(crate) const MEMBER: &str = "--member";
 
-/// How long the members get to make their tasks before a load starts.
+/// How long the members have to spawn their tasks before a load starts.
 const PREPARATION: Duration = Duration::from_millis(5);
 
 /// Processes of one contender, each with a client of its own. They end with their value.
@@ -31,7 +31,7 @@ struct Member {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a load came to in all processes together.
+/// The result of a load in all processes together.
 pub(crate) struct Turnout {
     /// The sections of each process.
     pub(crate) shares: Vec<u64>,
@@ -58,7 +58,7 @@ impl Crowd {
         })
     }
 
-    /// Has every process run `load`, from the same instant on.
+    /// Makes every process run `load`, from the same instant on.
     pub(crate) async fn run(&mut self, load: &Load) -> Result<Turnout> {
         let start = SystemTime::now().duration_since(UNIX_EPOCH)? + PREPARATION;
         let order = format!("{} {}\n", start.as_nanos(), to_words(load));
@@ -116,7 +116,7 @@ impl Member {
     }
 }
 
-/// The life of a member: runs what it is told, until nobody tells it any more.
+/// The main loop of a member: runs each load that it reads, until its input ends.
 pub(crate) async fn live(contender: &str, url: &str) -> Result<()> {
     let locks = Arc::new(Contender::by_name(contender)?.connect(url).await?);
     let mut orders = BufReader::new(tokio::io::stdin()).lines();

@@ -1,4 +1,4 @@
-//! Counts what this crate allocates. Not for people: `bench` runs it and reads what it prints.
+//! Counts the allocations of this crate. `bench` runs it and reads its output.
 //!
 //! ```text
 //! bench-heap pairs <url>             allocations a pair on Redis, a pair in memory, a section that is handed over
@@ -35,7 +35,7 @@ async fn pairs(url: &str) -> Result<()> {
         let pair = async || client.lock("counted").await?.release().await;
         println!("{}", each(PAIRS, pair).await?);
     }
-    // Sections of tasks that are there already: what they cost beyond their tasks.
+    // Sections of existing tasks, so that the tasks themselves are not counted.
     const TASKS: usize = 64;
     let crowd = async |rounds: usize| {
         let mut tasks = JoinSet::new();
@@ -83,11 +83,11 @@ async fn count(work: impl Future<Output = Result<()>>) -> Result<usize> {
     Ok(allocations(HEAP.stats()) - before)
 }
 
-/// Says how many bytes a hold takes once all are held; then answers each line with the tasks that live, and goes on
-/// holding until nobody asks any more.
+/// Prints how many bytes a hold takes once all are held. Then it answers each line with the number of live tasks,
+/// and holds until its input ends.
 async fn holds(url: &str, number: usize) -> Result<()> {
     let client = LockClient::new(RedisStore::connect(url).await?);
-    // What a connection and a queue need once is there before it counts.
+    // The one-time allocations of a connection and a queue come before the count.
     take(&client, "warm", 1_000).await?;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let before = in_use();

@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::samples::Latencies;
 
-/// The first argument of a process that is clients.
+/// The first argument of a process of clients.
 pub(crate) const CLIENTS: &str = "--clients";
 
-/// A router that is served, until it is dropped.
+/// A router that is served until this is dropped.
 pub(crate) struct Site {
     port: u16,
     serving: JoinHandle<()>,
@@ -33,7 +33,7 @@ impl Site {
         Ok(Self { port, serving })
     }
 
-    /// As many requests as `connections` that are kept alive can have answered one by one.
+    /// Runs clients on `connections` kept-alive connections, each with one request at a time.
     pub(crate) async fn load(
         &self,
         connections: usize,
@@ -66,8 +66,7 @@ impl Drop for Site {
     }
 }
 
-/// The life of a process of clients, on one thread: each connection has a document of its own, and writes it again and
-/// again.
+/// The main function of a process of clients, on one thread: each connection writes a document of its own repeatedly.
 pub(crate) fn live(port: &str, connections: &str, millis: &str) -> Result<()> {
     let (port, connections, time) = (
         port.parse()?,
@@ -94,7 +93,7 @@ pub(crate) fn live(port: &str, connections: &str, millis: &str) -> Result<()> {
     })
 }
 
-/// The latencies, as they were: a histogram for each connection would take time from the server.
+/// Returns the raw latencies: a histogram for each connection would take time from the server.
 async fn client(port: u16, number: usize, until: Instant) -> Result<Vec<Duration>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).await?;
     socket.set_nodelay(true)?;

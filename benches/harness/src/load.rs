@@ -1,4 +1,4 @@
-//! What contenders are put through.
+//! The loads of the benches.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use crate::contender::Locks;
 use crate::samples::Latencies;
 
-/// What a load came to.
+/// The result of a load.
 pub(crate) struct Outcome {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,
     pub(crate) waits: Latencies,
-    /// For how long the lock was held, altogether.
+    /// The total time for which the lock was held.
     pub(crate) held: Duration,
     pub(crate) longest: Duration,
 }
@@ -27,7 +27,7 @@ impl Outcome {
     }
 }
 
-/// When a task is done.
+/// When a task ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
     Rounds(usize),
@@ -38,7 +38,7 @@ pub(crate) enum Until {
 /// A load: `tasks` tasks, each in one critical section after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
-    /// Where every task locks; `None`: each has a key of its own.
+    /// The key of every task; `None`: each has a key of its own.
     pub(crate) key: Option<String>,
     pub(crate) tasks: usize,
     pub(crate) until: Until,
@@ -71,7 +71,7 @@ impl Load {
         self
     }
 
-    /// Runs the load. All tasks are there and ready before `start` comes.
+    /// Runs the load. All tasks are ready before `start`.
     pub(crate) async fn run(&self, locks: &Arc<Locks>, start: SystemTime) -> Result<Outcome> {
         let gate = Arc::new(Semaphore::new(0));
         let mut tasks = JoinSet::new();
@@ -125,12 +125,12 @@ impl Load {
     }
 }
 
-/// What one task came to.
+/// The result of one task.
 struct Done {
     ended: Instant,
     held: Duration,
     longest: Duration,
-    /// As they were: a histogram takes more memory than a burst takes time to fill, and every task would need its own.
+    /// Raw values, because a histogram for every task would take too much memory.
     waits: Vec<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Measures this crate beside its limits and its peers. See `benches/README.md`.
+//! Measures this crate, its limits and its peers. See `benches/README.md`.
 
 mod contender;
 mod crowd;
@@ -17,7 +17,7 @@ use anyhow::Result;
 use report::Report;
 use tokio::runtime::Runtime;
 
-/// A run, and how thorough it is.
+/// A run, and its number of repetitions.
 pub(crate) struct Bench {
     report: Report,
     quick: bool,
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
 }
 
 async fn run(arguments: Vec<String>) -> Result<()> {
-    // `--bench` is what cargo says to every bench.
+    // Cargo passes `--bench` to every bench.
     let (options, filters): (Vec<_>, Vec<_>) = arguments
         .into_iter()
         .filter(|argument| argument != "--bench")

@@ -1,4 +1,4 @@
-//! Redisson: its algorithm, written again in Rust, so that it is measured without a Java runtime; and the real one.
+//! Redisson: its algorithm in Rust, to measure it without a Java runtime; and the real one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Algorithm {
     }
 
     async fn join(&self, channel: &str) -> Result<Arc<Semaphore>> {
-        // Held while it subscribes: those who come meanwhile wait until it has.
+        // Held during the subscription: later tasks wait for it.
         let mut sink = self.sink.lock().await;
         let known = look(&self.latches).get_mut(channel).map(|latch| {
             latch.waiters += 1;
@@ -187,7 +187,7 @@ pub(crate) struct Live {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a burst of a [`Live`] one came to.
+/// The result of a burst of [`Live`].
 pub(crate) struct Burst {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,

@@ -1,4 +1,4 @@
-//! What a run found, beside what was hoped for.
+//! The results of a run, and their targets.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::samples::digits;
 
-/// Collects the rows of the summary, and shows the way there.
+/// Collects the rows of the summary, and shows progress.
 pub(crate) struct Report {
     began: Instant,
     rows: Vec<Row>,
@@ -15,13 +15,13 @@ pub(crate) struct Report {
 /// A line of the summary.
 struct Row {
     what: String,
-    /// `None`: the figure is there for comparison only.
+    /// `None`: the figure is for comparison only.
     target: Option<Target>,
     measured: Option<f64>,
     beside: String,
 }
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
     AtLeast(f64),
@@ -38,7 +38,7 @@ impl Report {
         }
     }
 
-    /// Shows what is going on, on one line that the next replaces.
+    /// Shows progress, on one line that the next call replaces.
     pub(crate) fn progress(&self, what: &str) {
         let seconds = self.began.elapsed().as_secs();
         if std::io::stderr().is_terminal() {
@@ -48,7 +48,7 @@ impl Report {
         }
     }
 
-    /// A finding that has no target.
+    /// A result without a target.
     pub(crate) fn note(&self, line: &str) {
         if std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
@@ -56,7 +56,7 @@ impl Report {
         println!("{line}");
     }
 
-    /// A finding that has one. `beside` says it in absolute figures.
+    /// A result with a target. `beside` has the absolute figures.
     pub(crate) fn row(&mut self, what: &str, target: Target, measured: f64, beside: String) {
         self.push(
             what,
@@ -66,12 +66,12 @@ impl Report {
         );
     }
 
-    /// A finding that stands beside those that have one.
+    /// A result without a target, in the table.
     pub(crate) fn fact(&mut self, what: &str, measured: f64, beside: String) {
         self.push(what, None, Some(measured), beside);
     }
 
-    /// A finding that could not be had.
+    /// A result that could not be measured.
     pub(crate) fn missing(&mut self, what: &str, target: Target, why: &str) {
         self.push(what, Some(target), None, why.to_owned());
     }

@@ -1,4 +1,4 @@
-//! What repeated measuring yields.
+//! Statistics of repeated measurements.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-/// The middle one of several measurements; of an even number, the smaller of the two in the middle.
+/// The median of several measurements; of an even number, the smaller of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -16,7 +16,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// The middle one of the ratios of what was measured side by side: a machine that was busy for a while was busy for both.
+/// The median of the ratios of neighbouring measurements, so that the load of the machine affects both sides.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     let ratios: Vec<_> = ours
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn smallest_share(shares: &[u64]) -> f64 {
     smallest as f64 * shares.len() as f64 / shares.iter().sum::<u64>() as f64
 }
 
-/// How long things took, to three digits.
+/// A histogram of durations, with three digits.
 #[derive(Clone)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -116,7 +116,7 @@ impl Display for Time {
     }
 }
 
-/// So many per second.
+/// A rate per second.
 pub(crate) struct Rate(pub(crate) f64);
 
 impl Display for Rate {

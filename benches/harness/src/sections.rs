@@ -1,4 +1,4 @@
-//! What is measured, in sections that can be run one by one.
+//! The sections of the benches, which can run one by one.
 
 mod fair;
 mod fleet;
@@ -17,7 +17,7 @@ use anyhow::{Result, bail};
 
 use crate::Bench;
 
-/// In the order in which they run. The last is run only where it is asked for: it has no target.
+/// In the order in which they run. The last runs only when it is named: it has no target.
 pub(crate) const NAMES: [&str; 12] = [
     "uncontended",
     "hot",
@@ -53,7 +53,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
     }
 }
 
-/// What stands before the table in `RESULTS.md`.
+/// The text before the table in `RESULTS.md`.
 pub(crate) fn preamble() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
     Ok(format!(

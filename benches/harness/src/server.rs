@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use redis::aio::MultiplexedConnection;
 use tokio::process::{Child, Command};
 
-/// A `redis-server` (or what the environment variable `REDIS_SERVER` names) on a free loopback port, without persistence;
+/// A `redis-server` (or the binary in the environment variable `REDIS_SERVER`) on a free loopback port, without persistence;
 /// killed on drop.
 pub(crate) struct Server {
     process: Child,
@@ -21,7 +21,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Result<Self> {
-        // Another process may take the port between the look and the start; then this one ends, and the next try has another.
+        // Another process may take the port before the server starts; then the server ends, and the next attempt uses another
+        // port.
         for _ in 0..5 {
             if let Some(server) = Self::try_start().await? {
                 return Ok(server);
@@ -88,7 +89,7 @@ impl Server {
         Ok(command.query_async(&mut self.watch.clone()).await?)
     }
 
-    /// How many scripts clients have called so far.
+    /// The number of scripts that clients have called so far.
     pub(crate) async fn scripts(&self) -> Result<u64> {
         let calls = self.calls().await?;
         Ok(["evalsha", "eval"]
@@ -97,7 +98,7 @@ impl Server {
             .sum())
     }
 
-    /// How many messages were published so far.
+    /// The number of messages that were published so far.
     pub(crate) async fn messages(&self) -> Result<u64> {
         let calls = self.calls().await?;
         Ok(["publish", "spublish"]
@@ -106,7 +107,7 @@ impl Server {
             .sum())
     }
 
-    /// How often each command was executed so far, by clients and by scripts.
+    /// The number of executions of each command so far, by clients and by scripts.
     async fn calls(&self) -> Result<BTreeMap<String, u64>> {
         let stats: String = self.ask(&["INFO", "commandstats"]).await?;
         let call = |line: &str| {
@@ -116,7 +117,7 @@ impl Server {
         Ok(stats.lines().filter_map(call).collect())
     }
 
-    /// How much processor time the server has had so far.
+    /// The processor time of the server so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let id = self.process.id().context("the server has ended")?;
         cpu_time(&format!("/proc/{id}/stat"))

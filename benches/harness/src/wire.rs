@@ -1,4 +1,4 @@
-//! The limits: bare sockets that carry the very commands that this crate sends, with nothing around them.
+//! The limits: bare sockets with exactly the commands that this crate sends.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,11 +25,11 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// Watches this crate take and release a lock.
+    /// Records the commands of one acquire and release of this crate.
     pub(crate) async fn learn(server: &Server, mode: LockMode) -> Result<Self> {
         let client = LockClient::new(RedisStore::connect(server.url()).await?);
         let key = "recipe".to_owned();
-        // Once before it counts: the server does not know the scripts yet.
+        // A first section, because the server does not know the scripts yet.
         client
             .lock(key.as_str())
             .mode(mode)
@@ -73,7 +73,7 @@ impl Recipe {
         Ok(Self { commands, key, id })
     }
 
-    /// How many commands a section takes.
+    /// The number of commands of a section.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
@@ -93,11 +93,10 @@ impl Recipe {
     }
 }
 
-/// A bare handle of the Redis client that this crate uses, which sends the very commands that this crate sends: what is left
-/// when all of ours is taken away.
+/// A bare handle of the Redis client that this crate uses. It sends the commands of this crate without this crate's code.
 ///
-/// Nothing that shares connections among tasks is faster: its tasks and the connection's own have to wake each other, which a
-/// task that owns its socket is spared.
+/// It is the limit of every client that shares connections among tasks: its tasks and the connection's task must wake each
+/// other, unlike a task that owns its socket.
 #[derive(Clone)]
 pub(crate) struct Handle {
     connection: MultiplexedConnection,
@@ -105,10 +104,10 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// For so many different sections.
+    /// Connects, and prepares this number of different sections.
     pub(crate) async fn connect(server: &Server, recipe: &Recipe, sections: usize) -> Result<Self> {
         let client = redis::Client::open(server.url())?;
-        // As patient as this crate.
+        // With the time limits of this crate.
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(RESPONSE));
         let command = |words: Vec<String>| {
             let mut command = redis::cmd(&words[0]);
@@ -141,8 +140,8 @@ impl Handle {
         Ok(done)
     }
 
-    /// How long each command of some sections takes. Before each, the connection rests: a busy process answers sooner than
-    /// one that has to be woken.
+    /// The duration of each command of some sections. The connection rests before each command, because a busy process
+    /// answers sooner than one that must be woken.
     pub(crate) async fn rested(&self, sections: usize, rest: Duration) -> Result<Latencies> {
         let handle = self.clone();
         let working = tokio::spawn(async move {
@@ -158,7 +157,7 @@ impl Handle {
         working.await?
     }
 
-    /// How long sections take one task, one after the other.
+    /// The latencies of sections in one task, one after the other.
     pub(crate) async fn latencies(&self, sections: usize) -> Result<Latencies> {
         let handle = self.clone();
         let working = tokio::spawn(async move {
@@ -174,7 +173,7 @@ impl Handle {
     }
 }
 
-/// What MONITOR shows of a command. Nothing in ours needs quoting.
+/// Parses a command in the output of MONITOR. Our commands contain nothing that needs quoting.
 fn words(line: &str) -> Vec<String> {
     line.split('"')
         .skip(1)
@@ -191,8 +190,8 @@ fn encode(words: &[String]) -> Vec<u8> {
     command.into_bytes()
 }
 
-/// One blocking socket, in the role of `tasks` tasks that never wait for each other: each answer that arrives makes the
-/// next command of its task join the next write. Returns sections per second.
+/// One blocking socket for `tasks` independent tasks: after each answer, the next command of its task joins the next write.
+/// Returns sections per second.
 pub(crate) fn pipelined(
     server: &Server,
     recipe: &Recipe,
@@ -202,7 +201,7 @@ pub(crate) fn pipelined(
     let mut socket = connect(server)?;
     let commands: Vec<_> = (0..tasks).map(|task| recipe.bytes(task)).collect();
     let mut turns: Vec<usize> = vec![0; tasks];
-    // Answers come in the order of the commands.
+    // Answers arrive in the order of the commands.
     let mut asked: std::collections::VecDeque<_> = (0..tasks).collect();
     let mut out: Vec<u8> = commands
         .iter()
@@ -291,7 +290,8 @@ pub(crate) fn blocking_pings(server: &Server, pings: usize) -> Result<Latencies>
     Ok(latencies)
 }
 
-/// Round trips of a bare PING on a socket of the runtime: the least that an async client can do. Before each, it rests.
+/// Round trips of a bare PING on a socket of the runtime: the lower limit of an async client. The connection rests before
+/// each.
 pub(crate) async fn pings(server: &Server, pings: usize, rest: Duration) -> Result<Latencies> {
     let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
     socket.set_nodelay(true)?;
@@ -318,7 +318,7 @@ fn connect(server: &Server) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// The length of the first answer, if all of it is there. Our scripts answer with numbers.
+/// The length of the first answer, if it is complete. Our scripts answer with numbers.
 fn answer(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
         return Ok(None);

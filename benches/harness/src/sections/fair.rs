@@ -1,4 +1,4 @@
-//! The fair queue: turns in the order in which they were asked for.
+//! The fair queue: grants in the order of the requests.
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     bench.report.progress("fair mode: starting Redisson");
     let mut live = Live::start(server.url()).await;
     if let Ok(live) = &mut live {
-        // For the compiler.
+        // A first burst, for the JIT compiler.
         live.burst(
             "fair",
             "fair-java",

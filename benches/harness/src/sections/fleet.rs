@@ -1,4 +1,4 @@
-//! One key that many processes want: what a section costs when others wait, however many they are.
+//! One key that many processes want: the cost of a section against the number of waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ struct Figures {
     scripts: Vec<f64>,
     messages: Vec<f64>,
     jain: Vec<f64>,
-    /// The worst wait, as a multiple of what every other client's section takes.
+    /// The worst wait, as a multiple of one section of every other client.
     worst: Vec<f64>,
 }
 
-/// A client is a process to the server: each has a store and connections of its own. They share one process here, which is
-/// kinder to a machine with few cores.
+/// Each client has a store and connections of its own, like a process. They share one process here, because of the few
+/// cores of the machine.
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     for contender in [
         Contender::Write,
@@ -90,7 +90,7 @@ async fn measure(
     Ok(())
 }
 
-/// Has every client enter one section after the other.
+/// Makes every client enter one section after the other.
 async fn loads(fleet: &[Arc<Locks>], until: Until) -> Result<(Vec<u64>, Latencies)> {
     let mut working = JoinSet::new();
     for locks in fleet {

@@ -1,4 +1,4 @@
-//! From one client to another that waits: how long a free lock stays free.
+//! The time from the release of one client to the grant of another that waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     judge(bench, &server, Contender::Confirmed, what, 2.0).await
 }
 
-/// Hand-offs of one of ours, beside what its commands take without us.
+/// Hand-offs of a mode of this crate, and the time of its commands alone.
 pub(super) async fn judge(
     bench: &mut Bench,
     server: &Server,
@@ -77,7 +77,8 @@ pub(super) async fn judge(
     Ok(())
 }
 
-/// From the moment at which one client begins to release until another, with connections of its own, has the lock.
+/// The time from the begin of one client's release until another client, with connections of its own, has the
+/// lock.
 async fn handoffs(contender: Contender, server: &Server, repetitions: usize) -> Result<Latencies> {
     let holder = Arc::new(contender.connect(server.url()).await?);
     let waiter = Arc::new(contender.connect(server.url()).await?);
@@ -89,7 +90,7 @@ async fn handoffs(contender: Contender, server: &Server, repetitions: usize) -> 
             let waiting = tokio::spawn(stay(waiter.clone(), Duration::ZERO));
             let released = holding.await??.left;
             let entered = waiting.await??.entered;
-            // The first is for warming up.
+            // The first round is a warm-up.
             if round > 0 {
                 latencies.record(entered.saturating_duration_since(released));
             }
@@ -98,7 +99,7 @@ async fn handoffs(contender: Contender, server: &Server, repetitions: usize) -> 
     Ok(latencies)
 }
 
-/// For how long everybody sleeps before a lock is released, and before a command that it is compared with.
+/// The pause before each release, and before each command that it is compared with.
 const PAUSE: Duration = Duration::from_millis(4);
 
 async fn stay(locks: Arc<Locks>, hold: Duration) -> Result<Section> {

@@ -19,7 +19,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     tasks(bench, &server).await
 }
 
-/// 2 ms of work in four processes, beside as many tasks on a lock in memory.
+/// 2 ms of work in four processes, and the same number of tasks on a lock in memory.
 async fn processes(bench: &mut Bench, server: &Server) -> Result<()> {
     let time = Until::After(Duration::from_millis(if bench.quick { 500 } else { 1_500 }));
     let work = Duration::from_millis(2);
@@ -33,7 +33,7 @@ async fn processes(bench: &mut Bench, server: &Server) -> Result<()> {
     let mut rates = vec![Vec::new(); contenders.len()];
     for repetition in 0..bench.repetitions(3) {
         for (contender, rates) in contenders.iter().zip(&mut rates) {
-            // Locks in memory end at their process.
+            // A lock in memory covers one process only.
             let processes = if *contender == Contender::Memory {
                 1
             } else {

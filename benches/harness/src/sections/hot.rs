@@ -1,4 +1,4 @@
-//! One key that everybody wants, in one process and in several.
+//! One key that all tasks want, in one process and in several.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const KEY: &str = "hot";
 pub(super) struct Figures {
     burst: Vec<f64>,
     closed: Vec<f64>,
-    /// Scripts a section, in the closed loop and in bursts.
+    /// Scripts per section, in the closed loop and in bursts.
     scripts: Vec<f64>,
     burst_scripts: Vec<f64>,
     jain: Vec<f64>,
@@ -83,7 +83,7 @@ pub(super) async fn measure(
     closed(bench, server, &mut crowd, figures).await
 }
 
-/// All arrive at once, and each enters once.
+/// All tasks start at once, and each enters once.
 async fn bursts(
     bench: &Bench,
     server: &Server,
@@ -107,7 +107,7 @@ async fn bursts(
     Ok(())
 }
 
-/// Each wants the lock again at once, for a second.
+/// Each task asks for the lock again at once, for a second.
 async fn closed(
     bench: &Bench,
     server: &Server,
@@ -133,7 +133,7 @@ async fn closed(
 async fn lives(bench: &Bench, server: &Server, processes: usize) -> Result<Vec<Live>> {
     bench.report.progress("starting Redisson");
     let mut machines = try_join_all((0..processes).map(|_| Live::start(server.url()))).await?;
-    // For the compiler.
+    // A first burst, for the JIT compiler.
     live_burst(&mut machines, if bench.quick { 5 } else { 20 }).await?;
     Ok(machines)
 }
@@ -233,7 +233,7 @@ fn judge(bench: &mut Bench, processes: usize, figures: &[Figures], live: &Result
     }
 }
 
-/// The other crates, in one burst: that takes them long enough.
+/// The other crates, in one burst, which takes long enough.
 async fn peers(bench: &mut Bench, server: &Server) -> Result<()> {
     let load = Load::on(KEY, WAITERS, Until::Rounds(1));
     let contenders = [
@@ -245,7 +245,7 @@ async fn peers(bench: &mut Bench, server: &Server) -> Result<()> {
     let mut rates = vec![Vec::new(); contenders.len()];
     for repetition in 0..bench.repetitions(3) {
         for (contender, rates) in contenders.iter().zip(&mut rates) {
-            // A burst of one that polls every 100 ms says the same each time.
+            // Repeated bursts of a crate that polls every 100 ms give the same result.
             if repetition > 0 && matches!(contender, Contender::Rlock | Contender::AsyncRedisLock) {
                 continue;
             }

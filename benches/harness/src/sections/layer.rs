@@ -1,4 +1,4 @@
-//! The layer around a handler that does nothing, every request with a key of its own.
+//! The layer around an empty handler, every request with a key of its own.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::samples::{Rate, Time, median, ratio};
 use crate::server::Server;
 use crate::wire::{Handle, Recipe};
 
-/// The part of the requests that the prototype of the layer left at 64 connections.
+/// The rate of the layer's prototype at 64 connections, as a part of the rate without a layer.
 const PROTOTYPE: f64 = 0.32;
 
 type Boxed = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -70,7 +70,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             ));
             for (index, (_, site)) in sites.iter().enumerate() {
                 let (rate, latency) = site.load(connections, Duration::from_millis(120)).await?;
-                // The first is for warming up.
+                // The first repetition is a warm-up.
                 if repetition > 0 {
                     rates[index].push(rate);
                     latencies[index].push(latency.median().as_secs_f64());
@@ -118,7 +118,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What the layer sends, and nothing else of it.
+/// A handler that only sends the layer's commands.
 async fn bare(
     State(handle): State<Handle>,
     request: Request,

@@ -1,4 +1,4 @@
-//! The memory store, beside bare mutexes.
+//! The memory store, compared with bare mutexes.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -67,7 +67,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Pairs a second, one of each per repetition.
+/// Pairs per second, one value per repetition.
 #[derive(Default)]
 struct Figures {
     store: Vec<f64>,
@@ -115,8 +115,8 @@ where
     Ok((TASKS * rounds) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// What the store itself does: it is asked, and told of the end. Whoever finds the key held lets the others go on and asks
-/// again, so that it is the store that is measured and not a queue in front of it.
+/// Direct calls of the store: acquire and release. A task that is refused yields and asks again, so that the store is
+/// measured without a queue in front of it.
 async fn store_pairs(
     store: MemoryStore,
     key: String,
@@ -161,7 +161,7 @@ async fn bare_pairs(map: Arc<Bare>, key: String, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// The least that a map of locks can be: who is in it is locked.
+/// The simplest map of locks: a key in the map is locked.
 struct Bare {
     hasher: RandomState,
     shards: [Mutex<HashSet<String>>; 64],

@@ -1,4 +1,5 @@
-//! How often a lock is passed on inside the process before others get their turn: what the default is chosen from.
+//! The number of hand-overs inside a process before others get their turn. The default is chosen from these
+//! figures.
 
 use anyhow::Result;
 

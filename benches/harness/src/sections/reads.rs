@@ -17,7 +17,7 @@ use crate::wire;
 
 const READERS: usize = 64;
 
-/// For how long a read hold accepts new readers; the default of the client.
+/// How long a read hold accepts new readers; the client's default.
 const SHARE_WINDOW: Duration = Duration::from_millis(5);
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
@@ -66,7 +66,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     writer(bench, &server).await
 }
 
-/// A writer in another client, while reads of a millisecond never cease.
+/// A writer in another client, during continuous reads of a millisecond.
 async fn writer(bench: &mut Bench, server: &Server) -> Result<()> {
     let bare = wire::pings(server, 2_000, Duration::ZERO).await?.median();
     let readers = Arc::new(Contender::Read.connect(server.url()).await?);

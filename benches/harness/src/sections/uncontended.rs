@@ -1,4 +1,4 @@
-//! Pairs of acquire and release that never meet anybody.
+//! Pairs of acquire and release without contention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     allocations(bench, &server).await
 }
 
-/// Contenders with distinct keys, beside the limits.
+/// Contenders with distinct keys, and the limits.
 async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
     let contenders = [
         Contender::Confirmed,
@@ -52,7 +52,7 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
         let (mut pipelined, mut blocking) = (Vec::new(), Vec::new());
         let mut ours = vec![Vec::new(); contenders.len()];
         for repetition in 0..=bench.repetitions(5) {
-            // The first is for warming up.
+            // The first repetition is a warm-up.
             let (a, b) = tokio::task::block_in_place(|| {
                 anyhow::Ok((
                     wire::pipelined(server, recipe, tasks, pairs)?,
@@ -106,7 +106,7 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
     Ok(())
 }
 
-/// What one task waits for a pair, beside what its two commands take without us.
+/// The latency of a pair in one task, and the time of its two commands alone.
 async fn one(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
     bench.report.progress("latency of a pair");
     let contenders = [
@@ -125,7 +125,7 @@ async fn one(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> 
     for repetition in 0..=bench.repetitions(30) {
         let ping = wire::pings(server, 100, Duration::ZERO).await?.median();
         let block = tokio::task::block_in_place(|| wire::blocking_pings(server, 100))?.median();
-        // Neighbours: a machine that is busy is busy for both.
+        // Measured side by side, so that the load of the machine affects both.
         let commands = handle.latencies(100).await?.median();
         let mut took = Vec::new();
         for locks in &locks {
@@ -197,7 +197,7 @@ async fn allocations(bench: &mut Bench, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// What the program with the counting allocator says.
+/// The output of the program with the counting allocator.
 async fn heap(arguments: &[&str]) -> Result<Vec<f64>> {
     let program = std::env::current_exe()?.with_file_name("bench-heap");
     let output = Command::new(program)

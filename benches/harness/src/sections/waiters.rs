@@ -1,4 +1,4 @@
-//! Throughput on one key against the number of those who wait for it, as a table and a plot.
+//! Throughput on one key against the number of waiters, as a table and a plot.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,7 +25,7 @@ const CONTENDERS: [(Contender, RGBColor); 6] = [
 struct Curve {
     contender: Contender,
     color: RGBColor,
-    /// Waiters, and sections a second.
+    /// Waiters, and sections per second.
     points: Vec<(f64, f64)>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     for (contender, color) in CONTENDERS {
         let mut crowd = Crowd::start(contender, server.url(), 1).await?;
         crowd.run(&Load::on("warm", 4, Until::Rounds(1))).await?;
-        // The polling ones need seconds for what takes others milliseconds.
+        // Polling crates need seconds where others need milliseconds.
         let slow = matches!(
             contender,
             Contender::Rlock | Contender::AsyncRedisLock | Contender::Rslock
@@ -80,7 +80,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     }
     if !bench.quick {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../throughput.svg");
-        // Its errors borrow the drawing.
+        // Its errors borrow the drawing, so they are converted to text.
         draw(&curves, &path).map_err(|error| anyhow!("{error}"))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What it costs to keep locks held.
+//! The cost of renewals.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::server::{Server, cpu_time};
 /// The time in which each hold is renewed once: a third of the default lease.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Scripts that take longer than this are looked at.
+/// Scripts that take longer than this are reported.
 const SLOW: Duration = Duration::from_micros(100);
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
@@ -75,7 +75,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         last = now;
     }
     let window = began.elapsed().as_secs_f64();
-    // Of as many locks as the targets speak of.
+    // The share for the number of locks in the targets.
     let share = |before: Duration, after: Duration| {
         (after - before).as_secs_f64() / window * 100.0 * 100_000.0 / holds as f64
     };
