@@ -1,0 +1,145 @@
+//! A PostgreSQL server of the tests' own.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use tokio::sync::OnceCell;
+use tokio_postgres::{Client, NoTls};
+
+/// Makes a cluster in a temporary directory, serves it on a socket in there, and ends it with the directory when its input
+/// ends: when the test binary is gone, however it goes. PostgreSQL refuses to run as root; then the user `postgres` does it.
+const SCRIPT: &str = r#"
+set -eu
+directory=$(mktemp -d "${TMPDIR:-/tmp}/postgres-store.XXXXXX")
+as=
+if [ "$(id -u)" = 0 ]; then
+  chown postgres "$directory"
+  as="setpriv --reuid=postgres --regid=postgres --clear-groups"
+fi
+cd "$directory"
+trap 'rm -rf "$directory"' EXIT
+$as "$1/initdb" --pgdata=data --username=tests --auth=trust --no-sync --no-instructions >initdb.log 2>&1 || {
+  cat initdb.log >&2
+  exit 1
+}
+$as "$1/postgres" -D data -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
+  -c shared_buffers=32MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
+server=$!
+until $as "$1/pg_isready" --quiet --host="$directory" --username=tests; do
+  kill -0 $server || { cat log >&2; exit 1; }
+  sleep 0.1
+done
+echo "$directory"
+read -r end || true
+kill -INT $server
+wait $server || true
+"#;
+
+/// A server that listens on a socket only; it is never the system's own. It does not flush its files: no test cuts the power.
+pub(crate) struct Server {
+    directory: String,
+    /// Kept open: the server ends with it.
+    _input: Mutex<ChildStdin>,
+}
+
+impl Server {
+    /// One for all tests of this binary. It ends with the binary.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    pub(crate) fn start() -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(programs())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut directory = String::new();
+        let output = child.stdout.take().expect("stdout is piped");
+        let read = BufReader::new(output).read_line(&mut directory);
+        read.expect("the shell says where the server is");
+        let directory = directory.trim().to_owned();
+        assert!(
+            !directory.is_empty(),
+            "PostgreSQL does not start: see above"
+        );
+        let input = child.stdin.take().expect("stdin is piped");
+        Self {
+            directory,
+            _input: Mutex::new(input),
+        }
+    }
+
+    /// An empty database with the schema `tower_lock`.
+    pub(crate) async fn database(&self) -> Database<'_> {
+        static TEMPLATE: OnceCell<()> = OnceCell::const_new();
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        TEMPLATE
+            .get_or_init(async || {
+                self.run("postgres", "CREATE DATABASE template_locks").await;
+                let schema = include_str!("../../src/schema.sql");
+                self.run("template_locks", schema).await;
+            })
+            .await;
+        let name = format!("locks_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let create = format!("CREATE DATABASE {name} TEMPLATE template_locks");
+        self.run("postgres", &create).await;
+        Database { server: self, name }
+    }
+
+    /// Runs statements on a connection of their own.
+    async fn run(&self, database: &str, statements: &str) {
+        let done = self.client(database).await.batch_execute(statements).await;
+        done.unwrap_or_else(|error| panic!("{statements}: {error:?}"));
+    }
+
+    fn config(&self, database: &str) -> String {
+        format!("host={} user=tests dbname={database}", self.directory)
+    }
+
+    async fn client(&self, database: &str) -> Client {
+        let connected = tokio_postgres::connect(&self.config(database), NoTls).await;
+        let (client, connection) = connected.expect("it can be connected to");
+        tokio::spawn(connection);
+        client
+    }
+}
+
+/// Where the programs are: `POSTGRES_BIN`, or the latest version that Debian has installed.
+fn programs() -> PathBuf {
+    if let Some(named) = std::env::var_os("POSTGRES_BIN") {
+        return named.into();
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let versions = versions.flatten().map(|version| version.path().join("bin"));
+    let latest = versions.filter(|bin| bin.join("initdb").exists()).max();
+    latest.expect(
+        "these tests need PostgreSQL. Run: sudo apt-get install postgresql (or set POSTGRES_BIN to the folder of its programs)",
+    )
+}
+
+/// A database of one test.
+pub(crate) struct Database<'a> {
+    server: &'a Server,
+    name: String,
+}
+
+impl Database<'_> {
+    /// Where a store finds it.
+    pub(crate) fn config(&self) -> String {
+        self.server.config(&self.name)
+    }
+
+    /// A connection that counts for no store.
+    pub(crate) async fn client(&self) -> Client {
+        self.server.client(&self.name).await
+    }
+}
