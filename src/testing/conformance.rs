@@ -116,6 +116,13 @@ pub trait Testbed: Sized + 'static {
     /// than the time that a dead waiter keeps its place, and than every lease: what only lapses is found.
     const SETTLES: Duration = Duration::from_millis(2500);
 
+    /// Long next to the time that the store takes to answer, and short next to a second: the time of a piece of work, and for
+    /// which a test looks on while nothing may happen.
+    const MOMENT: Duration = match Self::CLOCK {
+        Clock::Paused => Duration::from_millis(20),
+        Clock::Real => Duration::from_millis(40),
+    };
+
     /// Sets up an empty place.
     fn start() -> impl Future<Output = Self>;
 

@@ -1,5 +1,6 @@
 //! The memory store is the specification: whatever is done to it and to a real Redis, in whatever order, has the same
-//! replies, the same holders and waiters with the same time left, wakes the same listeners, and leaves nothing.
+//! replies, the same holders and waiters with the same time left, wakes the same listeners, and leaves nothing. So has the
+//! store on PostgreSQL in the examples, which another crate would write.
 //!
 //! Sequences of operations are drawn from seeds. The first that comes out differently is shrunk and printed with what
 //! replays it:
@@ -14,6 +15,7 @@
 
 mod clock;
 mod plan;
+mod postgres;
 mod seen;
 mod shrink;
 mod step;
@@ -58,13 +60,36 @@ struct Difference {
     text: String,
 }
 
+/// The memory store and another, in which every step is done.
+trait Pair {
+    /// Begins a sequence with nothing.
+    fn begin(&mut self);
+
+    /// Does a step in both, and looks around in them. `None` if the machine was so busy that time did not stand still
+    /// meanwhile: then nothing can be said.
+    fn take(&mut self, step: &Step) -> Option<(Seen, Seen)>;
+
+    /// Everybody leaves, or dies where they are; says what is left that should not be.
+    fn end(&mut self, everybody_leaves: bool) -> Option<String>;
+}
+
 #[test]
 fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_redis() {
     let mut worlds = Worlds::new();
+    come_out_alike(&mut worlds);
+    worlds.nobody_listens();
+}
+
+#[test]
+fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_postgres() {
+    come_out_alike(&mut postgres::Worlds::new());
+}
+
+fn come_out_alike(worlds: &mut impl Pair) {
     if let Ok(replay) = std::env::var("DIFFERENTIAL") {
         let (seed, steps) = shrink::parse(&replay);
-        let difference = come_out(&mut worlds, seed, &steps, &mut BTreeMap::new());
-        return fail_on(difference, &mut worlds, seed, steps);
+        let difference = come_out(worlds, seed, &steps, &mut BTreeMap::new());
+        return fail_on(difference, worlds, seed, steps);
     }
     let seconds = std::env::var("DIFFERENTIAL_SECONDS").ok();
     let seconds = seconds.map_or(SECONDS, |text| text.parse().expect("a number of seconds"));
@@ -73,11 +98,10 @@ fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_redis() {
     let mut seed = 0;
     while Instant::now() < until || lacking(&covered).is_some() && seed < 500 {
         let steps = Plan::draw(seed).into_numbered();
-        let difference = come_out(&mut worlds, seed, &steps, &mut covered);
-        fail_on(difference, &mut worlds, seed, steps);
+        let difference = come_out(worlds, seed, &steps, &mut covered);
+        fail_on(difference, worlds, seed, steps);
         seed += 1;
     }
-    worlds.nobody_listens();
     eprintln!("{seed} sequences came out alike: {covered:?}");
     assert_eq!(lacking(&covered), None, "of {covered:?}");
 }
@@ -92,7 +116,7 @@ fn lacking(covered: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
 
 fn fail_on(
     difference: Option<Difference>,
-    worlds: &mut Worlds,
+    worlds: &mut impl Pair,
     seed: u64,
     steps: Vec<(usize, Step)>,
 ) {
@@ -105,7 +129,7 @@ fn fail_on(
 
 /// Does the steps in both worlds, and says how they come out differently. What happens is counted.
 fn come_out(
-    worlds: &mut Worlds,
+    worlds: &mut impl Pair,
     seed: u64,
     steps: &[(usize, Step)],
     covered: &mut BTreeMap<&'static str, usize>,
@@ -113,12 +137,12 @@ fn come_out(
     let run = AssertUnwindSafe(|| {
         worlds.begin();
         for (number, step) in steps {
-            let Some((memory, redis)) = worlds.take(step) else {
+            let Some((memory, other)) = worlds.take(step) else {
                 *covered.entry("too slow to tell").or_default() += 1;
                 return None;
             };
             memory.count(covered);
-            if let Some(text) = Seen::difference(step, &memory, &redis) {
+            if let Some(text) = Seen::difference(step, &memory, &other) {
                 let step = Some(*number);
                 return Some(Difference { step, text });
             }

@@ -12,6 +12,8 @@ mod example;
 mod monitor;
 mod peer;
 mod port;
+#[path = "../../../examples/postgres_store/tests/server/mod.rs"]
+mod postgres_server;
 mod process;
 mod proxy;
 mod redis_cluster;
@@ -28,6 +30,7 @@ pub(crate) use example::{binary, example};
 pub(crate) use monitor::Monitor;
 pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;
+pub(crate) use postgres_server::Server as PostgresServer;
 pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
 pub(crate) use redis_cluster::RedisCluster;

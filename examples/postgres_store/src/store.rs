@@ -53,14 +53,19 @@ impl Drop for Background {
 }
 
 impl PostgresStore {
-    /// A store in the database that `config` names, in the form `host=… port=… user=… dbname=…` or as a URL. It connects when
-    /// it is first used, and whenever a connection has been lost.
+    /// A store in the database that `config` names, in the form `host=… port=… user=… dbname=…` or as a URL. A connection that
+    /// is lost later is replaced.
     ///
     /// It must be called in a Tokio runtime, which must live as long as the store: the store listens there.
     ///
     /// # Errors
     ///
-    /// [`Refused`](StoreErrorKind::Refused) if `config` is malformed.
+    /// [`Refused`](StoreErrorKind::Refused) if `config` is malformed, [`Unreachable`](StoreErrorKind::Unreachable) if there
+    /// is no such server.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is left but a connection that is closed.
     pub async fn connect(config: &str) -> Result<Self, StoreError> {
         let refused = |error| StoreError::new(StoreErrorKind::Refused, error);
         let mut config: Config = config.parse().map_err(refused)?;
@@ -85,11 +90,14 @@ impl PostgresStore {
             tokio::spawn(listener.clone().run(config)),
             tokio::spawn(sweep(pool.clone())),
         ];
-        Ok(Self {
+        let store = Self {
             pool,
             listener,
             _background: Arc::new(Background(background)),
-        })
+        };
+        // The first one to ask finds a connection.
+        drop(store.connection().await?);
+        Ok(store)
     }
 
     /// Makes the schema `tower_lock`, or replaces its functions by those of this version. Holds stay as they are. One
@@ -98,6 +106,10 @@ impl PostgresStore {
     /// # Errors
     ///
     /// As those of [`LockStore`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the schema is there, or nothing of it is.
     pub async fn install(&self) -> Result<(), StoreError> {
         let connection = self.connection().await?;
         let installed = connection.batch_execute(include_str!("schema.sql")).await;

@@ -4,6 +4,8 @@
 
 mod server;
 
+use std::time::Duration;
+
 use postgres_store::PostgresStore;
 use tower_distributed_lock::Hold;
 use tower_distributed_lock::testing::conformance::Testbed;
@@ -15,6 +17,8 @@ struct Postgres(Database<'static>);
 
 impl Testbed for Postgres {
     type Store = PostgresStore;
+    // A commit, on a connection that may have to be opened first.
+    const MOMENT: Duration = Duration::from_millis(100);
 
     async fn start() -> Self {
         Self(Server::shared().database().await)

@@ -17,6 +17,7 @@ pub struct Env {
     testbed: Box<dyn DynTestbed>,
     clock: Clock,
     settles: Duration,
+    moment: Duration,
     modes: &'static [LockMode],
     ledger: Arc<Ledger>,
     clients: Mutex<Vec<LockClient>>,
@@ -66,6 +67,7 @@ impl Env {
             testbed: Box::new(testbed),
             clock: T::CLOCK,
             settles: T::SETTLES,
+            moment: T::MOMENT,
             modes,
             ledger: Arc::default(),
             clients: Mutex::default(),
@@ -109,10 +111,7 @@ impl Env {
     /// Long enough for everything that is on its way to arrive, and short next to every lease and every poll: for
     /// asserting that something does *not* happen, and as the length of a piece of work.
     pub(super) fn moment(&self) -> Duration {
-        match self.clock {
-            Clock::Paused => Duration::from_millis(20),
-            Clock::Real => Duration::from_millis(40),
-        }
+        self.moment
     }
 
     /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up

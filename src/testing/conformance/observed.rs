@@ -22,6 +22,7 @@ pub(super) struct Observed<S> {
 pub(super) struct Ledger {
     questions: AtomicUsize,
     renewals: AtomicUsize,
+    under_way: AtomicUsize,
     granted: Mutex<HashMap<LockKey, Vec<Hold>>>,
     refused: Mutex<HashSet<HoldId>>,
 }
@@ -35,6 +36,11 @@ impl Ledger {
     /// How many of them began on this thread: what a request asks while it is polled here.
     pub(super) fn questions_here() -> usize {
         HERE.get()
+    }
+
+    /// How many of them have not been answered.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::SeqCst)
     }
 
     /// How many batches of renewals were sent.
@@ -81,7 +87,18 @@ impl<S> Observed<S> {
     async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
         self.ledger.questions.fetch_add(1, Ordering::SeqCst);
         HERE.set(HERE.get() + 1);
+        self.ledger.under_way.fetch_add(1, Ordering::SeqCst);
+        let _under_way = UnderWay(&self.ledger);
         answer.await
+    }
+}
+
+/// A question that has not been answered.
+struct UnderWay<'a>(&'a Ledger);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

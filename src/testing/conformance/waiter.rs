@@ -41,12 +41,14 @@ impl Waiter {
     }
 
     /// Begins to wait, and freezes there, as a process does that is stopped or swapped out: the store hears nothing of it
-    /// any more, neither a question nor a goodbye.
+    /// any more, neither a question nor a goodbye. A question that is under way is answered first: the store might grant it.
     pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
         let refused = env.ledger().refused();
         let mut acquiring = request.into_future();
         let asking = poll_fn(|context| match acquiring.as_mut().poll(context) {
-            Poll::Pending if env.ledger().refused() > refused => Poll::Ready(None),
+            Poll::Pending if env.ledger().refused() > refused && env.ledger().under_way() == 0 => {
+                Poll::Ready(None)
+            }
             other => other.map(Some),
         });
         let refusal = asking.await;

@@ -7,6 +7,7 @@
 //! | waiting readers and writers | in the order of their first question | in that of their last | only a fair queue has an order |
 //! | a fair waiter on a free lock | is woken when its turn comes | also by whoever finds that those before it have lapsed | a wake-up may come in vain |
 //! | the first in line | is woken when its turn comes | also by the script that finds that those before it have lapsed, and by Redisson's channel while readers or Redisson hold the lock | a wake-up may come in vain |
+//! | how many a release has woken | counted | Redis counts; PostgreSQL cannot tell | an estimate, 0 where the store cannot tell |
 //! | what is left of a fair queue whose waiters died | nothing | Redisson's list and sorted set, until the next question | Redisson gives them no expiry |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,7 +164,7 @@ fn lock_untouched(step: &Step, who: Who) -> bool {
 }
 
 fn told(what: &str, memory: &impl std::fmt::Debug, redis: &impl std::fmt::Debug) -> String {
-    format!("{what}\n  in memory {memory:?}\n  in Redis  {redis:?}")
+    format!("{what}\n  in memory {memory:?}\n  elsewhere {redis:?}")
 }
 
 impl<T> From<Result<T, StoreError>> for Reply

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::clock::Clock;
 use super::seen::{BREATH, Seen};
 use super::step::{LONG, SENTINEL, Step, TICK, Who};
+use super::Pair;
 use super::world::World;
 use crate::support::{RedisServer, eventually};
 
@@ -54,56 +55,6 @@ impl Worlds {
             sentinel,
             asked: BTreeSet::new(),
         }
-    }
-
-    /// Begins a sequence with nothing.
-    pub(super) fn begin(&mut self) {
-        self.asked.clear();
-        self.memory = World::new(MemoryStore::new());
-        self.real.block_on(self.clock.begin());
-        // A store of its own: one that goes on serves those who died in the sequence before.
-        let (store, sentinel) = self.real.block_on(connect(&self.server));
-        (self.redis, self.sentinel) = (World::new(store), sentinel);
-    }
-
-    /// Does a step in both worlds, and looks around in them. `None` if the machine was so busy that time did not stand
-    /// still meanwhile: then nothing can be said.
-    pub(super) fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
-        self.asked.extend(step.asks().iter().map(|ask| ask.who));
-        let time = match step {
-            Step::Ticks(ticks) => TICK * *ticks,
-            _ => Duration::ZERO,
-        };
-        let memory = self.paused.block_on(async {
-            tokio::time::advance(time).await;
-            let reply = self.memory.take(step).await;
-            tokio::time::advance(after(step)).await;
-            self.memory.look(reply).await
-        });
-        let redis = self.real.block_on(async {
-            self.clock.pass(time).await;
-            let reply = self.redis.take(step).await;
-            if !after(step).is_zero() {
-                tokio::time::sleep(after(step)).await;
-                self.clock.pass(after(step)).await;
-            }
-            self.clock.deliver(&mut self.sentinel).await;
-            let seen = self.redis.look(reply).await;
-            (self.clock.since().await < BREATH).then_some(seen)
-        });
-        Some((memory, redis?))
-    }
-
-    /// Everybody leaves, or dies where they are; says what is left that should not be.
-    pub(super) fn end(&mut self, everybody_leaves: bool) -> Option<String> {
-        self.memory.listening.clear();
-        self.redis.listening.clear();
-        self.take(&Step::Ticks(0))?;
-        let kept = match everybody_leaves {
-            true => self.kept_by_nobody(),
-            false => self.lasting(),
-        };
-        kept.or_else(|| self.kept_for_ever(everybody_leaves))
     }
 
     /// Everybody leaves. Only records and withdrawals are remembered then.
@@ -159,6 +110,54 @@ impl Worlds {
 
     fn is_memory_empty(&mut self) -> bool {
         self.paused.block_on(async { self.memory.store.is_empty() })
+    }
+}
+
+impl Pair for Worlds {
+    fn begin(&mut self) {
+        self.asked.clear();
+        self.memory = World::new(MemoryStore::new());
+        self.real.block_on(self.clock.begin());
+        // A store of its own: one that goes on serves those who died in the sequence before.
+        let (store, sentinel) = self.real.block_on(connect(&self.server));
+        (self.redis, self.sentinel) = (World::new(store), sentinel);
+    }
+
+    fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
+        self.asked.extend(step.asks().iter().map(|ask| ask.who));
+        let time = match step {
+            Step::Ticks(ticks) => TICK * *ticks,
+            _ => Duration::ZERO,
+        };
+        let memory = self.paused.block_on(async {
+            tokio::time::advance(time).await;
+            let reply = self.memory.take(step).await;
+            tokio::time::advance(after(step)).await;
+            self.memory.look(reply).await
+        });
+        let redis = self.real.block_on(async {
+            self.clock.pass(time).await;
+            let reply = self.redis.take(step).await;
+            if !after(step).is_zero() {
+                tokio::time::sleep(after(step)).await;
+                self.clock.pass(after(step)).await;
+            }
+            self.clock.deliver(&mut self.sentinel).await;
+            let seen = self.redis.look(reply).await;
+            (self.clock.since().await < BREATH).then_some(seen)
+        });
+        Some((memory, redis?))
+    }
+
+    fn end(&mut self, everybody_leaves: bool) -> Option<String> {
+        self.memory.listening.clear();
+        self.redis.listening.clear();
+        self.take(&Step::Ticks(0))?;
+        let kept = match everybody_leaves {
+            true => self.kept_by_nobody(),
+            false => self.lasting(),
+        };
+        kept.or_else(|| self.kept_for_ever(everybody_leaves))
     }
 }
 
