@@ -12,7 +12,7 @@ mod example;
 mod monitor;
 mod peer;
 mod port;
-#[path = "../../../examples/postgres_store/tests/server/mod.rs"]
+#[path = "../../examples/postgres_store/tests/server/mod.rs"]
 mod postgres_server;
 mod process;
 mod proxy;

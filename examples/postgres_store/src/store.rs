@@ -145,6 +145,7 @@ impl LockStore for PostgresStore {
         Capabilities::new([Reentrant, Fair, Read, Write])
             .fencing()
             .records()
+            .inspect(self.clone())
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
@@ -296,18 +297,15 @@ impl Inspect for PostgresStore {
         let mut inspection = Inspection::default();
         inspection.truncated = answer.get("truncated");
         inspection.waiters = answer.get("waiters");
-        inspection.holders = holders
-            .map(|((id, kind), remaining)| Holder {
-                id,
-                mode: match &*kind {
-                    "exclusive" => LockMode::Reentrant,
-                    "write" => LockMode::Write,
-                    _ => LockMode::Read,
-                },
-                count: 1,
-                remaining: duration(remaining),
-            })
-            .collect();
+        let holder = |((id, kind), remaining): ((String, String), i64)| {
+            let mode = match &*kind {
+                "exclusive" => LockMode::Reentrant,
+                "write" => LockMode::Write,
+                _ => LockMode::Read,
+            };
+            Holder::new(id, mode, duration(remaining))
+        };
+        inspection.holders = holders.map(holder).collect();
         Ok(inspection)
     }
 

@@ -87,7 +87,9 @@ impl Worlds {
         let left = "SELECT concat_ws(' ', kind, id, key) FROM tower_lock.entry
             WHERE $1 OR until > tower_lock.clock() AND kind NOT LIKE 'withdrawn %'
             UNION ALL SELECT 'record ' || key FROM tower_lock.record WHERE $1";
-        let rows = self.real.block_on(self.client.query(left, &[&also_remembered]));
+        let rows = self
+            .real
+            .block_on(self.client.query(left, &[&also_remembered]));
         let rows = rows.expect("rows").into_iter();
         rows.map(|row| row.get(0)).collect()
     }

@@ -10,10 +10,10 @@ use tower_distributed_lock::{
 };
 use uuid::Uuid;
 
+use super::Pair;
 use super::clock::Clock;
 use super::seen::{BREATH, Seen};
 use super::step::{LONG, SENTINEL, Step, TICK, Who};
-use super::Pair;
 use super::world::World;
 use crate::support::{RedisServer, eventually};
 
