@@ -49,28 +49,29 @@ use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 
+mod acquire;
 mod audit;
+mod backfill;
 mod carriers;
-mod completion;
 mod echoes;
-mod election;
-mod ending;
-mod entry;
+mod give_back;
+mod hold;
+mod hold_table;
 mod inspect;
-mod ledger;
-mod listening;
+mod majority;
 mod members;
-mod refusal;
-mod round;
+mod release;
+mod renew;
 mod running;
-mod survey;
-mod tally;
+mod store_queue;
+mod subscribe;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod vote_count;
+mod withdraw;
 
 use echoes::Echoes;
-use ledger::Ledger;
+use hold_table::HoldTable;
 use members::Members;
 use running::Running;
 
@@ -137,7 +138,7 @@ struct Shared<S> {
     stores: Box<[S]>,
     /// Which stores do not keep up with the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
-    ledger: Ledger,
+    holds: HoldTable,
     echoes: Echoes,
     running: Running,
 }
@@ -176,7 +177,7 @@ impl<S: LockStore> QuorumStore<S> {
         Ok(Self {
             shared: Arc::new(Shared {
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
-                ledger: Ledger::new(stores.len()),
+                holds: HoldTable::new(stores.len()),
                 echoes: Echoes::default(),
                 running: Running::default(),
                 stores,
@@ -209,7 +210,7 @@ impl<S> QuorumStore<S> {
     }
 
     /// How many stores are more than half of them.
-    fn majority(&self) -> usize {
+    fn majority_count(&self) -> usize {
         self.count() / 2 + 1
     }
 
@@ -285,11 +286,11 @@ impl<S> fmt::Debug for QuorumStore<S> {
 
 impl<S: LockStore> LockStore for QuorumStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.elect(&without_place(attempt)).await
+        self.acquire_majority(&without_place(attempt)).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.survey(renewals).await
+        self.renew_majority(renewals).await
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
@@ -297,15 +298,21 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             let missing = Unsupported::from(Feature::Records);
             return Err(StoreError::new(StoreErrorKind::Refused, missing));
         }
-        several::released(releases.iter().map(|release| self.end(&release.hold))).await
+        several::released(
+            releases
+                .iter()
+                .map(|release| self.release_majority(&release.hold)),
+        )
+        .await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.take_back(&without_place(attempt), unanswered).await
+        self.withdraw_majority(&without_place(attempt), unanswered)
+            .await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.listen(&without_place(attempt)).await
+        self.subscribe_majority(&without_place(attempt)).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::entry::Waiting;
+use super::hold::Waiting;
 use crate::lock::{Hold, LockKey, LockMode};
 
 /// Key and mode. A client passes the wake-ups of one attempt to the next attempt for the key, which has another id. So an

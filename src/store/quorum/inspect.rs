@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use tokio::time::timeout_at;
 
 use super::QuorumStore;
-use super::round::Vote;
-use super::tally::no_majority;
+use super::majority::Vote;
+use super::vote_count::no_majority;
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::inspect::missing;
@@ -22,7 +22,7 @@ use crate::store::{
 impl<S: LockStore> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         let votes = self.look(key).await?;
-        Ok(together(self.majority(), &votes))
+        Ok(together(self.majority_count(), &votes))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
@@ -52,9 +52,9 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
                 failed => {
                     position.failed += 1;
                     // A hold that counts is carried by one of the others, up to here.
-                    if position.failed > self.count() - self.majority() {
+                    if position.failed > self.count() - self.majority_count() {
                         let votes = vec![failed.ok().map(|answer| answer.map(drop))];
-                        return Err(no_majority(self.majority(), &votes, false));
+                        return Err(no_majority(self.majority_count(), &votes, false));
                     }
                     position.store += 1;
                     continue;
@@ -104,7 +104,7 @@ impl<S: LockStore> QuorumStore<S> {
         let votes = self.look(&key).await?;
         let shows =
             |vote: &Option<Vote<Inspection>>| matches!(vote, Some(Ok(seen)) if seen.is_held());
-        let inspection = together(self.majority(), &votes);
+        let inspection = together(self.majority_count(), &votes);
         let is_first = !votes[..store].iter().any(shows);
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
@@ -127,9 +127,9 @@ impl<S: LockStore> QuorumStore<S> {
         });
         let votes = join_all(questions).await;
         let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
-        match answered >= self.majority() {
+        match answered >= self.majority_count() {
             true => Ok(votes),
-            false => Err(no_majority(self.majority(), &votes, touches)),
+            false => Err(no_majority(self.majority_count(), &votes, touches)),
         }
     }
 }

@@ -11,13 +11,13 @@ use crate::error::StoreErrorKind;
 use crate::lock::{HoldId, LockKey};
 use crate::store::memory::MemoryStore;
 
+mod acquire;
 mod client;
-mod election;
 mod ending;
-mod listening;
+mod renew;
 mod scripted;
 mod simulation;
-mod survey;
+mod subscribe;
 
 use scripted::{Mood, Scripted};
 

@@ -247,7 +247,7 @@ async fn cancelled_requests_leave_nothing() {
         }
     }
     all_empty(&stores).await;
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

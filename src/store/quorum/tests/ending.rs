@@ -46,7 +46,7 @@ async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
     set(&stores, Mood::Well);
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,9 +134,9 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     set(&stores[..2], Mood::Failing(StoreErrorKind::Unreachable));
     quorum.release_one(&reentrant(1).hold).await.unwrap();
     settle().await;
-    assert!(!quorum.shared.ledger.is_empty());
+    assert!(!quorum.shared.holds.is_empty());
     sleep(60 * SECOND).await;
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

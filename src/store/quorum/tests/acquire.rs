@@ -137,7 +137,7 @@ async fn a_grant_that_comes_after_a_failure_is_released_after_it_came() {
     assert_eq!(stores[3].log(), ["acquire", "release"]);
     assert_eq!(stores[4].log(), ["acquire", "release"]);
     sleep(2 * SECOND).await;
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +247,7 @@ async fn a_release_never_overtakes_the_acquire_that_still_runs() {
     sleep(2 * SECOND).await;
     assert_eq!(stores[0].log(), ["acquire", "release", "release"]);
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,7 +312,7 @@ async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     assert_eq!(released, HoldStatus::Held);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,5 +324,5 @@ async fn a_hold_that_has_ended_is_not_completed() {
     stores[0].release_one(&reentrant(9).hold).await.unwrap();
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    assert!(quorum.shared.ledger.is_empty());
+    assert!(quorum.shared.holds.is_empty());
 }

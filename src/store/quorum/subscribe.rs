@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::QuorumStore;
 use super::echoes::Listener;
-use super::entry::Waiting;
+use super::hold::Waiting;
+use super::majority::Vote;
 use super::members::Members;
-use super::round::Vote;
-use super::tally::no_majority;
+use super::vote_count::no_majority;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Wakeups};
@@ -43,7 +43,10 @@ impl Drop for Background {
 impl<S: LockStore> QuorumStore<S> {
     /// Subscribes in every store, and returns when a majority has answered. Every holder has its hold in one store of that
     /// majority.
-    pub(super) async fn listen(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+    pub(super) async fn subscribe_majority(
+        &self,
+        attempt: &Attempt,
+    ) -> Result<Wakeups, StoreError> {
         let (signal, woken) = watch::channel(());
         let (ready, begun) = oneshot::channel();
         let (tell, news) = mpsc::unbounded_channel();
@@ -106,7 +109,7 @@ impl<S: LockStore> QuorumStore<S> {
         ready: oneshot::Sender<Result<(), StoreError>>,
     ) {
         let mut start = Start::new(&self, ready);
-        let mut woken = Woken::new(self.majority());
+        let mut woken = Woken::new(self.majority_count());
         loop {
             // Checked here, because the timer is late by up to a millisecond.
             if woken.is_due() {
@@ -134,8 +137,8 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     fn listener(&self, hold: &Hold) -> Listener {
-        let entry = self.shared.ledger.find(hold);
-        let known = entry.map_or_else(Waiting::default, |entry| entry.waiting());
+        let known = self.shared.holds.find(hold);
+        let known = known.map_or_else(Waiting::default, |hold| hold.waiting());
         self.shared.echoes.listen(hold, known)
     }
 }
@@ -157,7 +160,7 @@ struct Start {
 impl Start {
     fn new<S>(quorum: &QuorumStore<S>, ready: oneshot::Sender<Result<(), StoreError>>) -> Self {
         Self {
-            majority: quorum.majority(),
+            majority: quorum.majority_count(),
             votes: std::iter::repeat_with(|| None)
                 .take(quorum.count())
                 .collect(),

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::carriers::Carriers;
-use super::ledger::Opened;
+use super::hold_table::HoldRef;
+use super::majority::{Conclusion, MajorityCall, Votes};
 use super::members::Members;
-use super::round::{Round, Verdict, Vote};
-use super::tally::no_majority;
+use super::vote_count::no_majority;
 use super::{QuorumStore, after};
 use crate::error::StoreError;
 use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.
-struct Sample {
-    entry: Option<Opened>,
+struct Asked {
+    hold: Option<HoldRef>,
     carriers: Carriers,
     /// How long the question waits for the stores to decide about this hold.
     until: Instant,
@@ -25,46 +25,49 @@ struct Sample {
 
 type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;
 
-type Votes = [Option<Vote<Vec<HoldStatus>>>];
+type Statuses = Vec<HoldStatus>;
 
 impl<S: LockStore> QuorumStore<S> {
     /// Asks every store. Each hold has its own decision and its own time limit, so a short lease does not shorten the
     /// limit of another hold. An undecided hold is [`HoldStatus::Unknown`].
-    pub(super) async fn survey(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+    pub(super) async fn renew_majority(
+        &self,
+        renewals: &[Renewal],
+    ) -> Result<Vec<HoldStatus>, StoreError> {
         let now = Instant::now();
-        let samples: Vec<_> = renewals
+        let asked: Vec<_> = renewals
             .iter()
-            .map(|renewal| self.sample(renewal, now))
+            .map(|renewal| self.one(renewal, now))
             .collect();
         let renewals: Arc<[Renewal]> = renewals.into();
-        let round = self.poll(&samples, renewals.clone()).await;
-        round.close(|votes| {
-            let touched = renewals.iter().any(|renewal| renewal.lease.is_some());
-            let decision = self.decide(&samples, votes, touched);
+        let call = self.poll(&asked, renewals.clone()).await;
+        call.close(|votes| {
+            let dirty = renewals.iter().any(|renewal| renewal.lease.is_some());
+            let decision = self.decide(&asked, votes, dirty);
             let statuses = decision.iter().flatten();
-            for ((sample, status), renewal) in samples.iter().zip(statuses).zip(&*renewals) {
-                if let (Some(entry), HoldStatus::Held, Some(lease)) =
-                    (&sample.entry, status, renewal.lease)
+            for ((one, status), renewal) in asked.iter().zip(statuses).zip(&*renewals) {
+                if let (Some(hold), HoldStatus::Held, Some(lease)) =
+                    (&one.hold, status, renewal.lease)
                 {
-                    entry.renewed(after(now, lease));
+                    hold.renewed(after(now, lease));
                 }
             }
-            (Verdict::Carried, decision)
+            (Conclusion::Majority, decision)
         })
     }
 
     /// Decides about each hold. The question fails if too few stores answered to decide about any hold.
     fn decide(
         &self,
-        samples: &[Sample],
-        votes: &Votes,
-        touched: bool,
+        asked: &[Asked],
+        votes: &Votes<Statuses>,
+        dirty: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
-        let counts = self.counts(samples, votes);
+        let counts = self.counts(asked, votes);
         let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
         let undecided = !counts.is_empty() && counts.iter().all(Option::is_none);
-        if undecided && answered < self.majority() {
-            return Err(no_majority(self.majority(), votes, touched));
+        if undecided && answered < self.majority_count() {
+            return Err(no_majority(self.majority_count(), votes, dirty));
         }
         let statuses = counts
             .into_iter()
@@ -72,19 +75,19 @@ impl<S: LockStore> QuorumStore<S> {
         Ok(statuses.collect())
     }
 
-    fn sample(&self, renewal: &Renewal, now: Instant) -> Sample {
+    fn one(&self, renewal: &Renewal, now: Instant) -> Asked {
         let foreign = Carriers {
             counted: self.all(),
             late: Members::default(),
         };
-        let entry = self.shared.ledger.find(&renewal.hold);
-        let carriers = entry.as_ref().map_or(foreign, |entry| entry.carriers());
+        let hold = self.shared.holds.find(&renewal.hold);
+        let carriers = hold.as_ref().map_or(foreign, |hold| hold.carriers());
         let (until, rule): (_, Rule) = match renewal.lease {
             Some(lease) => (self.until(now, lease), Carriers::renewed),
             None => (self.deadline(), Carriers::unbroken),
         };
-        Sample {
-            entry,
+        Asked {
+            hold,
             carriers,
             until,
             rule,
@@ -93,58 +96,54 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Asks every store, and waits until the answers decide about every hold, or until the time limits of the undecided
     /// holds have passed.
-    async fn poll(
-        &self,
-        samples: &[Sample],
-        renewals: Arc<[Renewal]>,
-    ) -> Arc<Round<Vec<HoldStatus>>> {
-        let round = Arc::new(Round::new(self.count()));
-        let mut ends: Vec<Instant> = samples.iter().map(|sample| sample.until).collect();
+    async fn poll(&self, asked: &[Asked], renewals: Arc<[Renewal]>) -> Arc<MajorityCall<Statuses>> {
+        let call = Arc::new(MajorityCall::new(self.count()));
+        let mut ends: Vec<Instant> = asked.iter().map(|one| one.until).collect();
         ends.sort_unstable();
         ends.dedup();
         let Some(&last) = ends.last() else {
-            return round;
+            return call;
         };
         for store in self.all().iter() {
-            let (quorum, round, renewals) = (self.clone(), round.clone(), renewals.clone());
+            let (quorum, call, renewals) = (self.clone(), call.clone(), renewals.clone());
             self.shared.running.spawn(async move {
                 let answer = quorum.shared.stores[store].renew(&renewals);
                 let answer = quorum.heard(store, last, answer).await;
-                round.cast(store, answer);
+                call.cast(store, answer);
             });
         }
         for end in ends {
             // Holds whose time limit has passed are not waited for.
-            let decided = |votes: &Votes| {
-                let counts = self.counts(samples, votes);
-                let mut counts = counts.iter().zip(samples);
+            let decided = |votes: &Votes<Statuses>| {
+                let counts = self.counts(asked, votes);
+                let mut counts = counts.iter().zip(asked);
                 votes.iter().all(Option::is_some)
-                    || counts.all(|(count, sample)| count.is_some() || sample.until < end)
+                    || counts.all(|(count, one)| count.is_some() || one.until < end)
             };
-            if round.wait(end, decided).await {
+            if call.wait(end, decided).await {
                 break;
             }
         }
-        round
+        call
     }
 
     /// The votes about each hold. If they prove that a hold is unbroken, the stores that granted it late count from now
     /// on.
-    fn counts(&self, samples: &[Sample], votes: &Votes) -> Vec<Option<HoldStatus>> {
-        let majority = self.majority();
-        let count = |(index, sample): (usize, &Sample)| {
+    fn counts(&self, asked: &[Asked], votes: &Votes<Statuses>) -> Vec<Option<HoldStatus>> {
+        let majority = self.majority_count();
+        let count = |(index, one): (usize, &Asked)| {
             let that_say = |standing| -> Members {
                 let says = |&store: &usize| matches!(&votes[store], Some(Ok(all)) if all.get(index) == Some(&standing));
                 (0..votes.len()).filter(says).collect()
             };
             let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
-            if let Some(entry) = &sample.entry
-                && sample.carriers.unbroken(majority, held, gone) == Some(HoldStatus::Held)
+            if let Some(hold) = &one.hold
+                && one.carriers.unbroken(majority, held, gone) == Some(HoldStatus::Held)
             {
-                entry.proved(sample.carriers.late);
+                hold.proved(one.carriers.late);
             }
-            (sample.rule)(sample.carriers, majority, held, gone)
+            (one.rule)(one.carriers, majority, held, gone)
         };
-        samples.iter().enumerate().map(count).collect()
+        asked.iter().enumerate().map(count).collect()
     }
 }

@@ -7,40 +7,61 @@ use tokio::time::Instant;
 
 use super::carriers::Carriers;
 use super::members::Members;
-use super::turn::{Lines, Turn};
+use super::store_queue::{StoreQueues, Turn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::HoldStatus;
 
 /// One hold, from its first attempt until no operation refers to it.
-pub(super) struct Entry {
+///
+/// ```text
+///           a majority grants            release, withdraw
+/// Asking ──────────────────────► Held ─────────────────────► Ending
+///   ▲ │                           │                             │
+///   │ └── release, withdraw ──────┼────────────────────────────►│
+///   └────────── asked for again: the next epoch ────────────────┘
+/// ```
+///
+/// An attempt that is refused or fails leaves the hold in `Asking`. A nested read bears the name of the one before, so a
+/// hold that has ended may be asked for again: each attempt is an epoch, and an operation that speaks of an earlier epoch
+/// changes nothing.
+pub(super) struct QuorumHold {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-/// Protected by one mutex. No other mutex is taken under it, and it is never held across an await.
+/// The mutex protects all of it. It is held for no await, and no other mutex is taken under it.
 ///
-/// An attempt goes from `begin` to `won`, `refuse` or `fail`; `end` sets `ending`, and the next `begin` clears it. A grant
-/// counts only while its epoch is the current one and `ending` is false.
+/// Between calls: a store is `dirty` from before an attempt is sent to it until it is known that nothing was left; a store
+/// is `tainted` for ever once a question went unanswered; and `carriers` are those of the latest attempt that a majority
+/// granted, until an attempt is refused or fails.
+#[derive(Default)]
 struct State {
-    lines: Lines,
-    carriers: Carriers,
-    /// Stores in which the attempt may have left something.
-    touched: Members,
-    /// Stores that may still receive a delayed copy of an operation on this hold. They are not asked again.
-    spent: Members,
-    /// The number of attempts so far. A nested read has the same hold id as the one before, so an answer to an earlier
-    /// attempt must not count for a later one.
+    phase: Phase,
+    /// How many attempts there were.
     epoch: Epoch,
-    /// The hold is being released or withdrawn: grants that still arrive are not wanted.
-    ending: bool,
-    ended: Ended,
+    queues: StoreQueues,
+    carriers: Carriers,
+    /// Stores in which an attempt may have left something.
+    dirty: Members,
+    /// Stores that may still receive a delayed copy of an operation on this hold. They are not asked again.
+    tainted: Members,
     waiting: Waiting,
-    /// The time until which the entry is needed, even if no operation uses it now.
+    /// Until when the hold is remembered, even if no operation refers to it now.
     needed: Option<Instant>,
 }
 
 /// Distinguishes the attempts with one hold id.
 pub(super) type Epoch = u64;
+
+#[derive(Clone, Copy, Default)]
+enum Phase {
+    /// A majority has not granted yet.
+    #[default]
+    Asking,
+    /// A majority granted. A store that grants later joins it.
+    Held,
+    /// Grants that are still to come are not wanted.
+    Ending(Ended),
+}
 
 /// The answers to a release, store by store. They are kept because it may take several attempts to get the answers of a
 /// majority.
@@ -63,17 +84,11 @@ pub(super) struct Waiting {
     splits: u32,
 }
 
-impl State {
-    fn wants(&self, epoch: Epoch) -> bool {
-        self.epoch == epoch && !self.ending
-    }
-}
-
-impl Entry {
+impl QuorumHold {
     /// A hold that no store was asked about.
     pub(super) fn new(stores: usize) -> Self {
         let state = State {
-            lines: Lines::new(stores),
+            queues: StoreQueues::new(stores),
             ..State::default()
         };
         Self {
@@ -83,84 +98,84 @@ impl Entry {
 
     /// A hold that another client took: every store may carry it.
     pub(super) fn foreign(stores: usize) -> Self {
-        let entry = Self::new(stores);
+        let hold = Self::new(stores);
         {
-            let mut state = entry.state();
+            let mut state = hold.state();
             state.carriers.counted = Members::first(stores);
-            state.touched = Members::first(stores);
+            state.dirty = Members::first(stores);
         }
-        entry
+        hold
     }
 
     /// Adds an operation to the queue of one store. Operations run in the order of these calls.
     pub(super) fn turn(&self, store: usize) -> Turn {
-        self.state().lines.join(store)
+        self.state().queues.join(store)
     }
 
     /// Begins a new attempt. Returns its epoch, and those of `stores` that may be asked.
     pub(super) fn begin(&self, stores: Members, needed: Instant) -> (Epoch, Members) {
         let mut state = self.state();
         state.epoch += 1;
-        state.ending = false;
-        state.ended = Ended::default();
+        state.phase = Phase::Asking;
         state.needed = Some(needed);
-        (state.epoch, stores.without(state.spent))
+        (state.epoch, stores.without(state.tainted))
     }
 
     /// Marks the store before an attempt is sent. Returns whether this attempt is the first that may leave something
     /// there.
-    pub(super) fn touch(&self, store: usize) -> bool {
+    pub(super) fn soil(&self, store: usize) -> bool {
         let mut state = self.state();
-        let first = !state.touched.contains(store);
-        state.touched.insert(store);
+        let first = !state.dirty.contains(store);
+        state.dirty.insert(store);
         first
     }
 
     /// Unmarks the store: the first attempt has left nothing.
-    pub(super) fn untouch(&self, store: usize) {
+    pub(super) fn clean(&self, store: usize) {
         let mut state = self.state();
-        state.touched = state.touched.without(std::iter::once(store).collect());
+        state.dirty = state.dirty.without(std::iter::once(store).collect());
     }
 
     /// Whether an attempt may have left something in the store.
-    pub(super) fn touched(&self, store: usize) -> bool {
-        self.state().touched.contains(store)
+    pub(super) fn is_dirty(&self, store: usize) -> bool {
+        self.state().dirty.contains(store)
     }
 
     /// Stops using the store for this hold: an operation went unanswered, and a copy of it may arrive at any time.
-    pub(super) fn spend(&self, store: usize) {
-        self.state().spent.insert(store);
+    pub(super) fn taint(&self, store: usize) {
+        self.state().tainted.insert(store);
     }
 
-    pub(super) fn is_spent(&self, store: usize) -> bool {
-        self.state().spent.contains(store)
+    pub(super) fn is_tainted(&self, store: usize) -> bool {
+        self.state().tainted.contains(store)
     }
 
-    /// The attempt is granted by these stores.
-    pub(super) fn won(&self, granted: Members) {
+    /// These stores have granted, and are a majority.
+    pub(super) fn granted(&self, stores: Members) {
         let mut state = self.state();
-        state.carriers.counted = granted;
+        state.phase = Phase::Held;
+        state.carriers.counted = stores;
         state.waiting = Waiting::default();
     }
 
     /// Adds a store that granted late. Returns `false` if the grant is not wanted any more.
     pub(super) fn join(&self, epoch: Epoch, store: usize) -> bool {
         let mut state = self.state();
-        let wanted = state.wants(epoch);
+        let wanted = state.is_held(epoch);
         if wanted {
             state.carriers.late.insert(store);
         }
         wanted
     }
 
-    /// Whether a grant of this attempt is still wanted.
-    pub(super) fn wants(&self, epoch: Epoch) -> bool {
-        self.state().wants(epoch)
+    /// Whether the attempt has become a hold that has not been given up.
+    pub(super) fn is_held(&self, epoch: Epoch) -> bool {
+        self.state().is_held(epoch)
     }
 
     /// The attempt is refused although these stores granted. If the vote was split, returns the pause before the next
     /// attempt.
-    pub(super) fn refuse(
+    pub(super) fn refused(
         &self,
         granted: Members,
         now: Instant,
@@ -180,7 +195,7 @@ impl Entry {
     }
 
     /// The attempt has failed.
-    pub(super) fn fail(&self) {
+    pub(super) fn failed(&self) {
         self.state().carriers = Carriers::default();
     }
 
@@ -194,8 +209,7 @@ impl Entry {
 
     /// A renewal or check has proved the hold unbroken.
     pub(super) fn proved(&self, late_when_asked: Members) {
-        let mut state = self.state();
-        state.carriers.follow(late_when_asked);
+        self.state().carriers.follow(late_when_asked);
     }
 
     /// The hold is needed for one more lease.
@@ -204,24 +218,23 @@ impl Entry {
         state.needed = state.needed.map(|before| before.max(needed));
     }
 
-    /// Ends the hold: later grants are not wanted. Returns the epoch.
+    /// The hold is given up. Says of which attempt. What the stores said to an earlier release of it is kept.
     pub(super) fn end(&self) -> Epoch {
         let mut state = self.state();
-        state.ending = true;
+        if !matches!(state.phase, Phase::Ending(_)) {
+            state.phase = Phase::Ending(Ended::default());
+        }
         state.epoch
     }
 
     /// The store's answer to an earlier release; `None` without a certain answer.
     pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<HoldStatus> {
-        let state = self.state();
-        let Ended { held, gone, .. } = state.ended;
-        if state.epoch != epoch {
-            None
-        } else if held.contains(store) {
-            Some(HoldStatus::Held)
-        } else {
-            gone.contains(store).then_some(HoldStatus::Gone)
+        let mut state = self.state();
+        let Ended { held, gone, .. } = *state.ending(epoch)?;
+        if held.contains(store) {
+            return Some(HoldStatus::Held);
         }
+        gone.contains(store).then_some(HoldStatus::Gone)
     }
 
     /// Records the store's answer to a release.
@@ -232,10 +245,9 @@ impl Entry {
         answer: &Result<HoldStatus, StoreError>,
     ) {
         let mut state = self.state();
-        if state.epoch != epoch {
+        let Some(ended) = state.ending(epoch) else {
             return;
-        }
-        let ended = &mut state.ended;
+        };
         match answer {
             Ok(HoldStatus::Held) => ended.held.insert(store),
             // An earlier release may have ended the hold.
@@ -247,15 +259,14 @@ impl Entry {
         }
     }
 
-    /// Whether a majority carried the hold until it was released.
-    pub(super) fn released(&self, majority: usize) -> Option<HoldStatus> {
-        let state = self.state();
-        let Ended { held, gone, .. } = state.ended;
+    /// Whether a majority carried the hold until it was released; `None` if too few stores have said.
+    pub(super) fn released(&self, epoch: Epoch, majority: usize) -> Option<HoldStatus> {
+        let mut state = self.state();
+        let Ended { held, gone, .. } = *state.ending(epoch)?;
         state.carriers.unbroken(majority, held, gone)
     }
 
-    /// Ends the need for the entry, unless a newer attempt has begun. The entry then exists only while an operation uses
-    /// it.
+    /// After this attempt, the hold is remembered only while an operation refers to it.
     pub(super) fn retire(&self, epoch: Epoch) {
         let mut state = self.state();
         if state.epoch == epoch {
@@ -269,5 +280,19 @@ impl Entry {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_held(&self, epoch: Epoch) -> bool {
+        self.epoch == epoch && matches!(self.phase, Phase::Held)
+    }
+
+    /// The answers to the release of this attempt, if it is being released.
+    fn ending(&mut self, epoch: Epoch) -> Option<&mut Ended> {
+        match &mut self.phase {
+            Phase::Ending(ended) if self.epoch == epoch => Some(ended),
+            _ => None,
+        }
     }
 }

@@ -4,13 +4,13 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use super::majority::Votes;
 use super::members::Members;
-use super::round::Vote;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Outcome;
 
 /// The votes on an attempt.
-pub(super) struct Tally {
+pub(super) struct VoteCount {
     majority: usize,
     pub(super) granted: Members,
     pub(super) refused: Members,
@@ -20,9 +20,9 @@ pub(super) struct Tally {
     pub(super) open: Members,
 }
 
-impl Tally {
-    pub(super) fn of(majority: usize, asked: Members, votes: &[Option<Vote<Outcome>>]) -> Self {
-        let mut tally = Self {
+impl VoteCount {
+    pub(super) fn of(majority: usize, asked: Members, votes: &Votes<Outcome>) -> Self {
+        let mut count = Self {
             majority,
             granted: Members::default(),
             refused: Members::default(),
@@ -31,34 +31,34 @@ impl Tally {
         };
         for store in asked.iter() {
             match &votes[store] {
-                None => tally.open.insert(store),
-                Some(Ok(Outcome::Granted { .. })) => tally.granted.insert(store),
+                None => count.open.insert(store),
+                Some(Ok(Outcome::Granted { .. })) => count.granted.insert(store),
                 Some(Ok(Outcome::Refused { retry_after })) => {
-                    tally.refused.insert(store);
-                    tally.hints.push(*retry_after);
+                    count.refused.insert(store);
+                    count.hints.push(*retry_after);
                 }
                 Some(Err(_)) => {}
             }
         }
-        tally.hints.sort_unstable();
-        tally
+        count.hints.sort_unstable();
+        count
     }
 
-    pub(super) fn is_won(&self) -> bool {
+    pub(super) fn is_granted(&self) -> bool {
         self.granted.len() >= self.majority
     }
 
     /// Whether a majority answered, so that the attempt is refused and has not failed.
     pub(super) fn is_refused(&self) -> bool {
-        !self.is_won() && self.granted.len() + self.refused.len() >= self.majority
+        !self.is_granted() && self.granted.len() + self.refused.len() >= self.majority
     }
 
     /// Whether the outstanding votes cannot change the result.
     pub(super) fn is_decided(&self) -> bool {
         let (granted, open) = (self.granted.len(), self.open.len());
-        let can_win = granted + open >= self.majority;
+        let can_be_granted = granted + open >= self.majority;
         let can_be_refused = granted + open + self.refused.len() >= self.majority;
-        self.is_won() || !can_win && (self.is_refused() || !can_be_refused)
+        self.is_granted() || !can_be_granted && (self.is_refused() || !can_be_refused)
     }
 
     /// The time after which enough leases have ended for a majority to be free.
@@ -69,12 +69,8 @@ impl Tally {
     }
 }
 
-/// The error for a missing majority. `touched`: a store may have been changed nevertheless.
-pub(super) fn no_majority<T>(
-    majority: usize,
-    votes: &[Option<Vote<T>>],
-    touched: bool,
-) -> StoreError {
+/// Why there was no majority: `dirty` says whether any store may have been changed all the same.
+pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, dirty: bool) -> StoreError {
     let errors = || {
         votes
             .iter()
@@ -87,7 +83,7 @@ pub(super) fn no_majority<T>(
         StoreErrorKind::Conflict
     } else if count(StoreErrorKind::Refused) >= majority {
         StoreErrorKind::Refused
-    } else if touched || unknown > 0 || count(StoreErrorKind::Unanswered) > 0 {
+    } else if dirty || unknown > 0 || count(StoreErrorKind::Unanswered) > 0 {
         StoreErrorKind::Unanswered
     } else if count(StoreErrorKind::Transient) + count(StoreErrorKind::Unacknowledged) > 0 {
         StoreErrorKind::Transient

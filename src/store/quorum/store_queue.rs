@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 /// A queue of operations for each store.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct StoreQueues {
     /// The end signal of the last operation in each queue, if there ever was one.
     ends: Box<[Option<oneshot::Receiver<()>>]>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Turn {
     _after: oneshot::Sender<()>,
 }
 
-impl Lines {
+impl StoreQueues {
     pub(super) fn new(stores: usize) -> Self {
         Self {
             ends: std::iter::repeat_with(|| None).take(stores).collect(),

@@ -1,0 +1,255 @@
+//! Asking for a hold.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::hold::Epoch;
+use super::hold_table::HoldRef;
+use super::majority::{Conclusion, MajorityCall, Vote, Votes};
+use super::members::Members;
+use super::vote_count::{VoteCount, no_majority};
+use super::{NO_COUNTER, NO_QUEUE, QuorumStore, after};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LockMode;
+use crate::store::{Attempt, LockStore, Outcome};
+
+/// How long the slower stores may take at least after a majority has granted.
+const MIN_GRACE: Duration = Duration::from_millis(5);
+
+/// How long a hold is remembered for an attempt that may be made again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One call of `acquire`.
+pub(super) struct AcquireCall {
+    pub(super) attempt: Attempt,
+    pub(super) epoch: Epoch,
+    votes: MajorityCall<Outcome>,
+    until: Instant,
+    /// Once a majority has granted: how long a store may take that keeps up with it.
+    grace: OnceLock<Instant>,
+}
+
+/// What the votes come to.
+enum Decision {
+    Granted(VoteCount),
+    Refused(VoteCount),
+    Failed(VoteCount, StoreError),
+}
+
+impl<S: LockStore> QuorumStore<S> {
+    pub(super) async fn acquire_majority(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let started = Instant::now();
+        let must_end = self.must_end(attempt, started)?;
+        let hold = self.shared.holds.open(&attempt.hold);
+        let needed = after(started, attempt.lease.max(PATIENCE));
+        let (epoch, asked) = hold.begin(self.all(), needed);
+        let until = self.until(started, attempt.lease);
+        let votes = MajorityCall::new(self.count());
+        let call = self.ask_in(asked, attempt.clone(), epoch, votes, until, &hold);
+        self.await_votes(&call, asked, started, must_end).await;
+        let decision = call.votes.close(|votes| {
+            let count = VoteCount::of(self.majority_count(), asked, votes);
+            if count.is_granted() && Instant::now() <= must_end {
+                hold.granted(count.granted);
+                return (Conclusion::Majority, Decision::Granted(count));
+            }
+            (
+                Conclusion::NoMajority,
+                self.not_granted(attempt, count, votes),
+            )
+        });
+        self.conclude(call, hold, started, decision).await
+    }
+
+    /// Asks once more, in stores that refused what a majority has granted.
+    pub(super) fn ask_again(&self, won: &AcquireCall, hold: &Arc<HoldRef>, stores: Members) {
+        let votes = MajorityCall::new(self.count());
+        votes.close(|_| (Conclusion::Majority, ()));
+        let attempt = Attempt {
+            patience: None,
+            ..won.attempt.clone()
+        };
+        let until = self.until(Instant::now(), attempt.lease);
+        self.ask_in(stores, attempt, won.epoch, votes, until, hold);
+    }
+
+    fn ask_in(
+        &self,
+        stores: Members,
+        attempt: Attempt,
+        epoch: Epoch,
+        votes: MajorityCall<Outcome>,
+        until: Instant,
+        hold: &Arc<HoldRef>,
+    ) -> Arc<AcquireCall> {
+        let call = Arc::new(AcquireCall {
+            attempt,
+            epoch,
+            votes,
+            until,
+            grace: OnceLock::new(),
+        });
+        self.in_turn(hold, stores, |quorum, hold, store| {
+            quorum.ask(call.clone(), hold, store)
+        });
+        call
+    }
+
+    /// Tidies up after a decision, and says it.
+    async fn conclude(
+        &self,
+        call: Arc<AcquireCall>,
+        hold: Arc<HoldRef>,
+        started: Instant,
+        decision: Decision,
+    ) -> Result<Outcome, StoreError> {
+        let (attempt, epoch) = (&call.attempt, call.epoch);
+        match decision {
+            Decision::Granted(count) => {
+                self.shared.echoes.note(&attempt.hold, hold.waiting());
+                if count.refused.len() > 0 {
+                    let quorum = self.clone();
+                    tokio::spawn(quorum.backfill(call, hold, count.refused));
+                }
+                Ok(Outcome::Granted { token: None })
+            }
+            Decision::Refused(count) => {
+                if attempt.patience.is_none() {
+                    hold.retire(epoch);
+                }
+                Ok(self.refuse(attempt, &hold, started, count).await)
+            }
+            Decision::Failed(count, error) => {
+                hold.failed();
+                if error.kind() == StoreErrorKind::Unanswered {
+                    // The caller withdraws.
+                    self.give_back(attempt, &hold, count.granted).await;
+                } else {
+                    // No caller is left to withdraw.
+                    hold.retire(epoch);
+                    let left = count.granted.or(count.refused);
+                    self.withdraw_from(attempt, &hold, left).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// By when a majority must have granted for enough of the lease to be left.
+    fn must_end(&self, attempt: &Attempt, started: Instant) -> Result<Instant, StoreError> {
+        let refused = |why| Err(StoreError::new(StoreErrorKind::Refused, why));
+        if attempt.hold.mode == LockMode::Fair {
+            return refused(NO_QUEUE);
+        }
+        if attempt.fencing.is_some() {
+            return refused(NO_COUNTER);
+        }
+        let drift = attempt.lease / 100 + Duration::from_millis(2);
+        match attempt
+            .lease
+            .checked_sub(drift.saturating_add(self.min_validity))
+        {
+            Some(spare) if !spare.is_zero() => Ok(after(started, spare)),
+            _ => refused("the lease is too short to leave the minimum validity of this quorum"),
+        }
+    }
+
+    /// Waits for a decision and, after a majority has granted, a little for the others: only what has granted by now is
+    /// sure to count when the hold is confirmed. Stores that were too slow for that the last time are not waited for.
+    async fn await_votes(
+        &self,
+        call: &AcquireCall,
+        asked: Members,
+        started: Instant,
+        must_end: Instant,
+    ) {
+        let count = |votes: &Votes<Outcome>| VoteCount::of(self.majority_count(), asked, votes);
+        let mut granted = false;
+        let decided = |votes: &Votes<Outcome>| {
+            let count = count(votes);
+            granted = count.is_granted();
+            count.is_decided()
+        };
+        let until = call.until.min(must_end);
+        call.votes.wait(until, decided).await;
+        if !granted {
+            return;
+        }
+        let now = Instant::now();
+        let grace = now + MIN_GRACE.max(now - started);
+        let grace = *call.grace.get_or_init(|| grace.min(until));
+        let settled = |votes: &Votes<Outcome>| count(votes).open.iter().all(|i| self.is_slow(i));
+        call.votes.wait(grace, settled).await;
+    }
+
+    fn not_granted(&self, attempt: &Attempt, count: VoteCount, votes: &Votes<Outcome>) -> Decision {
+        if count.is_granted() {
+            let why = "a majority granted, but too late: too little of the lease is left";
+            let error = StoreError::new(StoreErrorKind::Unanswered, why);
+            return Decision::Failed(count, error);
+        }
+        if count.is_refused() {
+            return Decision::Refused(count);
+        }
+        let waits = attempt.patience.is_some() && count.refused.len() > 0;
+        let dirty = waits || count.granted.len() > 0;
+        let error = no_majority(self.majority_count(), votes, dirty);
+        Decision::Failed(count, error)
+    }
+
+    /// Asks one store, and gives back what comes too late.
+    async fn ask(self, call: Arc<AcquireCall>, hold: Arc<HoldRef>, store: usize) {
+        let AcquireCall { attempt, votes, .. } = &*call;
+        if Instant::now() >= call.until || votes.conclusion() == Some(Conclusion::NoMajority) {
+            return; // No caller waits for it any more, and nothing was sent.
+        }
+        let first = hold.soil(store);
+        let asked = self.shared.stores[store].acquire(attempt);
+        let answer = self.heard(store, call.until, asked).await;
+        if let Some(grace) = call.grace.get() {
+            self.set_slow(store, Instant::now() > *grace);
+        }
+        let outcome = answer.as_ref().ok().copied();
+        let unanswered = is_unanswered(&answer);
+        if unanswered {
+            hold.taint(store);
+        } else if first && !leaves_something(attempt, &answer) {
+            hold.clean(store);
+        }
+        // What was in time is counted, and the one who counts gives back.
+        let late = votes.cast(store, answer);
+        match (outcome, late) {
+            _ if unanswered => self.undo(attempt, &hold, store).await,
+            (Some(Outcome::Granted { .. }), Some(Conclusion::Majority))
+                if hold.join(call.epoch, store) =>
+            {
+                // It waits for the hold to grow older, and is not counted as something under way.
+                tokio::spawn(async move { self.prove(&call, &hold).await });
+            }
+            (Some(Outcome::Granted { .. }), Some(_)) => {
+                self.return_one(attempt, &hold, store).await;
+            }
+            // It waits there no longer.
+            (Some(Outcome::Refused { .. }), Some(Conclusion::Majority))
+                if attempt.patience.is_some() =>
+            {
+                self.undo(attempt, &hold, store).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_unanswered<T>(answer: &Vote<T>) -> bool {
+    matches!(answer, Err(error) if error.kind() == StoreErrorKind::Unanswered)
+}
+
+fn leaves_something(attempt: &Attempt, answer: &Vote<Outcome>) -> bool {
+    match answer {
+        Ok(Outcome::Granted { .. }) => true,
+        Ok(Outcome::Refused { .. }) => attempt.patience.is_some(),
+        Err(error) => error.kind() == StoreErrorKind::Unanswered,
+    }
+}

@@ -1,0 +1,41 @@
+//! Brings a granted hold to the remaining stores.
+
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::QuorumStore;
+use super::acquire::AcquireCall;
+use super::hold_table::HoldRef;
+use super::members::Members;
+use crate::store::{LockStore, LockStoreExt};
+
+/// The age at which a hold is asked for in the remaining stores.
+const BACKFILL_AFTER: Duration = Duration::from_millis(100);
+
+impl<S: LockStore> QuorumStore<S> {
+    /// Withdraws the attempt from the stores that refused it, where it would block other attempts. A hold that is not
+    /// short is asked for once more there: the sooner all stores carry it, the more of them may fail. Most refusals have
+    /// a simple cause: the store had not yet executed the previous release.
+    pub(super) async fn backfill(self, won: Arc<AcquireCall>, hold: Arc<HoldRef>, stores: Members) {
+        if won.attempt.patience.is_some() {
+            self.withdraw_from(&won.attempt, &hold, stores).await;
+        }
+        sleep(BACKFILL_AFTER).await;
+        if hold.is_held(won.epoch) {
+            self.ask_again(&won, &hold, stores);
+        }
+    }
+
+    /// A store has granted late. If the hold is not short, this checks whether it was unbroken until now, so that the
+    /// store counts long before the next renewal.
+    pub(super) async fn prove(&self, call: &AcquireCall, hold: &HoldRef) {
+        sleep(BACKFILL_AFTER).await;
+        if hold.is_held(call.epoch) && hold.carriers().late.len() > 0 {
+            // The check records its result in the entry.
+            let _ = self.check(from_ref(&call.attempt.hold)).await;
+        }
+    }
+}
