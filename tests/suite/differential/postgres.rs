@@ -68,9 +68,9 @@ impl Worlds {
         });
         Self {
             paused: paused.expect("a runtime"),
-            memory: World::new(MemoryStore::new()),
+            memory: World::without_a_line(MemoryStore::new()),
             real,
-            postgres: World::new(store),
+            postgres: World::without_a_line(store),
             client,
             sentinel,
             asked: BTreeSet::new(),
@@ -98,8 +98,8 @@ impl Worlds {
 impl Pair for Worlds {
     fn begin(&mut self) {
         self.asked.clear();
-        self.memory = World::new(MemoryStore::new());
-        self.postgres = World::new(self.postgres.store.clone());
+        self.memory = World::without_a_line(MemoryStore::new());
+        self.postgres = World::without_a_line(self.postgres.store.clone());
         self.run("TRUNCATE tower_lock.entry, tower_lock.record");
     }
 
@@ -126,13 +126,14 @@ impl Pair for Worlds {
             self.sentinel.wait().await;
             self.postgres.look(reply).await
         });
-        // The table in `seen`: PostgreSQL does not tell how many have been woken.
+        // The table in `seen`: PostgreSQL does not tell how many have been woken, and has no line.
         if let (Reply::Released(counted), Reply::Released(untold))
         | (Reply::Recorded(counted), Reply::Recorded(untold)) =
             (&memory.reply, &mut postgres.reply)
         {
             assert_eq!(untold.notified, 0);
             untold.notified = counted.notified;
+            untold.in_line = counted.in_line;
         }
         Some((memory, postgres))
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
-use tower_distributed_lock::store::{Outcome, Record, Renewal, SeveralOutcome, Want};
+use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOutcome, Want};
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
 
 use super::seen::{Lock, Reply, Seen};
@@ -15,6 +15,8 @@ pub(super) struct World<S> {
     pub(super) listening: BTreeMap<Who, Wakeups>,
     /// The largest token of each key, issued or reserved.
     tokens: [u64; KEYS.len()],
+    /// Whether attempts stand in line, as far as they would.
+    in_line: bool,
 }
 
 impl<S: Inspect> World<S> {
@@ -23,7 +25,21 @@ impl<S: Inspect> World<S> {
             store,
             listening: BTreeMap::new(),
             tokens: [0; KEYS.len()],
+            in_line: true,
         }
+    }
+
+    /// A world in which no attempt stands in line, because one of the stores has none.
+    pub(super) fn without_a_line(store: S) -> Self {
+        Self {
+            in_line: false,
+            ..Self::new(store)
+        }
+    }
+
+    fn attempt(&self, attempt: Attempt) -> Attempt {
+        let in_line = attempt.in_line && self.in_line;
+        attempt.in_line(in_line)
     }
 
     pub(super) async fn take(&mut self, step: &Step) -> Reply {
@@ -31,7 +47,7 @@ impl<S: Inspect> World<S> {
         let key = |key: usize| LockKey::new(KEYS[key]);
         match step {
             Step::Acquire(ask) => {
-                let outcome = store.acquire(&ask.attempt()).await;
+                let outcome = store.acquire(&self.attempt(ask.attempt())).await;
                 if let Ok(Outcome::Granted { token }) = outcome {
                     self.risen(*ask, token);
                 }
@@ -59,11 +75,13 @@ impl<S: Inspect> World<S> {
             }
             Step::Record(of) => store.record(&key(*of)).await.map(Reply::Record).into(),
             Step::Withdraw(who, unanswered) => {
-                let withdrawn = store.withdraw(&who.attempt(), *unanswered).await;
+                let withdrawn = store
+                    .withdraw(&self.attempt(who.attempt()), *unanswered)
+                    .await;
                 withdrawn.map(|()| Reply::Nothing).into()
             }
             Step::Listen(who) => {
-                let wakeups = store.subscribe(&who.attempt()).await;
+                let wakeups = store.subscribe(&self.attempt(who.attempt())).await;
                 let wakeups = wakeups.map(|wakeups| self.listening.insert(*who, wakeups));
                 wakeups.map(|_| Reply::Nothing).into()
             }
@@ -81,7 +99,7 @@ impl<S: Inspect> World<S> {
     }
 
     async fn take_several(&mut self, asks: &[Ask], want: Want) -> Reply {
-        let attempts: Vec<_> = asks.iter().map(|ask| ask.attempt()).collect();
+        let attempts: Vec<_> = asks.iter().map(|ask| self.attempt(ask.attempt())).collect();
         let outcome = self.store.acquire_several(&attempts, want).await;
         if let Ok(SeveralOutcome::Granted(grants)) = &outcome {
             for grant in grants {
@@ -132,7 +150,10 @@ impl<S: Inspect> World<S> {
     pub(super) async fn everybody_leaves(&mut self, asked: &BTreeSet<Who>) {
         self.listening.clear();
         for who in asked {
-            let withdrawn = self.store.withdraw(&who.attempt(), false).await;
+            let withdrawn = self
+                .store
+                .withdraw(&self.attempt(who.attempt()), false)
+                .await;
             withdrawn.expect("it is taken back");
         }
     }
