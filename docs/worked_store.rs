@@ -85,7 +85,7 @@ impl LockStore for WorkedStore {
             Some((id, until)) if id != hold.id => Ok(Outcome::Refused {
                 retry_after: until - now,
             }),
-            // Nobody holds the key, or this hold does and its first answer was lost.
+            // The key is free, or this hold has it and the first answer was lost.
             _ => {
                 row.held = Some((hold.id, now + attempt.lease));
                 Ok(Outcome::Granted { token: None })

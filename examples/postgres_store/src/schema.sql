@@ -263,7 +263,7 @@ BEGIN
   END IF;
   IF tower_lock.remove(k, i, tower_lock.kind(mode)) THEN
     PERFORM tower_lock.ended(k, mode);
-  -- Whoever was held back by nothing else is woken.
+  -- The waiters that nothing else held back are woken.
   ELSIF mode = 'fair' AND tower_lock.longest(k, 'exclusive', 'write', 'read') IS NULL THEN
     PERFORM tower_lock.wake_next(k);
   ELSIF mode = 'write' AND waited AND tower_lock.longest(k, 'writer', 'write') IS NULL THEN

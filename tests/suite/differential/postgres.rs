@@ -62,7 +62,7 @@ impl Worlds {
                 TICK,
             );
             let mut sentinel = store.subscribe(&sentinel).await.expect("it listens");
-            // The connection has just begun to listen, which wakes everybody.
+            // The connection has just begun to listen, which wakes all.
             sentinel.wait().await;
             (store, client, sentinel)
         });
@@ -147,7 +147,7 @@ impl Pair for Worlds {
             self.real.block_on(self.postgres.everybody_leaves(asked));
             let left = self.left(false);
             if !left.is_empty() {
-                return Some(format!("everybody has left, and this is left: {left:?}"));
+                return Some(format!("all have left, and this is left: {left:?}"));
             }
         }
         self.take(&Step::Ticks(LONG))?;
