@@ -34,7 +34,7 @@ impl<S: LockStore> QuorumStore<S> {
     pub(super) async fn prove(&self, call: &AcquireCall, hold: &HoldRef) {
         sleep(BACKFILL_AFTER).await;
         if hold.is_held(call.epoch) && hold.carriers().late.len() > 0 {
-            // The check records its result in the entry.
+            // The check records its result.
             let _ = self.check(from_ref(&call.attempt.hold)).await;
         }
     }

@@ -51,17 +51,17 @@ impl HoldTable {
         }
     }
 
-    /// Opens the entry of a hold that is to be asked for.
+    /// A hold that is to be asked for.
     pub(super) fn open(&self, name: &Hold) -> Arc<HoldRef> {
         self.find_or(name, QuorumHold::new)
     }
 
-    /// Opens the entry of a hold that should be known. If it is not, another client took the hold.
+    /// A hold that should be known. If it is not, another client took the hold.
     pub(super) fn reopen(&self, name: &Hold) -> Arc<HoldRef> {
         self.find_or(name, QuorumHold::foreign)
     }
 
-    /// Opens the entry of the hold, if there is one.
+    /// The hold, if it is known.
     pub(super) fn find(&self, name: &Hold) -> Option<HoldRef> {
         let mut table = self.table();
         let row = table.rows.get_mut(name)?;
