@@ -146,7 +146,7 @@ BEGIN
   verdict := 'granted';
   PERFORM tower_lock.remove(k, i, 'pass', waiting);
   PERFORM tower_lock.live(k, mode, i, tower_lock.after(present, lease));
-  IF fenced THEN
+  IF fenced AND mode <> 'read' THEN -- Readers share.
     token := nextval('tower_lock.token') << 20;
   END IF;
 END $$;
