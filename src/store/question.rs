@@ -25,7 +25,7 @@ pub struct Attempt {
     /// every release wakes it. A quorum asks its members without: several lines with different fronts would block each
     /// other.
     pub in_line: bool,
-    /// Whether the grant shall carry a fencing token.
+    /// Whether the grant shall carry a fencing token. A `Read` hold gets none: readers share.
     pub fencing: Option<Fencing>,
 }
 
