@@ -1,11 +1,11 @@
-//! A live page for operators: who holds which lock, since when, and who waits.
+//! A live page for operators: locks, their holders and their waiting requests.
 //!
 //! # Put it behind your authentication first
 //!
-//! The page shows the names of locks, and these may contain what clients have sent. With
-//! [`allow_force_unlock`](Console::allow_force_unlock) it also takes locks away. It has **no authentication of its own**: it
-//! serves every request that reaches it. Nest it behind the authentication that the application has for its operators, or
-//! serve it on an address that only they reach.
+//! The page shows the names of locks, which may contain input of clients. With
+//! [`allow_force_unlock`](Console::allow_force_unlock) it also breaks locks. It has **no authentication of its own**: it serves
+//! every request that reaches it. Nest it behind the application's authentication for operators, or serve it on an address that
+//! only operators reach.
 //!
 //! ```
 //! use axum::Router;
@@ -16,14 +16,14 @@
 //! // .layer(…): the application's authentication, outside of the page.
 //! ```
 //!
-//! Make the router when the program starts: it begins to note losses, refusals, durations and waiting requests then.
+//! Make the router when the program starts: from then on it records losses, refusals, durations and waiting requests.
 //!
 //! # What it shows
 //!
 //! * Every key that requests of this process hold or wait for: mode, holder, route, age, rest of the lease, renewals, waiters,
 //!   fencing token. The server sorts, filters and pages: ten thousand keys stay usable.
-//! * One key in full: each hold of this process, each request that waits here in its order, and what the store knows of it,
-//!   also where only a Java service holds it.
+//! * One key in full: each hold of this process, each request that waits here, in order, and the state in the store, also where
+//!   only a Java service holds the lock.
 //! * The latest losses and refusals with their cause, the keys that requests have waited for most in the last minutes, and
 //!   how long requests waited and held, by route and mode.
 //! * The store: its [audit](crate::Audit), its replicas, this process's connections, and the latency of the last minute.
@@ -36,19 +36,19 @@
 //!
 //! # Breaking a lock
 //!
-//! It is off, unless [`Console::allow_force_unlock`] is called. A person must type the key's name. The request is a `POST`
-//! with a JSON body that a browser sends from the page itself only: one with another `Sec-Fetch-Site` than `same-origin`, or
-//! with neither that nor an `Origin` of the same host, is refused. It is logged as a warning with the address of the caller
-//! (from [`ConnectInfo`](axum::extract::ConnectInfo), where the server provides it), and the answer says what was there.
+//! It is off, unless [`Console::allow_force_unlock`] is called. The user must type the key's name. The request is a `POST` with
+//! a JSON body that a browser sends from the page itself only: one with another `Sec-Fetch-Site` than `same-origin`, or with
+//! neither that nor an `Origin` of the same host, is refused. It is logged as a warning with the address of the caller (from
+//! [`ConnectInfo`](axum::extract::ConnectInfo), where the server provides it), and the answer has the state before.
 //!
-//! The page sets a `Content-Security-Policy` without inline code and without other origins. Names of locks are text to it,
-//! never markup; control characters are shown as such.
+//! The page sets a `Content-Security-Policy` without inline code and without other origins. Names of locks are text, never
+//! markup; control characters are shown as escapes.
 //!
 //! # Cost
 //!
-//! The keys, holds and queues are read when somebody looks, and nothing is kept for that. What belongs to the past is noted
-//! from the first router on, in bounded memory: 256 events, 256 histograms, 512 contended keys. For a request that gets its
-//! lock at once, that is two histogram entries.
+//! The keys, holds and queues are read when a page asks, and nothing is kept for that. Past events are recorded from the first
+//! router on, in bounded memory: 256 events, 256 histograms, 512 contended keys. A request that gets its lock at once costs two
+//! histogram entries.
 //!
 //! # JSON
 //!
@@ -92,7 +92,7 @@ pub fn router(locks: &LockClient) -> Router {
     Console::new(locks).router()
 }
 
-/// A page that is to be configured.
+/// The settings of a page.
 ///
 /// ```
 /// use tower_distributed_lock::console::Console;
@@ -125,7 +125,7 @@ impl Console {
         }
     }
 
-    /// What the page calls this process (default: the name of its host, and its process id).
+    /// Sets the name of this process on the page (default: host name and process id).
     pub fn process(mut self, name: impl Into<String>) -> Self {
         self.process = Some(name.into());
         self
@@ -147,9 +147,9 @@ impl Console {
         self
     }
 
-    /// Lets the page break locks of any holder. The holders find them lost at their next renewal or release.
+    /// Lets the page break locks of any holder. The holders learn of the loss at their next renewal or release.
     ///
-    /// Everyone whom the application lets see the page may do that then.
+    /// Every user who may see the page may then break locks.
     pub fn allow_force_unlock(mut self) -> Self {
         self.may_break = true;
         self
@@ -162,7 +162,7 @@ impl Console {
 }
 
 impl<S: Clone + Send + Sync + 'static> From<Console> for Router<S> {
-    /// The same for a router that has a state.
+    /// The same for a router with a state.
     fn from(console: Console) -> Self {
         console.router().with_state(())
     }

@@ -1,4 +1,4 @@
-//! What can be seen of locks from outside: `tracing` spans and events, and metrics.
+//! Observability: `tracing` spans and events, and metrics.
 //!
 //! # Spans and events
 //!
@@ -11,27 +11,27 @@
 //! | event `released` | debug | | `hold`, `outcome` |
 //! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
 //!
-//! Their target is `tower_distributed_lock::lock`, and events stand in their span. A wait ends `granted`, `contended`,
-//! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or
-//! `dropped`, which leaves its release to the background.
+//! Their target is `tower_distributed_lock::lock`, and events are in their span. A wait ends `granted`, `contended`,
+//! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`,
+//! after which its release runs in the background.
 //!
-//! While a part of the store does not answer renewals, one batch of them probes it, every 100 ms at first and every second
-//! later. That is logged as one outage: `could not renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds, `renewals are answered again` (info) when
-//! it is over.
+//! While a partition of the store does not answer renewals, one batch of them probes it, every 100 ms at first and every second
+//! later. This is logged as one outage: `could not renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds,
+//! `renewals are answered again` (info) when it is over.
 //!
-//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256. It tells two locks apart in the logs
-//! of every process, and keeps what a stranger has put into a path out of them. It is no secret: a reader who can guess the
-//! name can check the guess, so keep secrets out of names. The names themselves are logged at trace only, and the ids of holds
-//! at debug only.
+//! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256. It distinguishes locks in the logs of
+//! every process, and keeps input of clients, such as paths, out of the logs. It is not secret: a reader who guesses the name can
+//! check the guess, so keep secrets out of names. The names themselves are logged at trace only, and the ids of holds at debug
+//! only.
 //!
-//! A layer logs a request that it does not serve as `a request was not served`: at error if the program is to be changed, at
-//! warn if the store failed or the lock was lost, else at debug. Of the first two, one line a minute of each
-//! [`RejectionKind`](crate::RejectionKind) is logged; its field `left_out` counts those that were left out since the last.
+//! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed, at warn
+//! if the store failed or the lock was lost, otherwise at debug. Of the first two, one line a minute of each
+//! [`RejectionKind`](crate::RejectionKind) is logged; its field `left_out` counts the lines that were left out since the last
+//! one.
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, for whatever recorder the program installs for the [`metrics`](https://docs.rs/metrics)
-//! crate:
+//! With the feature `metrics`, for the recorder that the program installs for the [`metrics`](https://docs.rs/metrics) crate:
 //!
 //! | name | type | unit | labels | |
 //! |---|---|---|---|---|
@@ -55,15 +55,14 @@
 //! | `distributed_lock_store_connected_total` | counter | | `carries` | connections to Redis that were opened, the first ones included |
 //! | `distributed_lock_store_connect_failures_total` | counter | | `carries` | tries to connect to Redis that failed, and addresses for subscriptions where nothing is heard |
 //!
-//! `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for.
-//! `route` is the template that axum has matched, such as `/orders/{id}`, the
-//! [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the
-//! [`LockMode`] in lower case, or `mixed` where several keys are taken in different ones. No label is
-//! ever made of what a client sends, so there are as many series as there are routes. A lock that several requests share
-//! is lost and renewed under the route of the one that it was granted to.
+//! `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched,
+//! such as `/orders/{id}`, the [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the
+//! [`LockMode`] in lower case, or `mixed` where several keys are taken in different ones. No label contains input of a client, so
+//! the number of series depends on the number of routes. A lock that several requests share is lost and renewed under the route
+//! of the one that it was granted to.
 //!
-//! A lag that comes near two thirds of the lease means that locks are about to be lost: the store is slow, or the
-//! program's threads are blocked.
+//! A lag near two thirds of the lease means that locks are about to be lost: the store is slow, or the program's threads are
+//! blocked.
 
 use std::fmt;
 use std::time::Duration;
@@ -109,15 +108,15 @@ pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";
 
-/// The route and the mode of what is measured.
+/// The route and the mode of a measurement.
 pub(crate) struct Labels(Route, &'static str);
 
-/// Reports what has confirmed a response: the `store`, or its `lease` alone.
+/// Reports the confirmation of a response: by the `store`, or by the `lease` alone.
 pub(crate) fn confirmed(labels: &Labels, by: &'static str) {
     metrics::confirmed(&labels.0, labels.1, by);
 }
 
-/// What telemetry reads of a hold that a guard has a share in.
+/// The part of a hold that telemetry reads.
 pub(crate) trait Observed: Send + Sync {
     fn hold(&self) -> &Hold;
     fn is_lost(&self) -> bool;
@@ -147,14 +146,14 @@ pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) 
     metrics::renewal(route, mode.as_str(), outcome);
 }
 
-/// What stands for a name in logs.
+/// The digest of a name, for logs.
 #[cfg(feature = "console")]
 pub(crate) fn digest(key: &LockKey) -> impl fmt::Display {
     digests(move || [key])
 }
 
-/// What stands for names in logs, worked out only for those who read it: the macros of `tracing` evaluate their fields even
-/// for events that are off, if its feature `log` is on.
+/// The digests of names, computed when they are formatted: with the feature `log`, the macros of `tracing` evaluate their fields
+/// even for events that are off.
 struct Digests<F>(F);
 
 /// The digests of the keys that `keys` yields.

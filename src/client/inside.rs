@@ -1,11 +1,11 @@
-//! What a console sees of a client.
+//! A console's view of a client.
 
 use super::LockClient;
 use crate::lock::LockKey;
 use crate::queue::{HoldView, KeyView, WaiterView};
 use crate::telemetry::Journal;
 
-/// A look inside a client. It reads what is there at that moment, and changes nothing.
+/// A view of the present state of a client. It changes nothing.
 #[derive(Debug)]
 pub(crate) struct Inside<'a>(&'a LockClient);
 

@@ -27,7 +27,7 @@ const FILES: [(&str, &str, &str); 8] = [
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What stands in the page for the way from its address to its files.
+/// The placeholder in the page for the path from its address to its files.
 const BASE: &str = "{base}";
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
@@ -41,8 +41,8 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         })
 }
 
-/// The way from the page at `path` to what lies below it. It is relative, so that it is right behind a proxy too, which may
-/// serve the page at another path.
+/// The path from the page at `path` to its files. It is relative, so that it also works behind a proxy that serves the page
+/// at another path.
 fn base(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or_default();
     let mut base = String::from("./");

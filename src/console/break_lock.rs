@@ -1,4 +1,4 @@
-//! Breaking a lock.
+//! Breaks a lock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::shared::Shared;
 use crate::lock::LockKey;
 use crate::telemetry;
 
-/// The longest body: a key of this length is none that a program chose.
+/// The longest body. No program has keys of this length.
 const LONGEST: usize = 64 * 1024;
 
-/// What is asked for.
+/// The request.
 #[derive(Deserialize)]
 struct Asked {
     key: String,
-    /// The key again, as a person has typed it.
+    /// The key again, as the user has typed it.
     confirm: String,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Broken {
     key: LockKeyText,
     /// Whether any hold was ended.
     broken: bool,
-    /// What was there just before.
+    /// The state just before.
     was: StoreSide,
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn break_lock(
     }))
 }
 
-/// A form of a foreign page cannot have this type.
+/// A form on a page of another origin cannot send this type.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -102,7 +102,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The address of the caller, and what a proxy says of it.
+/// The address of the caller, and the one that a proxy has added.
 fn caller(extensions: &axum::http::Extensions, headers: &HeaderMap) -> String {
     let address = extensions.get::<ConnectInfo<SocketAddr>>();
     let mut caller = match address {

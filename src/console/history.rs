@@ -1,4 +1,4 @@
-//! What happened since the console exists.
+//! Events, durations and contended keys since the console exists.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const HOTTEST: usize = 20;
 /// `api/events`.
 #[derive(Debug, Serialize)]
 pub(super) struct EventsJson {
-    /// How many there were since the console exists.
+    /// The number of losses since the console exists.
     lost: u64,
     refused: u64,
     broken: u64,
@@ -42,7 +42,7 @@ struct EventJson {
 /// `api/durations`.
 #[derive(Debug, Serialize)]
 pub(super) struct DurationsJson {
-    /// The upper bounds of the buckets; one more bucket has what is longer.
+    /// The upper bounds of the buckets; one more bucket has longer durations.
     bounds_ms: &'static [u64],
     series: Vec<SeriesJson>,
 }
@@ -69,7 +69,7 @@ struct HistogramJson {
 /// `api/contended`.
 #[derive(Debug, Serialize)]
 pub(super) struct ContendedJson {
-    /// The longest time that the counts go back.
+    /// The longest time that the counts cover.
     window_ms: u64,
     keys: Vec<ContendedKey>,
 }

@@ -1,4 +1,4 @@
-//! Who holds what this process waits for: the store knows.
+//! Asks the store for the holders of keys that this process waits for.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,21 +14,21 @@ use crate::client::LockClient;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockKey};
 
-/// How many keys the store is asked about at a time.
+/// How many keys are asked about at a time.
 const AT_A_TIME: usize = 16;
 
 /// How long a viewer waits for the store's answers about a page of keys.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long an answer is good for, and how many are kept.
+/// How long an answer is kept, and how many are kept.
 const FRESH: Duration = Duration::from_secs(2);
 const KEPT: usize = 1024;
 
-/// Asks the store who holds a key, and keeps the answers for a moment.
+/// Asks the store for the holders of a key, and keeps the answers for a short time.
 pub(super) struct Holders {
     locks: LockClient,
     here: String,
-    /// What the mutex protects; it is never held while the store is asked.
+    /// The recent answers. The mutex protects the map, and is never held while the store is asked.
     known: Mutex<HashMap<LockKey, Known>>,
 }
 
@@ -73,7 +73,7 @@ impl Holders {
         }
     }
 
-    /// Who that is.
+    /// Describes a holder.
     pub(super) fn who(&self, holder: &Holder) -> Who {
         let kind = match () {
             () if holder.id.starts_with(&self.here) => "here",
@@ -86,12 +86,12 @@ impl Holders {
         }
     }
 
-    /// What the store knows of a key.
+    /// The state of a key in the store.
     pub(super) async fn inspect(&self, key: &LockKey) -> Result<Inspection, LockError> {
         self.locks.admin()?.inspect(key).await
     }
 
-    /// Fills in who holds these keys, and how long their leases last, as far as the store says so soon.
+    /// Adds the holders of these keys and the rest of their leases, if the store answers in time.
     pub(super) async fn find<'a>(
         &self,
         rows: impl Iterator<Item = (&'a LockKey, &'a mut Who, &'a mut Option<u64>)>,
@@ -103,7 +103,7 @@ impl Holders {
         });
         let asked: Vec<_> = asked.collect();
         let asked = stream::iter(asked).for_each_concurrent(AT_A_TIME, |ask| ask);
-        // Who is not known by then is unknown for this time.
+        // Holders that are not known by then are left out this time.
         drop(timeout(PATIENCE, asked).await);
     }
 

@@ -19,13 +19,13 @@ const SHOWN: usize = 200;
 #[derive(Debug, Serialize)]
 pub(super) struct KeyJson {
     key: LockKeyText,
-    /// What this process holds.
+    /// The holds of this process.
     holds: Vec<HoldJson>,
-    /// The requests of this process that wait, in the order in which they came.
+    /// The waiting requests of this process, in the order of their arrival.
     waiters: Vec<WaiterJson>,
-    /// How many wait; more than are shown, if there are many.
+    /// The number of waiting requests, which may be larger than the list.
     waiting: usize,
-    /// What the store knows of the key.
+    /// The state of the key in the store.
     store: StoreSide,
 }
 
@@ -36,7 +36,7 @@ struct HoldJson {
     mode: &'static str,
     route: String,
     age_ms: u64,
-    /// Since the store granted it. It may have been handed over since, inside the process.
+    /// The time since the store granted it. The process may have handed it over since.
     granted_ms: u64,
     lease_ms: u64,
     lease_left_ms: u64,
@@ -52,11 +52,12 @@ struct WaiterJson {
     mode: &'static str,
     route: String,
     waited_ms: u64,
-    /// Whether it asks the store itself: the store has refused it, and will wake it. Others wait behind it, in the process.
+    /// Whether it asks the store itself: the store has refused it, and will wake it. The other requests wait behind it in
+    /// the process.
     asks_store: bool,
 }
 
-/// What the store knows, or why that is unknown.
+/// The state in the store, or why it is unknown.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct StoreSide {
     holders: Vec<HolderJson>,
@@ -92,7 +93,7 @@ pub(super) async fn look(shared: &Shared, key: &LockKey) -> KeyJson {
     let queued = queued.into_iter();
     let queued = queued.map(|waiter| (waiter.since, waiter.mode, waiter.route, false));
     let mut waiters: Vec<_> = refused.chain(queued).collect();
-    // Those of one mode stay in the order of their queue.
+    // Requests of one mode remain in the order of their queue.
     waiters.sort_by_key(|(since, ..)| *since);
     let waiting = waiters.len();
     let waiters = waiters.into_iter().take(SHOWN);

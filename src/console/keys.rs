@@ -14,7 +14,7 @@ use crate::lock::{Lease, LockKey};
 /// The default and the largest size of a page.
 const SIZE: (usize, usize) = (50, 200);
 
-/// `api/keys?…`, as it is written.
+/// `api/keys?…`, before it is parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct KeysText {
@@ -29,12 +29,12 @@ pub(super) struct KeysText {
     pub(super) key: Option<String>,
 }
 
-/// Which keys, and in which order.
+/// The filter and the order of the keys.
 #[derive(Debug, Clone)]
 pub(super) struct KeysQuery {
     pub(super) sort: Sort,
     pub(super) order: Order,
-    /// What their names contain.
+    /// The text that the names contain.
     pub(super) text: String,
     pub(super) which: Which,
     /// From 1.
@@ -115,13 +115,13 @@ impl KeysQuery {
 /// `api/keys`.
 #[derive(Debug, Serialize)]
 pub(super) struct KeysPage {
-    /// How many keys requests of this process hold or wait for.
+    /// The number of keys that requests of this process hold or wait for.
     pub(super) keys_in_use: usize,
-    /// How many of them this process holds.
+    /// The number of these keys that this process holds.
     pub(super) held: usize,
-    /// How many requests of this process wait.
+    /// The number of waiting requests of this process.
     pub(super) waiters: usize,
-    /// How many keys the query takes.
+    /// The number of keys that match the query.
     pub(super) matching: usize,
     pub(super) page: usize,
     pub(super) pages: usize,
@@ -129,7 +129,7 @@ pub(super) struct KeysPage {
     pub(super) keys: Vec<KeyRow>,
 }
 
-/// One key of it.
+/// One key of a page.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyRow {
     key: LockKeyText,
@@ -138,7 +138,7 @@ pub(super) struct KeyRow {
     mode: &'static str,
     holder: Who,
     route: String,
-    /// Since the present holder got it, or the first request began to wait.
+    /// The time since the present holder got the lock, or since the first request began to wait.
     age_ms: Option<u64>,
     lease_ms: Option<u64>,
     lease_left_ms: Option<u64>,
@@ -146,9 +146,9 @@ pub(super) struct KeyRow {
     renewed: Option<bool>,
     renewals: Option<u32>,
     handovers: Option<u32>,
-    /// How many guards share the hold.
+    /// The number of guards that share the hold.
     shares: Option<usize>,
-    /// How many holds this process has on it.
+    /// The number of holds of this process on the key.
     holds: usize,
     waiters: usize,
     longest_wait_ms: Option<u64>,
@@ -167,7 +167,7 @@ impl Serialize for LockKeyText {
 }
 
 impl KeysPage {
-    /// Asks the store who holds what this process waits for.
+    /// Adds the holders of keys that this process waits for, from the store.
     pub(super) async fn complete(mut self, holders: &Holders) -> Self {
         let unknown = self.keys.iter_mut().filter(|row| row.state == "waiting");
         holders

@@ -1,4 +1,4 @@
-//! The stream that keeps the page up to date.
+//! The stream that updates the page.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,16 +20,16 @@ use super::shared::Shared;
 use super::{history, key};
 use crate::lock::LockKey;
 
-/// How often the page is brought up to date.
+/// How often the page is updated.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How many ticks pass between two looks at durations and at the store.
+/// The number of ticks between two updates of durations and of the store.
 const SELDOM: u64 = 3;
 
-/// How long a stream lives: a server that stops gracefully waits for it.
+/// How long a stream lives. A graceful shutdown of the server waits for it.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// When the page opens the next stream.
+/// How long the page waits before it opens the next stream.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// `api/live`: the events `process`, `keys`, `key`, `events`, `durations`, `contended` and `store`, each with the JSON of the

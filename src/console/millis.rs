@@ -8,7 +8,7 @@ pub(super) fn of(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long ago.
+/// The time since `then`.
 pub(super) fn since(then: Instant, now: Instant) -> u64 {
     of(now.saturating_duration_since(then))
 }

@@ -1,4 +1,4 @@
-//! What the API answers when it cannot serve a request.
+//! The error answers of the API.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::LockError;
 
-/// A problem as RFC 9457 has it.
+/// A problem in the format of RFC 9457.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -46,7 +46,7 @@ impl From<LockError> for Problem {
     }
 }
 
-/// An error and what has caused it.
+/// An error with its causes.
 pub(super) fn text(error: &LockError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

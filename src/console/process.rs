@@ -1,4 +1,4 @@
-//! Which process answers.
+//! The process that answers, and its peers.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ pub(super) struct ProcessJson<'a> {
     client: &'a str,
     pid: u32,
     version: &'static str,
-    /// How long the console has noted what happens.
+    /// How long the console has recorded events.
     noted_ms: u64,
     may_break: bool,
     peers: &'a [Peer],

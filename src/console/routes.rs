@@ -16,8 +16,8 @@ use super::shared::Shared;
 use super::{assets, break_lock, history, key, live};
 use crate::lock::LockKey;
 
-/// No code but that of the page's own files, and nothing from or to anywhere else. `require-trusted-types-for` makes the browser
-/// refuse to take text for markup.
+/// Only code from the page's own files, and no connection to another origin. `require-trusted-types-for` makes the browser
+/// refuse text as markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
@@ -42,7 +42,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Adds what every answer has.
+/// Adds the headers of every answer.
 async fn secured(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let mut set = |name, value| {
@@ -60,7 +60,7 @@ async fn secured(mut response: Response) -> Response {
         header::HeaderName::from_static("cross-origin-opener-policy"),
         "same-origin",
     );
-    // Names of locks do not stay in a browser's cache.
+    // Names of locks are not kept in a browser's cache.
     set(header::CACHE_CONTROL, "no-store");
     response
 }

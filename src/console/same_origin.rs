@@ -1,11 +1,11 @@
-//! Whether a browser has sent a request from the page itself.
+//! Checks that a request comes from the page itself.
 
 use axum::http::{HeaderMap, Uri, header};
 
-/// False for what a page of another origin may have sent, and for what says nothing of its origin.
+/// Returns `false` for a request that a page of another origin may have sent, and for a request without its origin.
 ///
-/// A browser sets `Sec-Fetch-Site` itself, and no script can: where it is there, it decides. Older browsers, and addresses
-/// without TLS, send `Origin` only: its host and port must be those that the request was sent to.
+/// A browser sets `Sec-Fetch-Site` itself, and no script can: if the header is present, it decides. Older browsers, and
+/// addresses without TLS, send `Origin` only: its host and port must be those of the request.
 pub(super) fn is_same_origin(headers: &HeaderMap, uri: &Uri) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     if let Some(site) = sites.next() {
@@ -26,7 +26,7 @@ pub(super) fn is_same_origin(headers: &HeaderMap, uri: &Uri) -> bool {
     }
 }
 
-/// Where the request was sent to: `Host`, or the authority of HTTP/2.
+/// The host of the request: `Host`, or the authority of HTTP/2.
 fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
     let host = headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());

@@ -1,4 +1,4 @@
-//! What the handlers share.
+//! The state that the handlers share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,18 +13,19 @@ use super::store::{self, StoreJson, StoreView};
 use super::survey::Survey;
 use crate::client::LockClient;
 
-/// How many streams are open at a time.
+/// The largest number of open streams.
 const STREAMS: usize = 32;
 
-/// How long a look inside is good for: several viewers share one.
+/// How long a survey is kept: several viewers share one.
 const SURVEY_FRESH: Duration = Duration::from_millis(400);
 
-/// How long an audit is good for: it asks every server.
+/// How long an audit is kept, because it asks every server.
 const STORE_FRESH: Duration = Duration::from_secs(10);
 
-/// The client, the settings, and what was looked at a moment ago.
+/// The client, the settings, and the latest survey and audit.
 ///
-/// A mutex is held while one viewer looks, so that the others wait for that look and do not look themselves.
+/// Each mutex protects the latest result. One viewer holds it while it makes a new one, so that the others wait for that
+/// result and do not make their own.
 pub(super) struct Shared {
     pub(super) locks: LockClient,
     pub(super) process: Process,
@@ -56,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// A page of the keys in use. Looking and sorting may take milliseconds: they are done beside the runtime's workers.
+    /// A page of the keys in use. The survey and the sort may take milliseconds, so they run on a blocking thread.
     pub(super) async fn keys(&self, query: KeysQuery) -> KeysPage {
         let survey = self.survey().await;
         let page = beside(move || survey.page(&query)).await;
@@ -76,7 +77,7 @@ impl Shared {
         survey
     }
 
-    /// What is known of the store.
+    /// The audit of the store, and the connections.
     pub(super) async fn store(&self) -> StoreJson {
         let mut last = self.store.lock().await;
         if let Some((at, view)) = &*last
@@ -91,7 +92,7 @@ impl Shared {
     }
 }
 
-/// Runs what takes long without keeping a worker.
+/// Runs long work on a blocking thread.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

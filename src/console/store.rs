@@ -12,7 +12,7 @@ use crate::client::LockClient;
 /// How long an audit may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What was found out about the store, and when.
+/// The audit of the store, and its time.
 pub(super) struct StoreView {
     at: Instant,
     audit: Result<AuditJson, String>,
@@ -24,7 +24,7 @@ pub(super) struct StoreJson {
     /// How long ago the audit was made.
     audited_ms: u64,
     audit: Option<AuditJson>,
-    /// Why there is none.
+    /// Why there is no audit.
     error: Option<String>,
     /// The connections of this process to Redis, of all its stores together.
     connections: Vec<ConnectionsJson>,
@@ -94,7 +94,7 @@ impl StoreView {
         }
     }
 
-    /// With what the connections are like now.
+    /// The audit, with the present state of the connections.
     pub(super) fn json(&self) -> StoreJson {
         StoreJson {
             audited_ms: millis::of(self.at.elapsed()),
@@ -148,7 +148,7 @@ fn warnings(audit: &Audit) -> Vec<String> {
     audit.warnings.iter().map(ToString::to_string).collect()
 }
 
-/// Latencies are measured from now on.
+/// Starts to measure latencies.
 #[cfg(feature = "redis")]
 pub(super) fn watch() {
     crate::telemetry::store::watch();

@@ -10,7 +10,7 @@ use crate::lock::KeyMap;
 use crate::queue::KeyView;
 use crate::telemetry::{Route, StoreWaiter};
 
-/// What was there when the client was looked at.
+/// The state of a client at one moment.
 pub(super) struct Survey {
     at: Instant,
     rows: Vec<Row>,
@@ -19,7 +19,7 @@ pub(super) struct Survey {
 /// A key, and the requests of this process that the store has refused.
 pub(super) struct Row {
     pub(super) view: KeyView,
-    /// How many requests wait, in the process and for the store.
+    /// The number of waiting requests, in the process and for the store.
     pub(super) waiters: usize,
     pub(super) first_waiter: Option<Instant>,
     /// The route of the holder here, or of the first request that waits for the store.
@@ -43,7 +43,7 @@ impl Survey {
         }
     }
 
-    /// The page that `query` asks for.
+    /// The page for `query`.
     pub(super) fn page(&self, query: &KeysQuery) -> KeysPage {
         let mut matching: Vec<&Row> = self.rows.iter().filter(|row| query.takes(row)).collect();
         let pages = matching.len().div_ceil(query.size).max(1);
@@ -51,7 +51,7 @@ impl Survey {
         let begin = (page - 1) * query.size;
         let end = (begin + query.size).min(matching.len());
         let by = |a: &&Row, b: &&Row| query.compare(a, b);
-        // Only what is shown is sorted.
+        // Only the page is sorted.
         if end < matching.len() {
             matching.select_nth_unstable_by(end, by);
         }
@@ -133,7 +133,7 @@ impl KeysQuery {
     }
 }
 
-/// When the holder here got it; else when the first request began to wait.
+/// When the holder of this process got it; otherwise when the first request began to wait.
 fn began(row: &Row) -> Option<Instant> {
     let held = row.view.hold.as_ref().map(|hold| hold.since);
     held.or(row.first_waiter)

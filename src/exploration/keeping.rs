@@ -21,14 +21,14 @@ use crate::telemetry::Journal;
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The hold, and what has been seen of it.
+/// The hold, and the states in which it was observed.
 struct Watch {
     store: Paced,
     keeper: Keeper,
     live: Arc<LiveHold>,
     lost: Arc<AtomicUsize>,
     stolen: AtomicBool,
-    /// It was seen past its deadline, and lost: for ever.
+    /// It was observed past its deadline, so it must stay lost.
     overdue: AtomicBool,
     gone: AtomicBool,
 }
@@ -77,9 +77,9 @@ impl Watch {
         })
     }
 
-    /// What is true at every moment.
+    /// Checks the invariants of every moment.
     fn look(&self) {
-        // Others act between one line and the next: first what was known before, last what is known now.
+        // Other threads run between any two lines: earlier facts are read first, and present ones last.
         let gone = self.gone.load(Ordering::SeqCst);
         let overdue = self.overdue.load(Ordering::SeqCst);
         let carried = self.store.carries(&self.live.hold).now_or_never();
@@ -127,7 +127,7 @@ impl Watch {
                 Err(LockError::Lost) => {
                     assert_eq!(self.live.ended().await, Phase::Lost);
                 }
-                // The clock of a scenario may leap past the time that a check has.
+                // The clock of a scenario may jump past the time limit of a check.
                 Err(LockError::Unavailable(_)) if asked.elapsed() >= PATIENCE => {}
                 Err(error) => panic!("{error}"),
             }
@@ -150,7 +150,7 @@ impl Watch {
         } else {
             assert_eq!(self.live.phase(), Phase::Lost, "lost before its release");
         }
-        // Whatever renewal is still on its way.
+        // Lets a renewal that is under way finish.
         for _ in 0..20 {
             let there = self.store.carries(&self.live.hold).await;
             assert!(!there, "alive after its release");
@@ -176,7 +176,7 @@ fn scenario(thief: bool) -> impl Fn() + Send + Sync {
             }
             let lost = watch.lost.load(Ordering::SeqCst);
             assert!(lost <= 1, "told of its loss {lost} times");
-            // A waiter for the end has been woken.
+            // A task that waits for the end is woken.
             let end = watch.live.ended().await;
             assert!(lost == 0 || end == Phase::Lost);
         });
@@ -203,7 +203,7 @@ fn a_late_renewal_is_believed() {
     finds(Mutant::LateRenewal, 10_000, scenario(false));
 }
 
-/// The scenario itself sees a renewal that creates.
+/// The scenario detects a renewal that creates a hold.
 #[test]
 fn a_renewal_touches_nothing_but_its_hold() {
     explore(10, || {

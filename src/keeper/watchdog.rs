@@ -1,4 +1,4 @@
-//! The task that renews.
+//! The task that renews holds.
 
 use std::error::Error;
 use std::sync::{Arc, Weak};
@@ -27,26 +27,26 @@ pub(super) type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 /// Renews every live hold of a client, and finds those that are lost.
 pub(super) struct Watchdog {
     store: Arc<dyn DynStore>,
-    /// Where the task runs, whatever the store says.
+    /// The runtime of the task, if the client sets one. It overrides the store's.
     runtime: Option<Handle>,
-    /// Knows another runtime when that of the task ends.
+    /// Supplies another runtime when that of the task ends.
     tasks: Arc<CleanupTasks>,
     journal: Journal,
     /// Called for every hold that is lost, outside the mutex.
     on_lost: OnLost,
     state: Mutex<State>,
-    /// There is something for the task to look at.
+    /// Notified when the task must look at the schedule.
     work: Notify,
 }
 
-/// What the mutex protects. It is taken inside a shard's mutex of the queue at most, and only a [`LiveHold`]'s is taken
-/// inside it.
+/// Protected by one mutex. It may be taken under a shard's mutex of the queue, and only the mutex of a [`LiveHold`] is
+/// taken under it.
 #[derive(Default)]
 struct State {
     schedule: RenewalSchedule,
-    /// Dangling while no task runs.
+    /// Dead while no task runs.
     task: Weak<()>,
-    /// The task's runtime; `None` before it begins, and after it has ended by itself.
+    /// The task's runtime; `None` before the task begins, and after it has returned.
     home: Option<Id>,
     outage: Option<Outage>,
     /// When undecided holds were last logged.
@@ -54,7 +54,7 @@ struct State {
     retired: bool,
 }
 
-/// The time in which a part of the store does not answer renewals.
+/// A time in which a partition of the store does not answer renewals.
 struct Outage {
     began: Instant,
     logged: Instant,
@@ -79,7 +79,7 @@ impl Watchdog {
         })
     }
 
-    /// Renews `live` from now on.
+    /// Begins to renew `live`.
     pub(super) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let mut state = self.state();
         self.ensure_running(&mut state);
@@ -88,14 +88,14 @@ impl Watchdog {
         }
     }
 
-    /// Renews `live` no more, since it is about to be released; false if it is lost already.
+    /// Stops the renewal of `live` before its release. Returns `false` if it is lost already.
     pub(super) fn end(&self, live: &LiveHold) -> bool {
         let mut state = self.state();
         state.schedule.remove(live);
         live.begin_release()
     }
 
-    /// The limit of `live` was extended: a hold that was not to be renewed any more may be so again.
+    /// The limit of `live` was extended: a hold whose renewals had ended may be renewed again.
     pub(super) fn extended(&self, live: &LiveHold, look: Instant) {
         if self.state().schedule.look_earlier(live, look) {
             self.work.notify_one();
@@ -116,13 +116,13 @@ impl Watchdog {
         self.state().schedule.all().cloned().collect()
     }
 
-    /// No more holds will come: the task ends.
+    /// Ends the task, after the last hold.
     pub(super) fn retire(&self) {
         self.state().retired = true;
         self.work.notify_one();
     }
 
-    /// Starts the task, or starts it again if the runtime that it ran on has ended.
+    /// Starts the task. Starts it again if its runtime has ended.
     fn ensure_running(self: &Arc<Self>, state: &mut State) {
         if state.task.strong_count() == 0
             && let Some(runtime) = self.runtime()
@@ -131,7 +131,7 @@ impl Watchdog {
         }
     }
 
-    /// Where the task is to run: as the client says, as the store says, or here.
+    /// The runtime for the task: the client's, the store's, or the current one.
     fn runtime(&self) -> Option<Handle> {
         let given = self.runtime.clone();
         given
@@ -146,8 +146,8 @@ impl Watchdog {
         let home = runtime.id();
         state.home = Some(home);
         let watchdog = self.clone();
-        // Dropped before it begins, on a runtime that has ended, it changes nothing: `alive` is gone, and the next hold
-        // starts another one.
+        // If the task is dropped before it begins, because its runtime has ended, `alive` is dropped with it, and the
+        // next hold starts another task.
         let task = async move {
             // Made first, so that it is dropped last.
             let _ended = Ended(watchdog.clone(), home);
@@ -161,14 +161,14 @@ impl Watchdog {
         drop(runtime.spawn(task));
     }
 
-    /// The task has ended. If it was dropped with its runtime, it goes on on another one.
+    /// The task has ended. If it was dropped with its runtime, it continues on another one.
     fn ended(self: &Arc<Self>, home: Id) {
         let elsewhere = self
             .runtime
             .clone()
             .or_else(|| self.store.capabilities().runtime());
         let elsewhere = elsewhere.or_else(|| self.tasks.runtime_but(home));
-        // After a panic, which only foreign code has, it goes on here.
+        // After a panic, which only code outside this crate causes, it continues on the current runtime.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
         let mut state = self.state();
         let has_ended_by_itself = state.home.is_none();
@@ -186,7 +186,7 @@ impl Watchdog {
         let mut running = FuturesUnordered::<Job>::new();
         while let Some(alarm) = self.look(&mut running) {
             tokio::select! {
-                // Without chance, a simulation replays; each turn looks at everything, so nothing starves.
+                // A fixed order, so that a simulation replays. Each turn checks every branch, so none starves.
                 biased;
                 Some(()) = running.next() => {}
                 () = self.work.notified() => {}
@@ -195,7 +195,7 @@ impl Watchdog {
         }
     }
 
-    /// Begins all renewals that are due and says when to look again; `None` when there will never be more.
+    /// Begins all renewals that are due. Returns when to look again; `None` if there will be no more.
     fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
         let mut lost = Vec::new();
         let partition = |live: &LiveHold| self.store.partition(&live.hold.key).unwrap_or_default();
@@ -225,7 +225,7 @@ impl Watchdog {
             .map(|(live, lease)| Renewal::new(live.hold.clone(), *lease));
         let sent = Instant::now();
         let answer = self.store.clone().renew(renewals.collect()).await;
-        // An answer that decides nothing is none.
+        // An answer that decides about no hold counts as no answer.
         let answer = answer.and_then(|statuses| {
             let decides = statuses.iter().any(|status| *status != HoldStatus::Unknown);
             decides.then_some(statuses).ok_or_else(undecided)
@@ -237,7 +237,7 @@ impl Watchdog {
     }
 
     fn answered(&self, batch: &Batch, sent: Instant, statuses: &[HoldStatus]) {
-        // Outside the mutex: recorders are foreign code.
+        // Outside the mutex, because recorders are code outside this crate.
         telemetry::renewals_ended("answered", sent);
         for ((live, _), status) in batch.holds.iter().zip(statuses) {
             let (route, mode) = (&live.route, live.hold.mode);
@@ -271,7 +271,7 @@ impl Watchdog {
         }
     }
 
-    /// Whether it is time for another line about holds that the store leaves undecided.
+    /// Whether to log undecided holds again.
     fn may_warn(&self, now: Instant) -> bool {
         let warned = &mut self.state().warned;
         let is_due = warned.is_none_or(|warned| now >= warned + REMINDER);

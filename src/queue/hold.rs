@@ -1,4 +1,4 @@
-//! A hold of this process and those who share it.
+//! A hold of this process, and its shares.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::telemetry::Route;
 
 /// A hold of this process.
 ///
-/// It exists from its grant until its last share ends: then it is passed on to the next waiter, or released in the store.
-/// When it is lost before that, it is `detached`: the shares that are left belong to a hold that excludes no request.
+/// It exists from its grant until its last share ends. Then it is handed over to the next waiter, or released in the
+/// store. If it is lost before that, it is `detached`: the remaining shares belong to a hold that excludes no request.
 pub(super) struct LocalHold {
     pub(super) live: Arc<LiveHold>,
     holders: Holders,
-    /// The limit that `live` was given last.
+    /// The latest limit of `live`.
     limit: Option<Instant>,
     pub(super) granted: Instant,
-    /// The route of its present holder: of the first of those who share it.
+    /// The route of its present holder: that of the first share.
     #[cfg_attr(
         not(feature = "console"),
         expect(dead_code, reason = "a console reads it")
@@ -35,19 +35,19 @@ pub(super) struct LocalHold {
         expect(dead_code, reason = "a console reads it")
     )]
     pub(super) since: Instant,
-    /// How many times it was passed on.
+    /// The number of hand-overs.
     pub(super) passed: u32,
     /// The token of its present holder.
     pub(super) token: Option<FencingToken>,
     /// A read under its owner's own write. No other request joins it.
     pub(super) nested: bool,
-    /// A write under which its owner reads, or asks to. In the store the read bears the id of this hold and outlives it.
-    /// So the hold is not passed on: its next holder would use the same id.
+    /// A write under which its owner reads, or asks to. In the store the read has the id of this hold and outlives it. So
+    /// the hold is not handed over: its next holder would use the same id.
     pub(super) read_under: bool,
     pub(super) detached: bool,
 }
 
-/// Who has a share in a hold, and until when.
+/// A share in a hold: its owner and its limit.
 #[derive(Debug, Clone)]
 pub(super) struct Holder {
     pub(super) owner: Option<Owner>,
@@ -85,7 +85,7 @@ impl LocalHold {
         }
     }
 
-    /// Ends one share. Says whether any is left.
+    /// Ends one share. Returns whether any is left.
     pub(super) fn leave(&mut self, holder: &Holder) -> bool {
         self.holders.remove(holder);
         if self.holders.count == 0 {
@@ -95,8 +95,8 @@ impl LocalHold {
         true
     }
 
-    /// Whether the hold may pass to a waiter with these terms: in turn with other processes, and with what the waiter
-    /// asks for.
+    /// Whether the hold may be handed over to a waiter with these terms: the turn of this process lasts, and the hold
+    /// fits the terms.
     pub(super) fn may_pass_to(&self, terms: &Terms, at: At, turn: Duration) -> bool {
         !self.read_under
             && self.passed < at.pace.handovers
@@ -117,8 +117,8 @@ impl LocalHold {
         self.join(terms, now)
     }
 
-    /// Whether a request with these terms can share the hold: it is held, a good part of its lease is left, and it is
-    /// renewed as the request wants it.
+    /// Whether a request with these terms can share the hold: it is held, enough of its lease is left, and its renewal
+    /// fits the request.
     pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
         #[cfg(test)]
         if exploration::has(Mutant::LostPassedOn) {
@@ -131,7 +131,7 @@ impl LocalHold {
             && (!terms.fenced || self.live.token.is_some())
     }
 
-    /// A read that others may share.
+    /// Whether other requests may share this read.
     pub(super) fn is_open_read(&self) -> bool {
         self.live.hold.mode == LockMode::Read && !self.nested && !self.detached
     }
@@ -140,7 +140,7 @@ impl LocalHold {
         self.holders.owners.contains(owner.number())
     }
 
-    /// How many share it.
+    /// The number of shares.
     #[cfg(feature = "console")]
     pub(super) fn shares(&self) -> usize {
         self.holders.count
@@ -152,7 +152,7 @@ impl LocalHold {
         held.then(|| self.live.deadline().saturating_duration_since(now))
     }
 
-    /// The hold may live as long as the latest limit of its holders allows.
+    /// Sets the limit of the hold to the latest limit of its shares.
     fn settle_limit(&mut self) {
         let limit = self.holders.limit();
         if limit != self.limit {
@@ -162,12 +162,12 @@ impl LocalHold {
     }
 }
 
-/// All who share one hold. Joining and leaving cost the same however many there are.
+/// The shares of one hold. The cost of joining and leaving does not depend on their number.
 #[derive(Debug, Default)]
 struct Holders {
     count: usize,
     owners: Counts<u64>,
-    /// How many have no limit.
+    /// The number of shares without a limit.
     unlimited: usize,
     limits: Counts<Instant>,
 }
@@ -195,7 +195,7 @@ impl Holders {
         }
     }
 
-    /// The latest limit; `None` if one of them has none.
+    /// The latest limit; `None` if a share has no limit.
     fn limit(&self) -> Option<Instant> {
         match self.unlimited {
             0 => self.limits.greatest_key(),

@@ -1,4 +1,4 @@
-//! Requests of one owner, one after the other.
+//! The order of requests with the same owner.
 
 use super::small_map::SmallMap;
 use super::wait_queue::Waiter;
@@ -6,9 +6,9 @@ use crate::lock::Owner;
 
 /// The owners that have a request under way for the key.
 ///
-/// While one request of an owner is undecided, further requests of that owner wait for it, in whatever mode. Asked
-/// separately, one of them would be granted and the others would wait for their own owner; and nested reads, which all
-/// bear the id of the write above them, would be released by one another.
+/// While one request of an owner is undecided, further requests of that owner wait for it, in every mode. Otherwise
+/// one of them would be granted, and the others would wait for their own owner. Nested reads, which all have the id of
+/// the write above them, would release each other.
 ///
 /// An owner is listed from [`begin`](Self::begin) to the [`end`](Self::end) of the last request that began.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct OwnerRequests(SmallMap<u64, UnderWay>);
 
 #[derive(Default)]
 struct UnderWay {
-    /// How many requests of the owner, or releases of nested reads, are under way.
+    /// The number of requests of the owner, and of releases of nested reads, that are under way.
     count: usize,
     waiters: Vec<Waiter>,
 }
@@ -33,7 +33,7 @@ impl OwnerRequests {
         }
     }
 
-    /// A request that began is decided. After the last one, the requests that waited for the owner are returned.
+    /// Ends a request that began. After the last one, returns the requests that waited for the owner.
     pub(super) fn end(&mut self, owner: &Option<Owner>) -> Vec<Waiter> {
         let Some(owner) = owner.as_ref().map(Owner::number) else {
             return Vec::new();
@@ -51,13 +51,13 @@ impl OwnerRequests {
         }
     }
 
-    /// The requests that wait for another one of their owner; `None` if none of the owner is under way.
+    /// The requests that wait for another one of this owner; `None` if the owner has no request under way.
     pub(super) fn waiters(&mut self, owner: &Option<Owner>) -> Option<&mut Vec<Waiter>> {
         let one = self.0.get_mut(owner.as_ref()?.number());
         one.map(|one| &mut one.waiters)
     }
 
-    /// All requests that wait for another one of their owner.
+    /// All requests that wait for another request of their owner.
     #[cfg(feature = "console")]
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiter> {
         self.0.values().flat_map(|one| &one.waiters)

@@ -8,16 +8,17 @@ use crate::error::LockError;
 use crate::lock::{KeyMap, LockKey};
 use crate::sync::Mutex;
 
-/// Enough that threads seldom meet, few enough to be cheap to make.
+/// Enough that threads rarely contend, and few enough to be cheap.
 const SHARDS: usize = 16;
 
-/// A map with room for so many keys is never made smaller.
+/// A map with this capacity is never shrunk.
 const SMALL: usize = 64;
 
-/// Of so many keys, every shard has about the same part.
+/// With this number of keys, every shard has about the same part.
 const MANY: usize = 4096;
 
-/// The state of every key that a request of this process holds or waits for, in shards that are locked separately.
+/// The state of every key that a request of this process holds or waits for, in shards. Each shard's mutex protects
+/// the states of its keys, and is never held across an await.
 ///
 /// A key is in the map from the first transition of its [`KeyState`] until a transition that leaves it idle.
 pub(super) struct Shards {
@@ -28,7 +29,7 @@ pub(super) struct Shards {
 #[derive(Default)]
 struct Shard {
     keys: Mutex<KeyMap<KeyState>>,
-    /// How many there are. Written under the mutex, so that others can add up without it.
+    /// The number of keys. It is written under the mutex, and read without it.
     len: AtomicUsize,
 }
 
@@ -41,7 +42,7 @@ impl Shards {
         }
     }
 
-    /// A request comes in.
+    /// Lets a request change the state of its key, which is created if needed.
     pub(super) fn enter<T>(
         &self,
         key: &LockKey,
@@ -78,14 +79,15 @@ impl Shards {
         lens.map(|shard| shard.len.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether there is no room for one more key in a shard that has so many.
+    /// Whether a shard with `others` keys has no room for one more.
     fn is_full(&self, others: usize) -> bool {
-        // Keys are spread at random: no shard of many has less than half of its part when the map is full.
+        // Keys are distributed at random: with many keys, no shard has less than half of its part when the map is
+        // full.
         let is_sparse = self.max_keys >= MANY && others < self.max_keys / SHARDS / 2;
         !is_sparse && self.len() >= self.max_keys
     }
 
-    /// `change` learns how many keys are in the shard if this one is new.
+    /// `change` gets the number of other keys in the shard if this key is new.
     fn change<T>(
         &self,
         key: &LockKey,
@@ -94,7 +96,7 @@ impl Shards {
         let shard = self.shard(key);
         let mut keys = shard.keys.lock();
         let others = keys.len();
-        // One look into the map for all of it: that costs more than cloning the key.
+        // A single map operation: a second one would cost more than the clone of the key.
         let (mut slot, is_new) = match keys.entry(key.clone()) {
             Entry::Occupied(slot) => (slot, false),
             Entry::Vacant(slot) => (slot.insert_entry(KeyState::default()), true),
@@ -117,7 +119,7 @@ impl Shards {
     }
 }
 
-/// Gives memory back that a crowd of keys has left behind; seldom, so that it does not cost more than the crowd did.
+/// Frees the memory after many keys have left. It runs rarely, so that its cost stays below that of the keys.
 fn shrink(keys: &mut KeyMap<KeyState>) {
     if keys.capacity() > SMALL && keys.len() < keys.capacity() / 8 {
         keys.shrink_to((keys.len() * 2).max(SMALL / 2));

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 /// An ordered map with room for one entry without allocation.
 ///
-/// A key stands either in `first` or in `rest`, never in both.
+/// A key is either in `first` or in `rest`, never in both.
 #[derive(Debug)]
 pub(super) struct SmallMap<K, V> {
     first: Option<(K, V)>,
-    /// Not empty if it is there.
+    /// Not empty if it is `Some`.
     #[expect(
         clippy::box_collection,
         reason = "a map is three words, a box is one, and it is seldom there"
@@ -41,7 +41,7 @@ impl<K: Copy + Ord, V> SmallMap<K, V> {
         matches!(self.first, Some((first, _)) if first == key) || self.is_in_rest(key)
     }
 
-    /// The value of `key`, which is made by `value` if there is none.
+    /// The value of `key`. If there is none, `value` makes it.
     pub(super) fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         if self.first.is_none() && !self.is_in_rest(key) {
             return &mut self.first.insert((key, value())).1;
@@ -84,7 +84,7 @@ impl<K: Copy + Ord, V> SmallMap<K, V> {
     }
 }
 
-/// How many of each value there are.
+/// The number of each value.
 pub(super) type Counts<K> = SmallMap<K, usize>;
 
 impl<K: Copy + Ord> Counts<K> {
@@ -92,7 +92,7 @@ impl<K: Copy + Ord> Counts<K> {
         *self.get_or_insert_with(value, || 0) += 1;
     }
 
-    /// Takes one `value` out, which was added before.
+    /// Removes one `value`, which was added before.
     pub(super) fn subtract(&mut self, value: K) {
         let count = self
             .get_mut(value)

@@ -1,4 +1,4 @@
-//! What can be seen of the queues from outside. Nothing is kept for it: it is read when it is asked for.
+//! A view of the queues for a console. It is read on demand, and nothing is kept for it.
 
 use tokio::time::Instant;
 
@@ -14,13 +14,13 @@ use crate::telemetry::Route;
 #[derive(Debug, Clone)]
 pub(crate) struct KeyView {
     pub(crate) key: LockKey,
-    /// How many holds of this process the store carries. Readers may have several.
+    /// The number of holds of this process in the store. Readers may have several.
     pub(crate) holds: usize,
     /// The oldest of them.
     pub(crate) hold: Option<HoldView>,
-    /// How many requests wait in this process. Those that ask the store are not among them.
+    /// The number of requests that wait in this process, without those that ask the store.
     pub(crate) waiters: usize,
-    /// When the first of them came in.
+    /// When the first of them arrived.
     pub(crate) first_waiter: Option<Instant>,
     /// The mode that requests ask the store for, or wait in.
     pub(crate) wanted: Option<LockMode>,
@@ -40,9 +40,9 @@ pub(crate) struct HoldView {
     pub(crate) lease: Lease,
     pub(crate) deadline: Instant,
     pub(crate) renewals: u32,
-    /// How many times it was passed on inside the process.
+    /// The number of hand-overs inside the process.
     pub(crate) handovers: u32,
-    /// How many guards share it.
+    /// The number of guards that share it.
     pub(crate) shares: usize,
     pub(crate) token: Option<FencingToken>,
     /// `held`, `releasing` or `lost`.
@@ -66,7 +66,7 @@ impl Queues {
         keys
     }
 
-    /// The holds of one key, and the requests that wait for it in this process, in the order in which they came.
+    /// The holds of one key, and the requests that wait for it in this process, in the order of their arrival.
     pub(crate) fn view_of(&self, key: &LockKey) -> (Vec<HoldView>, Vec<WaiterView>) {
         let seen = self.shards.look(key, |state| {
             let mut waiters: Vec<_> = waiters(state).collect();

@@ -1,46 +1,46 @@
-//! What a store answers.
+//! The answers of a store.
 
 use std::time::Duration;
 
 use crate::lock::FencingToken;
 
-/// What the store answers to an [`Attempt`](super::Attempt).
+/// The answer to an [`Attempt`](super::Attempt).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The hold is the caller's, for one lease from now.
+    /// The caller has the hold, for one lease from now.
     Granted {
-        /// The first of the tokens asked for by [`Attempt::fencing`](super::Attempt::fencing).
+        /// The first of the tokens that [`Attempt::fencing`](super::Attempt::fencing) requests.
         token: Option<FencingToken>,
     },
-    /// Others go first.
+    /// The attempt is refused.
     Refused {
-        /// When asking again may succeed without a wake-up: the rest of the present holder's lease, or of whatever else
-        /// stands in the way.
+        /// The time after which another attempt may succeed without a wake-up: the rest of the present holder's lease, or
+        /// of another obstacle.
         retry_after: Duration,
     },
 }
 
-/// What the store answers to several attempts.
+/// The answer to several attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeveralOutcome {
-    /// These holds are the caller's: every one, in order, of [`Want::All`](super::Want::All); one of
+    /// The caller has these holds: all of them, in order, for [`Want::All`](super::Want::All); one for
     /// [`Want::Any`](super::Want::Any).
     Granted(Vec<Grant>),
-    /// None is.
+    /// The caller has none.
     Refused {
-        /// The first attempt of [`Want::All`](super::Want::All) that was refused, if the store says so.
+        /// The first attempt of [`Want::All`](super::Want::All) that was refused, if the store names it.
         index: Option<usize>,
-        /// When asking again may succeed without a wake-up.
+        /// The time after which another attempt may succeed without a wake-up.
         retry_after: Duration,
     },
 }
 
-/// One of several attempts that was granted.
+/// A granted attempt of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// The place of the attempt among those asked.
+    /// The index of the attempt in the question.
     pub index: usize,
-    /// The first of the tokens asked for by [`Attempt::fencing`](super::Attempt::fencing).
+    /// The first of the tokens that [`Attempt::fencing`](super::Attempt::fencing) requests.
     pub token: Option<FencingToken>,
 }
 
@@ -50,30 +50,30 @@ pub struct Grant {
 pub enum HoldStatus {
     /// The store carries the hold. After a release: it carried the hold until now.
     Held,
-    /// The store does not carry the hold: the hold lapsed, was removed, or never was.
+    /// The store does not carry the hold: it expired, was removed, or never existed.
     Gone,
-    /// The store answered, but cannot say it of this hold: of the stores of a quorum that carry the hold, too few
-    /// answered. The client keeps the hold's deadline as it is and asks again.
+    /// The store answered, but cannot decide about this hold: in a quorum, too few of the stores that carry the hold
+    /// answered. The client does not change the hold's deadline, and asks again.
     Unknown,
 }
 
-/// What the store answers to a release.
+/// The answer to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
     /// Whether the store carried the hold until now.
     pub status: HoldStatus,
-    /// How many [`Wakeups`](super::Wakeups) the end of a `Reentrant` or `Write` hold has woken: an estimate, which may
-    /// count a process of many as one, and 0 where the store cannot tell. A client that wants the lock again lets others
-    /// go first if there are any.
+    /// How many [`Wakeups`](super::Wakeups) the end of a `Reentrant` or `Write` hold has woken. It is an estimate, which
+    /// may count several waiters of a process as one, and 0 if the store does not know. A client that wants the lock
+    /// again yields if it is not 0.
     pub notified: usize,
-    /// Whether the store keeps its waiters [in line](super::Attempt::in_line), and lets those outside the line go first
-    /// after this release. A client that wants the lock again asks at once then, and is refused while it is not its turn.
+    /// Whether the store keeps its waiters [in line](super::Attempt::in_line), and lets waiters outside the line go first
+    /// after this release. A client that wants the lock again then asks at once, and is refused until its turn.
     pub in_line: bool,
 }
 
 impl Released {
-    /// The hold's status, and how many wake-ups its end has sent.
+    /// An answer with the hold's status, and the number of wake-ups.
     pub fn new(status: HoldStatus, notified: usize) -> Self {
         Self {
             status,
@@ -90,7 +90,7 @@ impl Released {
 }
 
 impl From<HoldStatus> for Released {
-    /// A release of a store that cannot tell how many listen.
+    /// The answer of a store that does not know the number of listeners.
     fn from(status: HoldStatus) -> Self {
         Self::new(status, 0)
     }

@@ -1,12 +1,12 @@
-//! How a waiter hears that it may succeed now.
+//! Wake-ups of waiting attempts.
 
 use std::fmt;
 
 use tokio::sync::watch;
 
-/// Notices that a refused attempt may succeed now. Dropping it ends the subscription.
+/// Reports that a refused attempt may succeed now. Dropping it ends the subscription.
 ///
-/// A wake-up that comes between two calls of [`Wakeups::wait`] is kept; several are one.
+/// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one.
 #[derive(Debug)]
 pub struct Wakeups {
     signal: watch::Receiver<()>,
@@ -22,7 +22,8 @@ impl fmt::Debug for Subscription {
 }
 
 impl Wakeups {
-    /// Wakes whenever `signal` is sent. `subscription` is dropped with the wake-ups: its `Drop` must not block.
+    /// Wakes each time that `signal` changes. `subscription` is dropped with the wake-ups: its `Drop` must not
+    /// block.
     pub fn new(signal: watch::Receiver<()>, subscription: impl Send + Sync + 'static) -> Self {
         Self {
             signal,

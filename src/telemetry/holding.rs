@@ -7,7 +7,8 @@ use tracing::field::Empty;
 use super::{Followed, Labels, Observed, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
-/// What a guard holds, from its grant until it is released, confirmed or not. Dropped before, it says that it was dropped.
+/// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
+/// a drop.
 pub(crate) struct Holding {
     route: Route,
     mode: &'static str,
@@ -18,7 +19,7 @@ pub(crate) struct Holding {
     /// Whether the end is measured.
     is_counted: bool,
     followed: Followed,
-    /// Counts the guard among those that hold.
+    /// Counts the guard as a holder.
     _holder: metrics::Counted,
 }
 
@@ -58,7 +59,7 @@ impl Holding {
         })
     }
 
-    /// Ends the observation of a lock under which nothing was done: it is logged, and not measured.
+    /// Ends the observation of a lock under which no work was done: it is logged, and not measured.
     pub(crate) fn discard(mut self) {
         self.is_counted = false;
     }
@@ -67,12 +68,12 @@ impl Holding {
         Labels(self.route.clone(), self.mode)
     }
 
-    /// For the work that is done under the lock.
+    /// The span of the work under the lock.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// Drives the release, and observes how it ends.
+    /// Drives the release, and observes its end.
     pub(crate) async fn over(
         holding: Option<Box<Self>>,
         release: impl Future<Output = Result<(), LockError>>,

@@ -1,5 +1,5 @@
-//! What a console shows beside the present: losses, refusals, durations, contended keys, and requests that the store has
-//! refused and that wait for it. It has a twin in `no_journal.rs` that does nothing.
+//! The history for a console: losses, refusals, durations, contended keys, and requests that the store has refused and that
+//! wait for it. `no_journal.rs` has the same interface and does nothing.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,12 +26,12 @@ use contended::ContendedKeys;
 use durations::AllDurations;
 use waiters::StoreWaiters;
 
-/// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it.
-/// Its memory is bounded, whatever requests come.
+/// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it. Its
+/// memory is bounded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal(Arc<OnceLock<Book>>);
 
-/// What an open journal keeps. Each mutex protects what it holds; none is taken under another one.
+/// The content of an open journal. Each mutex protects its own value; none is taken under another one.
 #[derive(Debug)]
 struct Book {
     events: Mutex<Events>,
@@ -41,7 +41,7 @@ struct Book {
 }
 
 impl Journal {
-    /// Keeps what happens from now on.
+    /// Opens the journal: it records from now on.
     pub(crate) fn open(&self) {
         self.0.get_or_init(|| Book {
             events: Mutex::new(Events::default()),
@@ -61,7 +61,7 @@ impl Journal {
         Followed(open.map(|key| (self.clone(), key.clone())))
     }
 
-    /// Notes a hold that was lost.
+    /// Records a lost hold.
     pub(crate) fn lost(&self, route: &Route, hold: &Hold, reason: &'static str) {
         let Some(book) = self.book() else {
             return;
@@ -70,7 +70,7 @@ impl Journal {
         book.events.lock().add(event);
     }
 
-    /// Notes a lock that a person broke.
+    /// Records a lock that a user broke.
     pub(crate) fn broken(&self, key: &LockKey, by: String) {
         if let Some(book) = self.book() {
             book.events.lock().add(Event::broken(key, by));
@@ -87,7 +87,7 @@ impl Journal {
     }
 }
 
-/// What a console reads. A closed journal is empty.
+/// The data for a console. A closed journal is empty.
 impl Journal {
     pub(crate) fn events(&self) -> Events {
         let book = self.book();
@@ -156,7 +156,8 @@ impl Followed {
     }
 }
 
-/// A request that does not get its lock at once. Dropped, at the end of its wait, it counts for its key, and is listed no more.
+/// A request that does not get its lock at once. When it is dropped, at the end of its wait, it is counted for its key and is
+/// not listed any more.
 #[derive(Debug)]
 pub(crate) struct Contention {
     /// `None` while the journal is closed.

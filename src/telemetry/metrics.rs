@@ -1,5 +1,5 @@
-//! The instruments. Whatever is added here has a twin in `no_metrics.rs` that does nothing, and a line in the table of the
-//! module above.
+//! The instruments. Each function has a counterpart in `no_metrics.rs` that does nothing, and each metric a line in the
+//! table of the module above.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const RENEWAL_TIME: &str = "distributed_lock_renewal_duration_seconds";
 const IDEMPOTENT_REQUESTS: &str = "distributed_lock_idempotent_requests_total";
 const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total";
 
-/// Tells the recorder what the names mean. One that is installed later only misses the texts.
+/// Describes the metrics to the recorder. A recorder that is installed later lacks only the descriptions.
 pub(crate) fn describe() {
     #[cfg(feature = "redis")]
     super::store::describe();
@@ -68,15 +68,15 @@ fn label(route: &Route) -> SharedString {
     }
 }
 
-/// One of those that a gauge counts, while this exists.
+/// Counts one in a gauge while this exists.
 pub(super) struct Counted(Gauge);
 
-/// A request that waits.
+/// Counts a waiting request.
 pub(super) fn waiter(route: &Route, mode: &'static str) -> Counted {
     count(gauge!(WAITERS, "route" => label(route), "mode" => mode))
 }
 
-/// A guard that holds.
+/// Counts a guard.
 pub(super) fn holder(route: &Route, mode: &'static str) -> Counted {
     count(gauge!(HOLDERS, "route" => label(route), "mode" => mode))
 }

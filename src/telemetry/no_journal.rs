@@ -1,4 +1,4 @@
-//! What stands for `journal.rs` while the feature `console` is off.
+//! Replaces `journal.rs` while the feature `console` is off.
 
 use std::time::Duration;
 

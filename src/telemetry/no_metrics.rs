@@ -1,4 +1,4 @@
-//! What stands for `metrics.rs` while the feature is off.
+//! Replaces `metrics.rs` while the feature is off.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What stands for `route.rs` while nothing is measured.
+//! Replaces `route.rs` while nothing is measured.
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route(());

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-/// What the measurements of a request are labelled with: the template of its route. Cheap to clone.
+/// The label of a request's measurements: the template of its route. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Route(Option<Arc<str>>);
 

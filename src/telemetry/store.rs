@@ -1,4 +1,4 @@
-//! The health of a store: its connections, and how fast they answer. The metrics and the meter of a console have the same
+//! The health of a store: its connections, and their latency. The metrics and the meter of a console have the same
 //! numbers.
 
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ pub(super) use instruments::describe;
 #[cfg(feature = "console")]
 pub(crate) use meter::{carriers, watch};
 
-/// What a connection carries.
+/// The uses of a connection.
 pub(crate) const COMMANDS: &str = "commands";
 pub(crate) const RENEWALS: &str = "renewals";
 pub(crate) const WAKE_UPS: &str = "wake-ups";
@@ -31,7 +31,7 @@ pub(crate) struct Up {
     _metered: meter::Up,
 }
 
-/// Counts a connection, which is up until the answer is dropped.
+/// Counts a connection, which is up until the returned value is dropped.
 pub(crate) fn connected(carries: &'static str) -> Up {
     Up {
         _counted: instruments::connected(carries),
@@ -39,13 +39,13 @@ pub(crate) fn connected(carries: &'static str) -> Up {
     }
 }
 
-/// Counts a connection that could not be had.
+/// Counts a connection that could not be opened.
 pub(crate) fn failed(carries: &'static str) {
     instruments::failed(carries);
     meter::failed(carries);
 }
 
-/// Measures an answer to what was sent at `since`.
+/// Measures the answer to a command that was sent at `since`.
 pub(crate) fn answered(carries: &'static str, since: Instant) {
     instruments::answered(carries, since);
     meter::answered(carries, since);

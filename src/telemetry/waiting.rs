@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
     began: Instant,
     span: Span,
     followed: Followed,
-    /// Counts the request among those that wait.
+    /// Counts the request as waiting.
     _waiter: metrics::Counted,
     ended: bool,
 }

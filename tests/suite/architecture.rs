@@ -1,4 +1,5 @@
-//! The modules of the crate stand on floors, and imports point down. This reads the `use` lines of `src`.
+//! The modules of the crate are on floors, and imports point down. This test reads the `use` lines of
+//! `src`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -82,7 +83,7 @@ fn no_imports_go_in_a_circle() {
     assert!(circles.is_empty(), "\n{}", circles.join("\n\n"));
 }
 
-/// A shortest way from `start` back to itself, said once: from the first of its modules.
+/// A shortest path from `start` back to itself, reported once: from the first of its modules.
 fn circle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<String> {
     let mut ways: BTreeMap<&str, Vec<String>> = BTreeMap::from([(start, Vec::new())]);
     let mut next = vec![start];
@@ -145,7 +146,7 @@ struct File {
     text: String,
 }
 
-/// The files of `src`, without those that are only there for tests.
+/// The files of `src`, without those for tests only.
 fn files() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = root.parent().expect("the root of the project");
@@ -155,7 +156,7 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                // Binaries stand above the library, and import it by its name.
+                // Binaries are above the library, and import it by its name.
                 if path != root.join("src/bin") {
                     folders.push(path);
                 }
@@ -255,7 +256,7 @@ fn expand(tree: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The module of this crate that a path names, or that has what it names.
+/// The module of this crate that a path names, or that contains the named item.
 fn resolve(
     module: &[String],
     path: &[String],

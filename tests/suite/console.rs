@@ -17,10 +17,10 @@ pub(crate) mod costs;
 mod security;
 mod stream;
 
-/// A generous bound of what happens at once.
+/// A generous limit for immediate effects.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Names that would be markup, code or invisible if a page took them for more than text.
+/// Names that would be markup, code or invisible in a page that does not treat them as text.
 const HOSTILE: [&str; 8] = [
     "<img src=x onerror=\"document.title='owned'\">",
     "</script><script>document.title='owned'</script>",
@@ -69,7 +69,7 @@ impl Page {
         response.json().await.unwrap()
     }
 
-    /// Waits until so many requests wait for a key.
+    /// Waits until `count` requests wait for a key.
     async fn waiting(&self, key: &str, count: usize) -> Value {
         let what = format!("{count} wait for {key}");
         eventually(&what, SOON, async || {

@@ -1,6 +1,6 @@
 //! Every integration test, in one binary: it links once, and its tests share the servers, proxies and peers of [`support`].
 
-// Nothing else is compiled here; the attribute tells clippy that `unwrap` is a test's way to fail.
+// The attribute makes clippy accept `unwrap`, because only tests are compiled here.
 #![cfg(test)]
 
 mod admin;

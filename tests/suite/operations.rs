@@ -11,7 +11,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The names of metrics in a text, without what a histogram appends.
+/// The names of metrics in a text, without the suffixes of histograms.
 fn metrics(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in text.match_indices("distributed_lock_") {

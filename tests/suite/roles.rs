@@ -1,4 +1,4 @@
-//! What a [`Peer`](crate::support::Peer) can be.
+//! The roles of a [`Peer`](crate::support::Peer).
 
 use crate::client::costs::counter;
 use crate::client::faults::holder;
@@ -33,7 +33,7 @@ fn every_role_has_a_name_of_its_own() {
     crate::support::play(ROLES);
 }
 
-/// Says what it is told.
+/// The role: repeats each line.
 async fn echo(mut console: Console) {
     loop {
         let line = console.hear().await;

@@ -1,4 +1,4 @@
-//! Several keys in one step: their shards are locked together.
+//! Several keys in one step, under the mutexes of all their shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
@@ -30,7 +30,7 @@ pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcom
     Ok(SeveralOutcome::Granted(grants))
 }
 
-/// Grants the first that is free.
+/// Grants the first free key.
 pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let mut shards = Shards::lock(shared, attempts);
     let mut soonest = Duration::MAX;
@@ -66,7 +66,7 @@ struct Shards<'a> {
 }
 
 impl<'a> Shards<'a> {
-    /// Locks them in ascending order, so that two who do so never wait for each other.
+    /// Locks the shards in ascending order, so that there is no deadlock.
     fn lock(shared: &'a Shared, attempts: &[Attempt]) -> Self {
         let places = attempts
             .iter()

@@ -1,4 +1,4 @@
-//! A share of the keys, under one mutex.
+//! A part of the keys, under one mutex.
 
 use std::collections::hash_map::Entry as Place;
 use std::time::{Duration, SystemTime};
@@ -11,15 +11,14 @@ use crate::error::StoreError;
 use crate::lock::{FencingToken, KeyMap, LockKey};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
-/// How many new keys a sweep waits for at least.
+/// The fewest new keys between two sweeps.
 const SWEEP: usize = 128;
 
-/// The keys of one shard. A mutex around it protects all of them, since what is asked of one key takes a microsecond and
-/// needs no other key.
+/// The keys of one shard. One mutex protects all of them: an operation takes a microsecond and concerns one key.
 ///
-/// Between calls, an entry that was used last says something (a hold, a waiter, a listener, a withdrawal). Entries that
-/// have expired since stay until their key is used again or a sweep comes; new keys pay for sweeps, so that the store
-/// needs no task and no timer of its own. `counter` is never below a token that was issued or reserved.
+/// An operation leaves an entry only if the entry has content: a hold, a waiter, a listener or a withdrawal. An entry
+/// that expires later stays until its key is used again or a sweep removes it. New keys cause the sweeps, so that the
+/// store needs no task and no timer. `counter` is never below a token that was issued or reserved.
 #[derive(Default)]
 pub(super) struct Shard {
     entries: KeyMap<Entry>,
@@ -30,7 +29,7 @@ pub(super) struct Shard {
     until_sweep: usize,
 }
 
-/// All that is known of one key.
+/// The state of one key.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) state: State,
@@ -48,13 +47,13 @@ impl Entry {
 }
 
 impl Shard {
-    /// Changes the entry of `key` as of now. An entry exists only while it says something.
+    /// Changes the entry of `key` as of now, and removes the entry if it has no content.
     pub(super) fn change<T>(
         &mut self,
         key: &LockKey,
         change: impl FnOnce(&mut Entry, Instant) -> T,
     ) -> T {
-        // Read under the mutex: what is decided later is decided at a later time.
+        // Read under the mutex, so that a later decision has a later time.
         let now = Instant::now();
         let mut place = match self.entries.entry(key.clone()) {
             Place::Occupied(place) => place,
@@ -77,7 +76,7 @@ impl Shard {
         result
     }
 
-    /// Asks for a hold, with a token if that is wanted.
+    /// Decides about an attempt, and issues a token if it requests one.
     pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
         let verdict = self.change(&hold.key, |entry, now| entry.state.ask(attempt, now));
@@ -92,7 +91,8 @@ impl Shard {
         })
     }
 
-    /// Says what [`Shard::acquire`] would come to without patience: for how long it would be refused.
+    /// Decides as [`Shard::acquire`] without patience, and changes nothing: returns for how long the attempt would be
+    /// refused.
     pub(super) fn weigh(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
         let hold = &attempt.hold;
         self.change(&hold.key, |entry, now| entry.state.weigh(hold, false, now))
@@ -106,7 +106,7 @@ impl Shard {
         FencingToken::new(token)
     }
 
-    /// The keys that `wanted` picks and somebody holds, in order.
+    /// The held keys among those that `wanted` selects, in order.
     pub(super) fn held(&mut self, wanted: impl Fn(&LockKey) -> bool) -> Vec<LockEntry> {
         let now = Instant::now();
         let entries = self.entries.iter_mut().filter(|(key, _)| wanted(key));
@@ -122,14 +122,14 @@ impl Shard {
         held
     }
 
-    /// Whether no key has anything left to say.
+    /// Whether no entry has content.
     pub(super) fn is_empty(&mut self, now: Instant) -> bool {
         self.sweep(now);
         self.entries.is_empty()
     }
 
-    /// Counts a new key. A sweep comes when as many are new as the last one left, so that each new key pays for two looks
-    /// at most.
+    /// Counts a new key. A sweep runs after as many new keys as the last sweep left, so that each new key causes two
+    /// checks at most.
     fn pay_for_sweep(&mut self, now: Instant) {
         match self.until_sweep.checked_sub(1) {
             Some(left) => self.until_sweep = left,
@@ -137,7 +137,7 @@ impl Shard {
         }
     }
 
-    /// Removes what has expired.
+    /// Removes entries that have expired.
     fn sweep(&mut self, now: Instant) {
         self.entries.retain(|_, entry| {
             entry.expire(now);
@@ -150,7 +150,7 @@ impl Shard {
 
 fn wall_clock_micros() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    // A clock before 1970 counts as none: the counter rises by itself.
+    // A clock before 1970 is ignored: the counter then rises by one each time.
     since_epoch.map_or(0, |since| since.as_micros() as u64)
 }
 

@@ -27,7 +27,7 @@ const MODES: [LockMode; 4] = [
     LockMode::Write,
 ];
 
-/// The attempt of the `n`-th asker to get the one key of these tests.
+/// The attempt of the `n`-th client to get the key of these tests.
 fn attempt(mode: LockMode, n: u64) -> Attempt {
     Attempt {
         hold: Hold {
@@ -49,7 +49,7 @@ fn impatient(mode: LockMode, n: u64) -> Attempt {
     }
 }
 
-/// The store's answer, which is there at the first poll.
+/// The store's answer, which is ready at the first poll.
 fn at_once<T>(answer: impl Future<Output = Result<T, StoreError>>) -> T {
     let answer = answer
         .now_or_never()
@@ -74,7 +74,7 @@ fn refused(store: &MemoryStore, attempt: &Attempt, hint: Duration) {
     assert_eq!(outcome(store, attempt), Outcome::Refused { retry_after });
 }
 
-/// Checks that the attempt is known to have been withdrawn.
+/// Checks that the store refuses the attempt as withdrawn.
 #[track_caller]
 fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
     let answer = store.acquire(attempt).now_or_never();
@@ -107,7 +107,7 @@ fn subscribe(store: &MemoryStore, attempt: &Attempt) -> Wakeups {
     at_once(store.subscribe(attempt))
 }
 
-/// Whether there was a wake-up since the last look.
+/// Whether there was a wake-up since the last call.
 fn woken(wakeups: &mut Wakeups) -> bool {
     wakeups.wait().now_or_never().is_some()
 }

@@ -1,4 +1,4 @@
-//! How a [`RedisStore`] is put together.
+//! The builder of a [`RedisStore`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,13 @@ const CONNECTIONS: usize = 2;
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     address: Result<ConnectionInfo, StoreError>,
-    /// All addresses, of which `address` is the first, if they are those of a Cluster.
+    /// All addresses of a Cluster; `address` is the first.
     seeds: Option<Vec<ConnectionInfo>>,
-    /// By which commands messages travel, if that is not to be found out.
+    /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
     connections: Connections,
     timeouts: Timeouts,
-    /// How many connections carry commands.
+    /// The number of connections for commands.
     commands: usize,
     tls: Tls,
     acknowledgement: Acknowledgement,
@@ -58,7 +58,7 @@ pub struct RedisStoreBuilder {
 enum Connections {
     Ours(PoolConfig),
     Given(Pool),
-    /// The address only says how to connect.
+    /// The address has only the credentials and settings.
     Sentinel {
         sentinels: Result<Vec<ConnectionInfo>, StoreError>,
         master: String,
@@ -128,7 +128,7 @@ impl RedisStoreBuilder {
         let is_tls = |address: &ConnectionInfo| {
             matches!(address.addr(), redis::ConnectionAddr::TcpTls { .. })
         };
-        // Sentinels that are asked by TLS name servers that have no other port.
+        // Sentinels with TLS name the servers' TLS ports.
         let servers = match &sentinels {
             Ok(sentinels) if sentinels.iter().any(is_tls) => "rediss://any",
             _ => "redis://any",
@@ -142,11 +142,12 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// How the servers behind the sentinels are spoken to: user, password, database, protocol and encryption of this
-    /// address, whose host and port are ignored: `rediss://user:password@any/2`. Without it: no password, database
-    /// 0, and encrypted if any of the sentinels' addresses is. The sentinels' own credentials stand in their own addresses.
+    /// Sets the settings of connections to the servers behind the sentinels: user, password, database, protocol and
+    /// encryption of this address. Its host and port are ignored: `rediss://user:password@any/2`. Without it: no password,
+    /// database 0, and encrypted if any of the sentinels' addresses is. The sentinels' own credentials are in their own
+    /// addresses.
     ///
-    /// Any other store says this in its address; one that is given both does not connect.
+    /// For every other store these settings are in its address; if it has both, `connect` fails.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
         self.address = match self.connections {
             Connections::Sentinel { .. } => like.into_connection_info().map_err(bad_address),
@@ -157,36 +158,37 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a command may go unanswered. The default is 3 seconds.
+    /// Sets how long a command may take. The default is 3 seconds.
     ///
-    /// After a sixth of that, all connections to the server are probed. One that does not answer within a third, half a
-    /// second at least, while a new one does, is replaced, and the commands on it are unanswered.
+    /// After a sixth of that time, all connections to the server are probed. A connection is replaced if it does not answer
+    /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
+    /// unanswered.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self
     }
 
-    /// How long connecting may take, from the name lookup to the first answer. The default is 5 seconds.
+    /// Sets how long connecting may take, from the name lookup to the first answer. The default is 5 seconds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self
     }
 
-    /// How many connections of the pool carry the commands, at least one. The default is 2; a smaller pool gives what it
-    /// has. They are kept for as long as the store lives. Two more connections, outside the pool, listen for wake-ups and
-    /// renew; each is made when it is first needed.
-    /// In a Cluster, that is so for each server that has slots, from its first use on.
+    /// Sets how many connections of the pool carry the commands, at least one. The default is 2; a smaller pool limits it.
+    /// The connections are kept as long as the store lives. Two more connections, outside the pool, are for wake-ups and
+    /// for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
+    /// its first use.
     pub fn connections(mut self, connections: usize) -> Self {
         self.commands = connections.max(1);
         self
     }
 
-    /// Whether releases are told on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and `SUBSCRIBE`. For
-    /// a [Cluster](RedisStore::cluster) alone.
+    /// Sets whether releases are published on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and
+    /// `SUBSCRIBE`. For a [Cluster](RedisStore::cluster) alone.
     ///
-    /// Clients of both kinds exclude each other, but they do not hear each other's releases, and find out by asking
-    /// again. The default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which
-    /// those of Redis 7 and Valkey do. Sharded channels are listened to by RESP3.
+    /// Clients of both kinds exclude each other, but they do not get each other's messages, and find out by polling. The
+    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
+    /// 7 and Valkey do. Sharded channels are listened to by RESP3.
     pub fn sharded_channels(mut self, sharded: bool) -> Self {
         self.channels = Some(match sharded {
             true => Channels::Sharded,
@@ -195,28 +197,28 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
+    /// Sets how many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
     pub fn replicas(mut self, replicas: Replicas) -> Self {
         self.acknowledgement.replicas = replicas;
         self
     }
 
-    /// How long replicas may take to acknowledge, which is part of the caller's wait. The default is one second.
+    /// Sets how long replicas may take to acknowledge. This time is part of the caller's wait. The default is one second.
     ///
-    /// Everything else on the connection waits meanwhile; their [`response_timeout`](Self::response_timeout) is extended
-    /// by as much.
+    /// Other commands on the connection wait meanwhile; their [`response_timeout`](Self::response_timeout) is extended by
+    /// this time.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
         self.acknowledgement.within = timeout;
         self
     }
 
-    /// Connects, and makes sure that the server answers.
+    /// Connects, and checks that the server answers.
     ///
     /// # Errors
     ///
-    /// If the address is unusable, the server cannot be reached, the password is wrong, or the server is still loading. If
-    /// it is no server that has all locks, but a replica, a sentinel or a node of a Cluster: the error says what to use
-    /// instead.
+    /// If the address cannot be used, the server cannot be reached, the password is wrong, or the server is still loading.
+    /// If it is a replica, a sentinel or a node of a Cluster, which does not have all locks: the error names the right
+    /// constructor.
     ///
     /// # Cancel safety
     ///
@@ -227,12 +229,12 @@ impl RedisStoreBuilder {
         Ok(store)
     }
 
-    /// Connects when the store is first used, and tries again in the background until Redis is there: for a service that
-    /// starts before it.
+    /// Connects when the store is first used, and retries in the background until Redis answers: for a service that starts
+    /// before Redis.
     ///
     /// # Errors
     ///
-    /// If the address is unusable.
+    /// If the address cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let background = Arc::new(ConnectionThread::default());
         let settings = ConnectionSettings {
@@ -329,11 +331,10 @@ impl RedisStoreBuilder {
     /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in
     /// PEM.
     ///
-    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must be made out
-    /// to the host name, or the IP address, that stands in the address; to servers that
-    /// [sentinels](crate::RedisStore::sentinel) or [a Cluster](crate::RedisStore::cluster) tell of, it is the name that
-    /// these tell. Connections of a pool that the caller has made bring their own settings; these are then for the
-    /// connection that listens for wake-ups.
+    /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must contain the
+    /// host name, or the IP address, of the address. For servers that [sentinels](crate::RedisStore::sentinel) or [a
+    /// Cluster](crate::RedisStore::cluster) name, it must contain that name. Connections of a pool that the caller has made
+    /// have their own settings; these settings then apply to the connection for wake-ups.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -352,8 +353,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Shows this certificate to a server that asks for one (mutual TLS): a chain, its own certificate first, and the
-    /// private key to it, both in PEM.
+    /// Presents this certificate to a server that requests one (mutual TLS): a chain that begins with the client's
+    /// certificate, and its private key, both in PEM.
     pub fn client_certificate(
         mut self,
         chain: impl Into<Vec<u8>>,

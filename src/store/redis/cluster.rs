@@ -1,8 +1,8 @@
 //! Locks in a Redis Cluster: each on the server that serves its slot.
 //!
-//! Commands are routed here, and not by the cluster connection of the `redis` crate, because that one sends a command
-//! again when its connection broke: an acquire must never be sent twice unawares. Here a command is sent again only if a
-//! server answered that it was not executed, or if it was never sent.
+//! This module routes commands, and not the cluster connection of the `redis` crate, because that connection repeats a
+//! command after a broken connection, and an acquire must not be repeated without the caller's knowledge. Here a command
+//! is sent again only if a server answered that it was not executed, or if it was never sent.
 
 use std::sync::Arc;
 
@@ -35,13 +35,13 @@ use slots::Address;
 pub(super) use slots::addresses;
 use topology::Topology;
 
-/// How often a command is sent, each time because the one before was not executed.
+/// How often a command is sent at most. Each repeat follows an answer that it was not executed.
 const TRIES: u32 = 8;
 
 /// The servers of a Redis Cluster.
 pub(super) struct Cluster {
     topology: Arc<Topology>,
-    /// The commands by which messages travel; found out when it is first needed, unless it was set.
+    /// The kind of channels. The store asks the servers when it is first needed, unless the builder sets it.
     channels: OnceCell<Channels>,
 }
 
@@ -57,13 +57,13 @@ impl Cluster {
         }
     }
 
-    /// Makes sure that the Cluster answers.
+    /// Checks that the Cluster answers.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         self.topology.map(Purpose::Commands).await?;
         self.channels().await.map(drop)
     }
 
-    /// The commands by which messages travel.
+    /// The kind of channels.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
         let probe = || async {
             let map = self.topology.map(Purpose::Commands).await?;
@@ -93,7 +93,7 @@ impl Cluster {
         Ok(servers)
     }
 
-    /// Calls a script on the server that has the key's slot, wherever that is.
+    /// Calls a script on the server that has the key's slot.
     pub(super) async fn call(
         &self,
         purpose: Purpose,
@@ -122,7 +122,7 @@ impl Cluster {
         Err(exhausted(refusal))
     }
 
-    /// Listens to a channel about a key, on the server that has its slot, wherever that will be.
+    /// Subscribes to a channel of a key, on the server that has its slot, and follows the slot.
     pub(super) async fn listen(
         &self,
         key: &LockKey,
@@ -132,7 +132,7 @@ impl Cluster {
         slot_subscription::listen(self.topology.clone(), channels, slot, channel).await
     }
 
-    /// Wakes those who listen to a channel about a key through this store, as far as it is known where that is.
+    /// Wakes the listeners of this store on a channel of a key, if the slot's server is known.
     pub(super) fn wake(&self, key: &LockKey, channel: &str) {
         let map = self.topology.known();
         if let Some(member) = map.as_ref().and_then(|map| map.master(Slot::of(key))) {
@@ -140,7 +140,7 @@ impl Cluster {
         }
     }
 
-    /// How many listen to a channel about a key through this store, as far as it is known where that is.
+    /// The number of listeners of this store on a channel of a key, if the slot's server is known.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
         let map = self.topology.known();
         let member = map.as_ref().and_then(|map| map.master(Slot::of(key)));
@@ -154,7 +154,7 @@ impl Drop for Cluster {
     }
 }
 
-/// What all servers can do. One that does not know a command would fail in the middle of a script.
+/// Whether all servers know sharded channels. A server that does not would fail in the middle of a script.
 fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError> {
     let mut heard = false;
     let mut failed = None;
@@ -162,7 +162,7 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
         match answer {
             Ok(true) => heard = true,
             Ok(false) => return Ok(Channels::Plain),
-            // One that is down will be like the others.
+            // A server that is down is assumed to be like the others.
             Err(error) => failed = Some(failure::more_telling(failed, error)),
         }
     }
@@ -172,7 +172,7 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
     }
 }
 
-/// Where everything about the key lives, if that is one place.
+/// The slot of all names of the key. Fails if they have different slots.
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
     Names::of(key)
         .share_a_slot()

@@ -1,4 +1,4 @@
-//! One server, with every connection that leads to it.
+//! One server, with all its connections.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -15,15 +15,15 @@ use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::telemetry;
 
-/// One server, or the master that sentinels name. It connects when it is first used; dropping it ends its connections.
+/// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
 pub(super) struct Node {
     connector: Connector,
     settings: ConnectionSettings,
     /// At least one.
     commands: Box<[Arc<SharedConnection>]>,
-    /// Carries renewals and nothing else. The store's thread drives it.
+    /// Carries renewals only. The store's thread drives it.
     renewals: Arc<SharedConnection>,
-    /// Made with the first subscription, by the kind of channels that is known then.
+    /// Made with the first subscription, which decides on the kind of channels.
     pubsub: OnceLock<Subscriptions>,
     suspicion: Arc<Suspicion>,
 }
@@ -50,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Connects, and makes sure that the server answers and takes locks.
+    /// Connects, and checks that the server answers and accepts locks.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         for connection in &self.commands {
             connection.connect().await?;
@@ -61,7 +61,7 @@ impl Node {
         Ok(())
     }
 
-    /// A pool does not tell where its connections lead, and the address for subscriptions may be that of another server.
+    /// The target of a pool's connections is unknown, so the address for subscriptions may be that of another server.
     async fn check_wake_ups(&self, endpoint: &Endpoint) {
         let timeouts = self.settings.timeouts;
         if let Err(error) = heard::check(&self.commands[0], endpoint, timeouts).await {
@@ -78,7 +78,7 @@ impl Node {
         &self.connector
     }
 
-    /// The connection that carries everything about this key.
+    /// The connection for all commands about this key.
     pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<SharedConnection> {
         match purpose {
             Purpose::Commands => &self.commands[self.place(key)],
@@ -86,7 +86,7 @@ impl Node {
         }
     }
 
-    /// A connection for what is about the server itself.
+    /// A connection for commands about the server itself.
     pub(super) fn first(&self, purpose: Purpose) -> &Arc<SharedConnection> {
         match purpose {
             Purpose::Commands => &self.commands[0],
@@ -108,17 +108,17 @@ impl Node {
         key.place_among(self.commands.len())
     }
 
-    /// Whether commands can be sent at once, as far as is known.
+    /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         self.commands.iter().all(|connection| connection.is_up())
     }
 
-    /// How many connections carry commands.
+    /// The number of connections for commands.
     pub(super) fn connections(&self) -> usize {
         self.commands.len()
     }
 
-    /// The one connection that listens to what this server says. The first caller decides on the kind of channels.
+    /// The connection for subscriptions. The first caller decides on the kind of channels.
     pub(super) fn pubsub(&self, channels: Channels) -> &Subscriptions {
         self.pubsub.get_or_init(|| {
             Subscriptions::new(
@@ -131,14 +131,14 @@ impl Node {
         })
     }
 
-    /// Wakes those who listen to a channel through this store.
+    /// Wakes the listeners of this store on a channel.
     pub(super) fn wake(&self, channel: &str) {
         if let Some(pubsub) = self.pubsub.get() {
             pubsub.wake(channel);
         }
     }
 
-    /// How many listen to a channel through this store.
+    /// The number of listeners of this store on a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let pubsub = self.pubsub.get();
         pubsub.map_or(0, |pubsub| pubsub.listeners(channel))

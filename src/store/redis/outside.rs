@@ -1,4 +1,4 @@
-//! The channels of Redisson, for processes of ours that wait for its clients.
+//! Follows channels of Redisson, for processes of ours that wait for its clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,22 +14,23 @@ use crate::lock::{Hold, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
-/// The pause before a channel that could not be subscribed to is tried again.
+/// The pause before the next attempt to subscribe to a channel.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Attempts that wait for a client of Redisson. It says that its hold has ended on a channel on which attempts of ours do
-/// not listen. Only the process that is first in line does, and those with readers that wait for a writer of Redisson, so
-/// that a release wakes no process in vain, whatever the length of the line.
+/// Attempts that wait for a client of Redisson. Redisson publishes the end of its hold on a channel of its own. Only the
+/// process that is first in line listens there, and processes with readers that wait for a writer of Redisson. So a
+/// release wakes no other process, whatever the length of the line.
 ///
-/// `followed` has an entry for each channel of this process in line that follows Redisson's. Its task passes the messages
-/// on to the listeners of the process's own channel. An entry begins with the refusal that asks for it. It ends with the
-/// next answer that does not, with the withdrawal of the attempt, or when the process stops listening.
+/// The mutex protects `followed`, which has an entry for each channel of this process that follows Redisson's. The
+/// entry's task forwards the messages to the listeners of the process's own channel. An entry begins with the refusal
+/// that asks for it. It ends with the next answer that does not, with the withdrawal of the attempt, or when the process
+/// stops listening.
 #[derive(Default)]
 pub(super) struct Outside {
     followed: Mutex<HashMap<Own, Following>>,
 }
 
-/// A channel of ours, and the client whose attempts listen there: several may share a store.
+/// A channel of ours, and the client whose attempts listen there: several clients may share a store.
 type Own = (String, Uuid);
 
 /// A task that ends with its entry.
@@ -44,7 +45,7 @@ impl Drop for Following {
     }
 }
 
-/// Ends what the listeners of a channel have followed.
+/// Ends the entry of a channel.
 pub(super) struct Ear {
     outside: Weak<Outside>,
     own: Own,
@@ -59,7 +60,7 @@ impl Drop for Ear {
 }
 
 impl Outside {
-    /// What is dropped with the subscription of an attempt.
+    /// A value that is dropped with the subscription of an attempt, and ends the entry.
     pub(super) fn ear(self: &Arc<Self>, attempt: &Attempt) -> Ear {
         Ear {
             outside: Arc::downgrade(self),
@@ -86,14 +87,14 @@ impl Outside {
         drop(before);
     }
 
-    /// The attempt is over, or waits for a process of ours.
+    /// Ends the entry: the attempt is over, or waits for a process of ours.
     pub(super) fn forget(&self, attempt: &Attempt) {
         if !self.followed.lock().is_empty() {
             self.remove(&own(attempt));
         }
     }
 
-    /// How many channels of this process follow the one on which the end of `hold` is published.
+    /// The number of channels of this process that follow the channel on which the end of `hold` is published.
     pub(super) fn followers(&self, hold: &Hold) -> usize {
         let theirs = calls::redissons_channel(hold).to_string();
         let followed = self.followed.lock();

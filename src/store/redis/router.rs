@@ -1,4 +1,4 @@
-//! Which server has a key, and by which connection it is asked.
+//! Finds the server and the connection of a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::lock::LockKey;
 use crate::store::Wakeups;
 use crate::store::{Feature, Unsupported};
 
-/// Where the locks are.
+/// The servers of the locks.
 pub(super) enum Router {
-    /// All on one server, or on the master that sentinels name.
+    /// All locks on one server, or on the master that sentinels name.
     One(Box<Node>),
-    /// Each on the server that has its slot.
+    /// Each lock on the server that has its slot.
     Cluster(Box<Cluster>),
 }
 
@@ -34,7 +34,7 @@ pub(super) struct PartitionRoute<'a> {
 }
 
 impl Router {
-    /// Connects, and makes sure that a server answers.
+    /// Connects, and checks that a server answers.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
             Self::One(node) => node.connect().await,
@@ -49,7 +49,7 @@ impl Router {
         }
     }
 
-    /// Whether commands can be sent at once, as far as is known.
+    /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         match self {
             Self::One(node) => node.is_up(),
@@ -57,7 +57,7 @@ impl Router {
         }
     }
 
-    /// The commands by which messages travel.
+    /// The kind of channels.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
         match self {
             Self::One(_) => Ok(Channels::Plain),
@@ -65,8 +65,8 @@ impl Router {
         }
     }
 
-    /// Listens to a channel about `key`, together with all others who do. When this answers, the server has acknowledged
-    /// it.
+    /// Subscribes to a channel of `key`. Listeners of one channel share a subscription. When this returns, the server has
+    /// acknowledged it.
     pub(super) async fn listen(
         &self,
         key: &LockKey,
@@ -78,7 +78,7 @@ impl Router {
         }
     }
 
-    /// Wakes those who listen to a channel about `key` through this store.
+    /// Wakes the listeners of this store on a channel of `key`.
     pub(super) fn wake(&self, key: &LockKey, channel: &str) {
         match self {
             Self::One(node) => node.wake(channel),
@@ -86,7 +86,7 @@ impl Router {
         }
     }
 
-    /// How many listen to a channel about `key` through this store.
+    /// The number of listeners of this store on a channel of `key`.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
         match self {
             Self::One(node) => node.listeners(channel),
@@ -94,8 +94,7 @@ impl Router {
         }
     }
 
-    /// Every server that has locks, in the order of what tells them apart, and a connection for what is about the server
-    /// itself.
+    /// Every server that has locks, in the order of their names, with a connection for commands about the server itself.
     pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
         match self {
             Self::One(node) => {
@@ -106,7 +105,7 @@ impl Router {
         }
     }
 
-    /// Which part of the servers' keys, that can fail without the others, this one belongs to.
+    /// The partition of the key: a part of the keys that can fail without the others.
     pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
             Self::One(_) => Ok(0),
@@ -117,7 +116,7 @@ impl Router {
         }
     }
 
-    /// Whether a script may touch all of these keys.
+    /// Whether one script may use all of these keys.
     pub(super) fn serve_in_one_script<'a>(
         &self,
         mut keys: impl Iterator<Item = &'a LockKey>,
@@ -133,7 +132,7 @@ impl Router {
 }
 
 impl PartitionRoute<'_> {
-    /// Calls a script whose keys all belong to `key`, or to others that are [together](Self::together) with it.
+    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together).
     pub(super) async fn call(
         self,
         key: &LockKey,
@@ -149,8 +148,8 @@ impl PartitionRoute<'_> {
         }
     }
 
-    /// Keys with the same number may be asked about in one script, and what is sent about one is not overtaken by what is
-    /// sent later about the same: keys of one connection, or of one slot.
+    /// Keys with the same number may be in one script: keys of one connection, or of one slot. A command about a key is
+    /// never overtaken by a later one about the same key.
     pub(super) fn together(self, key: &LockKey) -> u16 {
         match self.router {
             Router::One(node) => node.together(self.purpose, key),

@@ -1,4 +1,4 @@
-//! The channels that a store listens to, and what the server knows of them.
+//! The subscriptions of a store, and their state on the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,8 +18,8 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
 ///
-/// The task compares what is wanted with what the server was told, and sends the difference. So it does not matter in
-/// which order listeners come and go while an answer is on its way.
+/// The task compares the wanted subscriptions with those that it has sent, and sends the difference. So listeners may be
+/// added and removed in any order while an answer is under way.
 pub(super) struct Subscriptions {
     shared: Arc<Shared>,
 }
@@ -31,9 +31,9 @@ pub(super) struct Shared {
     pub(super) suspicion: Arc<Suspicion>,
     background: Arc<ConnectionThread>,
     registry: Mutex<Registry>,
-    /// Something is wanted that the server was not told.
+    /// Notified when there is a difference to send.
     pub(super) work: Notify,
-    /// Another connection to the same server got no answer.
+    /// Notified when another connection to the same server got no answer.
     pub(super) suspected: Notify,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Shared {
 ///
 /// A channel's link goes `Off` → `Joining` → `On` → `Leaving` → `Off`, each step by the task, and `Off` at once when the
 /// connection or the subscription ends. Between calls, a channel whose link does not fit its number of listeners is in
-/// `changed`, or an answer about it is on its way. `closed` is final: no task begins.
+/// `changed`, or an answer about it is under way. `closed` is final: afterwards no task starts.
 #[derive(Default)]
 struct Registry {
     channels: HashMap<Arc<str>, Channel>,
-    /// The channels that the task shall look at.
+    /// The channels that the task must check.
     changed: Vec<Arc<str>>,
-    /// Why there is no connection, when the last try failed.
+    /// Why there is no connection, if the last attempt failed.
     down: Option<StoreError>,
     task: Option<JoinHandle<()>>,
     closed: bool,
@@ -62,7 +62,7 @@ struct Channel {
     status: watch::Sender<Status>,
 }
 
-/// What the server was told of a channel.
+/// The state of a channel's subscription on the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Link {
     Off,
@@ -71,7 +71,7 @@ enum Link {
     Leaving,
 }
 
-/// Where the acknowledgement of a subscription stands.
+/// The acknowledgement of a subscription.
 #[derive(Clone)]
 enum Status {
     Pending,
@@ -79,7 +79,7 @@ enum Status {
     Failed(StoreError),
 }
 
-/// What the server shall be told.
+/// The commands to send.
 #[derive(Default)]
 pub(super) struct Difference {
     pub(super) join: Vec<Arc<str>>,
@@ -113,13 +113,14 @@ impl Subscriptions {
         Self { shared }
     }
 
-    /// Listens to a channel, together with all others who do. When this answers, the server has acknowledged it.
+    /// Subscribes to a channel. Listeners of one channel share a subscription. When this returns, the server has
+    /// acknowledged it.
     pub(super) async fn listen(&self, channel: String) -> Result<Wakeups, StoreError> {
         let there = self.join(channel).await?;
         Ok(Wakeups::new(there.signal, there.listener))
     }
 
-    /// The same for one who can listen elsewhere when this server does not tell any more.
+    /// The same for a caller that can subscribe at another server when this one does not serve the channel any more.
     pub(super) async fn join(&self, channel: String) -> Result<Listening, StoreError> {
         let shared = &self.shared;
         let (listener, signal, mut status) = shared.register(channel)?;
@@ -143,12 +144,12 @@ impl Subscriptions {
         }
     }
 
-    /// Wakes those who listen to a channel, as a message would.
+    /// Wakes the listeners of a channel, as a message does.
     pub(super) fn wake(&self, channel: &str) {
         self.shared.wake(channel);
     }
 
-    /// How many listen to a channel.
+    /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let registry = self.shared.registry();
         registry
@@ -191,9 +192,9 @@ impl Listening {
     }
 }
 
-/// One who listens. Dropping it tells the task, which unsubscribes when it was the last.
+/// A listener. Dropping it notifies the task, which unsubscribes after the last one.
 ///
-/// It does not keep what it listens by: with its store, the connections go.
+/// It does not keep the connection: the connections end with their store.
 struct Listener {
     shared: Weak<Shared>,
     channel: Arc<str>,
@@ -243,14 +244,14 @@ impl Shared {
         Ok(registered)
     }
 
-    /// A connection is there, and the server knows nothing of this process.
+    /// There is a new connection, without subscriptions.
     pub(super) fn connected(&self) {
         let mut registry = self.registry();
         registry.down = None;
         registry.changed = registry.channels.keys().cloned().collect();
     }
 
-    /// The connection is gone, and with it whatever the server was told.
+    /// The connection has ended, and all its subscriptions with it.
     pub(super) fn disconnected(&self) {
         for channel in self.registry().channels.values_mut() {
             channel.missed |= channel.link != Link::Off;
@@ -259,7 +260,7 @@ impl Shared {
         }
     }
 
-    /// No connection can be had just now: those who wait for an acknowledgement get the error.
+    /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     pub(super) fn failed(&self, error: StoreError) {
         let mut registry = self.registry();
         for channel in registry.channels.values() {
@@ -268,7 +269,7 @@ impl Shared {
         registry.down = Some(error);
     }
 
-    /// What the server shall be told next. Answered by [`Shared::joined`] and [`Shared::left`].
+    /// The next commands. [`Shared::joined`] and [`Shared::left`] take in the answers.
     pub(super) fn difference(&self) -> Difference {
         let mut registry = self.registry();
         let mut difference = Difference::default();
@@ -287,7 +288,7 @@ impl Shared {
                 }
                 (Link::On, 0) => {
                     channel.link = Link::Leaving;
-                    // A listener that comes now waits until it is joined again.
+                    // A new listener waits until the channel is joined again.
                     channel.status.send_replace(Status::Pending);
                     difference.leave.push(name);
                 }
@@ -330,8 +331,8 @@ impl Shared {
         }
     }
 
-    /// The server has ended a subscription by itself: it does not have the channel's slot any more. False if it came while
-    /// the server was being told to begin: then it is unknown which of the two was first.
+    /// The server has ended a subscription without a request, because it does not have the channel's slot any more.
+    /// Returns `false` if a subscribe command is under way: then the order of the two is unknown.
     pub(super) fn gone(&self, name: &str) -> bool {
         let mut registry = self.registry();
         let Some(channel) = registry.channels.get_mut(name) else {
@@ -347,7 +348,7 @@ impl Shared {
         channel.link != Link::Joining
     }
 
-    /// A message came. Whatever it says, all listeners ask again.
+    /// A message arrived. All listeners ask again, whatever its content.
     pub(super) fn wake(&self, name: &str) {
         if let Some(channel) = self.registry().channels.get(name) {
             channel.signal.send_replace(());
@@ -359,7 +360,7 @@ impl Shared {
     }
 }
 
-/// Begins the task again on the store's thread when its runtime ends, which may be before those of other listeners do.
+/// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
 pub(super) struct Orphan(Weak<Shared>);
 
 impl Orphan {
@@ -378,7 +379,7 @@ impl Drop for Orphan {
             return;
         }
         if let Some(runtime) = shared.background.runtime() {
-            // There it ends with the store.
+            // On that thread it ends with the store.
             registry.task = Some(runtime.spawn(shared.clone().run(false)));
         }
     }

@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use crate::lock::{KeyMap, LockKey};
 
-/// How many keys are counted in a window. A key that comes when there are as many displaces the one that waits were shortest
-/// for: the hottest keys stay.
+/// How many keys are counted in a window. A further key replaces the one with the shortest total wait, so the hottest keys
+/// are kept.
 const KEPT: usize = 256;
 
-/// How long a window is. The present one and the one before are shown.
+/// The length of a window. The present one and the previous one are shown.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// How much requests waited for a key.
+/// The waits for a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Contended {
     pub(crate) key: LockKey,
-    /// How many requests did not get it at once.
+    /// The number of requests that did not get it at once.
     pub(crate) waits: u64,
-    /// How long all of them waited together.
+    /// The sum of their waits.
     pub(crate) waited: Duration,
 }
 

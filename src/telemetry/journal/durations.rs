@@ -1,4 +1,4 @@
-//! How long requests waited for their locks, and how long guards held them.
+//! Histograms of waits and holds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::telemetry::Route;
 
-/// The upper bounds of a histogram's buckets (milliseconds). One more bucket has what is longer.
+/// The upper bounds of a histogram's buckets (milliseconds). One more bucket has longer durations.
 pub(crate) const BOUNDS: [u64; 15] = [
     1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000,
 ];
 
-/// How many routes and modes have histograms of their own; the others share one. A program has as many routes as it
-/// declares, so this is reached only by a mistake.
+/// How many routes and modes have histograms of their own; the others share one. Only a mistake in the program
+/// reaches this limit.
 const MOST: usize = 256;
 
 /// The route that the others share.
@@ -28,7 +28,7 @@ pub(crate) struct Durations {
     pub(crate) holds: Arc<Histogram>,
 }
 
-/// By route and mode. The lock protects the map alone: what is in it counts by itself.
+/// By route and mode. The lock protects the map only: the histograms are atomic.
 #[derive(Debug, Default)]
 pub(super) struct AllDurations(RwLock<HashMap<(Route, &'static str), Durations>>);
 
@@ -81,7 +81,7 @@ impl Histogram {
         self.sum.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// How many durations are in each bucket.
+    /// The number of durations in each bucket.
     pub(crate) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
         std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
     }

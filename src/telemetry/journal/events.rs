@@ -7,10 +7,11 @@ use crate::error::LockError;
 use crate::lock::LockKey;
 use crate::telemetry::{Route, waiting};
 
-/// How many losses, and how many refusals, are kept. A storm of refusals displaces no loss.
+/// How many losses, and how many refusals, are kept. They are kept separately, so that many
+/// refusals do not remove losses.
 const KEPT: usize = 128;
 
-/// The latest events of one client, and how many there were.
+/// The latest events of one client, and their number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Events {
     /// Losses and broken locks, the oldest first.
@@ -23,7 +24,7 @@ pub(crate) struct Events {
     pub(crate) last: u64,
 }
 
-/// Something that happened to a lock, or to a request for one.
+/// An event of a lock, or of a request for one.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// Rises by one with each event of the client.
@@ -44,7 +45,7 @@ pub(crate) enum Cause {
         error: LockError,
         waited: Duration,
     },
-    /// By a person, from this address.
+    /// Broken by a user, from this address.
     Broken(String),
 }
 
@@ -127,7 +128,7 @@ impl Cause {
         }
     }
 
-    /// What a person reads.
+    /// The text for the page.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Lost(reason) => (*reason).to_owned(),

@@ -34,7 +34,7 @@ impl StoreWaiters {
     pub(super) fn remove(&mut self, number: u64) {
         self.waiters.remove(&number);
         let (len, capacity) = (self.waiters.len(), self.waiters.capacity());
-        // A crowd leaves no memory behind.
+        // Frees the memory after many requests have left.
         if capacity > 1024 && len < capacity / 8 {
             self.waiters.shrink_to(len * 2);
         }

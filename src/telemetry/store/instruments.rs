@@ -1,4 +1,4 @@
-//! The metrics of a store. It has a twin in `no_instruments.rs` that does nothing.
+//! The metrics of a store. `no_instruments.rs` has the same interface and does nothing.
 
 use metrics::{
     Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -26,7 +26,7 @@ pub(in crate::telemetry) fn describe() {
 /// A connection that is up.
 pub(super) struct Up(Gauge);
 
-/// Counts a connection, which is up until the answer is dropped.
+/// Counts a connection, which is up until the returned value is dropped.
 pub(super) fn connected(carries: &'static str) -> Up {
     counter!(CONNECTED, "carries" => carries).increment(1);
     let connections = gauge!(CONNECTIONS, "carries" => carries);
@@ -40,12 +40,12 @@ impl Drop for Up {
     }
 }
 
-/// Counts a connection that could not be had.
+/// Counts a connection that could not be opened.
 pub(super) fn failed(carries: &'static str) {
     counter!(FAILED, "carries" => carries).increment(1);
 }
 
-/// Measures an answer to what was sent at `since`.
+/// Measures the answer to a command that was sent at `since`.
 pub(super) fn answered(carries: &'static str, since: Instant) {
     histogram!(ANSWERED, "carries" => carries).record(since.elapsed());
 }

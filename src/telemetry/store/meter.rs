@@ -1,4 +1,4 @@
-//! What a console shows of the connections of this process to Redis. It has a twin in `no_meter.rs` that does nothing.
+//! Measures this process's connections to Redis, for a console. `no_meter.rs` has the same interface and does nothing.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use super::{COMMANDS, RENEWALS, WAKE_UPS};
 
-/// How many seconds are kept apart: the last minute, and room for the second that is being counted.
+/// How many seconds are kept: the last minute, and room for the current second.
 const SECONDS: usize = 64;
 
-/// The upper bounds of the buckets of latencies, in microseconds: powers of two, up to 2 s and what is longer.
+/// The upper bounds of the buckets of latencies, in microseconds: powers of two up to 2 s, and one for longer latencies.
 const BUCKETS: usize = 17;
 const FIRST: u64 = 32;
 
-/// Connections are counted always, latencies only while a console exists.
+/// Connections are always counted, latencies only while a console exists.
 static METERS: [Meter; 3] = [const { Meter::new() }; 3];
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -28,8 +28,7 @@ struct Meter {
     seconds: [Second; SECONDS],
 }
 
-/// The answers of one second. The first answer of another second clears it; answers that race with that one may be lost to the
-/// count.
+/// The answers of one second. The first answer of another second clears the counts; concurrent answers may not be counted.
 struct Second {
     number: AtomicU64,
     sum: AtomicU64,
@@ -37,7 +36,7 @@ struct Second {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// The connections that carry one thing.
+/// The connections of one use.
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) carries: &'static str,
@@ -48,18 +47,18 @@ pub(crate) struct Carrier {
     pub(crate) last_minute: LastMinute,
 }
 
-/// How long answers took in the last minute.
+/// The latencies of the last minute.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastMinute {
     pub(crate) answers: u64,
     pub(crate) mean: Duration,
-    /// The bound of the bucket that the quantile is in: twice the quantile at most.
+    /// The upper bound of the median's bucket: at most twice the median.
     pub(crate) median: Duration,
     pub(crate) p99: Duration,
     pub(crate) longest: Duration,
 }
 
-/// Latencies count from now on.
+/// Starts to measure latencies.
 pub(crate) fn watch() {
     LazyLock::force(&BEGAN);
     WATCHED.store(true, Ordering::Relaxed);
@@ -203,7 +202,7 @@ impl Second {
     }
 }
 
-/// The first bucket whose bound is not passed.
+/// The first bucket whose bound is not exceeded.
 fn bucket(micros: u64) -> usize {
     let bounds = (0..BUCKETS - 1).map(|place| FIRST << place);
     bounds.take_while(|bound| *bound < micros).count()

@@ -1,4 +1,4 @@
-//! What stands for `instruments.rs` while the feature `metrics` is off.
+//! Replaces `instruments.rs` while the feature `metrics` is off.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What stands for `meter.rs` while the feature `console` is off.
+//! Replaces `meter.rs` while the feature `console` is off.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Processes that wait for an exclusive hold stand in line, and a release wakes the first of them.
+//! Processes that wait for an exclusive hold form a line, and a release wakes the first of them.
 
 use crate::LockMode;
 
@@ -16,7 +16,7 @@ pub async fn processes_overtake_each_other(env: &Env, mode: LockMode) {
     order::in_order(env, holder, mode, &clients).await;
 }
 
-/// The first in line is slow to take the lock that is free.
+/// The first in line is slow to take the free lock.
 pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
     let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let slow = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
@@ -42,7 +42,8 @@ pub async fn a_release_wakes_the_whole_line(env: &Env, mode: LockMode) {
         holder = waiter.promptly().await;
     }
     holder.release().await.unwrap();
-    // Were all of them woken by each release, half of all pairs would ask in vain. Each polls once a second besides.
+    // If each release woke all of them, half of all questions would be refused. Each process also polls once a
+    // second.
     let vain = env.ledger().refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
 }

@@ -1,4 +1,4 @@
-//! Who comes first is served first: GUARANTEES L3, L5.
+//! Waiters are granted in order: GUARANTEES L3, L5.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub async fn clients_overtake_each_other(env: &Env, mode: LockMode) {
     in_order(env, holder, mode, &[&one, &two, &two, &three]).await;
 }
 
-/// Eight wait, by turns in these clients, and each holds the lock for a while.
+/// Eight requests wait, alternating between these clients, and each holds the lock for a while.
 pub(super) async fn in_order(
     env: &Env,
     holder: LockGuard,
@@ -50,7 +50,7 @@ pub(super) async fn in_order(
     assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..WAITERS));
 }
 
-/// Though nobody waits in the process of the newcomer.
+/// No other request waits in the process of the newcomer.
 pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: LockMode) {
     let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
@@ -76,13 +76,14 @@ pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     let last = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
-    // The lock is free, and the one who goes was to have it.
+    // The lock is free, and the waiter that leaves was the next to get it.
     gone.cancel_or_release().await;
     next.promptly().await.release().await.unwrap();
     last.promptly().await.release().await.unwrap();
 }
 
-/// A process that is frozen while it waits delays those behind it by seconds, and waits on when it thaws.
+/// A process that is paused while it waits delays the waiters behind it by seconds, and continues to wait
+/// afterwards.
 pub async fn a_frozen_waiter_blocks_the_queue(env: &Env, mode: LockMode) {
     let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;

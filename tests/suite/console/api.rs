@@ -148,7 +148,7 @@ async fn ten_thousand_keys_are_sorted_filtered_and_paged_by_the_server() {
         .json("/api/keys?sort=key&order=asc&size=100&page=100")
         .await;
     assert_eq!(names(&last)[99], "order:09999");
-    // Beyond the end is the end.
+    // A page beyond the end is the last page.
     let beyond = page
         .json("/api/keys?sort=key&order=asc&size=100&page=999")
         .await;
@@ -161,10 +161,10 @@ async fn ten_thousand_keys_are_sorted_filtered_and_paged_by_the_server() {
     let some = page.json("/api/keys?match=042&sort=key&order=asc").await;
     assert_eq!(some["matching"], 120);
     assert_eq!(names(&some)[0], "order:00042");
-    // However much is asked for.
+    // The size of a page is limited.
     let much = page.json("/api/keys?size=1000000").await;
     assert_eq!(rows(&much).len(), 200);
-    // The first batch is the oldest, and of equals, the name decides.
+    // The first batch is the oldest; for equal ages the name decides.
     let oldest = page.json("/api/keys?sort=age&order=desc").await;
     assert_eq!(names(&oldest)[0], "order:00000");
     for sort in ["mode", "route", "renewals", "waiters", "token"] {

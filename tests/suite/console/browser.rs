@@ -8,7 +8,7 @@ use super::*;
 use crate::support::{Browser, RedisServer};
 
 impl Browser {
-    /// The text of an element; none if it is not there.
+    /// The text of an element; null if there is no such element.
     async fn text(&self, css: &str) -> Value {
         let script = "return document.querySelector(arguments[0])?.innerText ?? null";
         self.run(script, vec![css.into()]).await
@@ -74,7 +74,7 @@ async fn a_person_breaks_a_lock_by_typing_its_name() {
     let page = Page::serve(console.router()).await;
     let guard = locks.lock("report").await.unwrap();
     let browser = Browser::open(&page.url).await;
-    // Of a key that stands in the store, whether or not this process uses it.
+    // A key in the store, whether or not this process uses it.
     browser.fill("#inspect-key", "report").await;
     browser.press("#inspect-key", "\u{e007}").await; // Enter
     browser.shows("#detail-body .holders", "this process").await;
@@ -114,7 +114,7 @@ async fn hostile_names_are_text_and_what_cannot_be_seen_is_marked() {
     for name in HOSTILE {
         guards.push(locks.lock(name).label("<b>bold</b>").await.unwrap());
     }
-    // A refusal and a hot key carry the names to the other parts of the page.
+    // A refusal and a contended key put the names into the other parts of the page.
     for name in HOSTILE {
         let wait = Duration::from_millis(5);
         assert!(locks.lock(name).wait(wait).await.is_err());
@@ -133,7 +133,7 @@ async fn hostile_names_are_text_and_what_cannot_be_seen_is_marked() {
     let title = browser.run("return document.title", vec![]).await;
     assert_eq!(title, "Locks: hostile");
 
-    // Each opens, and the odd one can be typed as it is shown.
+    // Each key opens, and a name with odd characters can be typed as it is shown.
     for place in 1..=HOSTILE.len() {
         browser
             .click(&format!("#rows tr:nth-child({place}) button.name"))
@@ -175,7 +175,7 @@ async fn ten_thousand_keys_stay_usable() {
     browser.fill("#match", "0424").await;
     browser.shows("#keys-count", "11 of 10,000").await;
     browser.shows("#rows tr:last-child", "order:00424").await;
-    // The address has all of it: a reload shows the same.
+    // The address contains the whole state: a reload shows the same.
     browser.reload().await;
     browser.shows("#keys-count", "11 of 10,000").await;
     browser.close().await;
@@ -194,7 +194,7 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
     let focus = "document.querySelector('#rows tr:nth-child(2) button').focus()";
     browser.run(focus, vec![]).await;
     let chosen = browser.run(focused, vec![]).await;
-    // The focus stays on the key while the rows are brought up to date.
+    // The focus stays on the key while the rows are updated.
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(browser.run(focused, vec![]).await, chosen);
     browser.press_here("\u{e007}").await;
@@ -226,7 +226,7 @@ async fn a_page_that_is_paused_stands_still_and_a_process_that_is_gone_is_said()
     let _guard = locks.lock("later").await.unwrap();
     tokio::time::sleep(Duration::from_millis(2500)).await;
     browser.has("#rows tr", 0).await;
-    // What is asked for is shown, once.
+    // The result is shown once.
     browser.click("th button[data-sort=key]").await;
     browser.has("#rows tr", 1).await;
     browser.shows("#link", "Paused").await;
@@ -237,7 +237,7 @@ async fn a_page_that_is_paused_stands_still_and_a_process_that_is_gone_is_said()
     browser.shows("#link", "No connection").await;
 }
 
-/// A process with something of everything: what the picture in the README shows.
+/// A process with an example of every state, which the picture in the README shows.
 #[tokio::test]
 async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     let server = RedisServer::start().await;
@@ -288,7 +288,7 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     }
 }
 
-/// What is held and waited for in the picture.
+/// The holds and waiting requests of the picture.
 async fn scene(
     server: &RedisServer,
     locks: &LockClient,

@@ -1,4 +1,5 @@
-//! What a console costs while nobody looks, in allocations: a count that no busy machine changes.
+//! The cost of a console without a viewer, in allocations, which do not depend on the load of the
+//! machine.
 
 use std::alloc::System;
 
@@ -12,7 +13,7 @@ const HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PAIRS: usize = 1000;
 
-/// The role: says how often it allocates for a thousand locks, before and after there is a console.
+/// The role: reports the allocations for a thousand locks, before and after there is a console.
 pub(crate) async fn watched(mut console: Console) {
     let locks = super::locks();
     pairs(&locks).await;
@@ -51,6 +52,6 @@ async fn a_console_that_nobody_looks_at_costs_no_allocation() {
         "allocations of {PAIRS} locks: {} without a console, {} with one",
         counts[0], counts[1]
     );
-    // A task in the background may allocate now and then.
+    // A background task may allocate sometimes.
     assert!(counts[1] <= counts[0] + PAIRS / 100, "{said}");
 }

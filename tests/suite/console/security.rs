@@ -1,4 +1,4 @@
-//! What a foreign page, a hostile name and a careless person cannot do.
+//! Defence against pages of other origins, hostile names and careless users.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
     let json = ("content-type", "application/json");
     let host = ("host", "locks.example");
     for headers in [
-        // As browsers send it from elsewhere.
+        // As browsers send it from another origin.
         &[
             host,
             json,
@@ -72,7 +72,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
             ("content-type", "text/plain"),
             ("origin", "https://evil.example"),
         ],
-        // What says nothing of its origin.
+        // A request without its origin.
         &[host, json],
         &[json],
     ] {
@@ -83,7 +83,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
         let request = request.body(body("k", "k")).unwrap();
         assert_eq!(status(&console, request).await, 403, "{headers:?}");
     }
-    // A form of the page itself would not do either.
+    // A form of the page itself is refused as well.
     let form = Request::post("/api/break").header("sec-fetch-site", "same-origin");
     let form = form.header("content-type", "text/plain");
     assert_eq!(
@@ -178,7 +178,7 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
         line.contains("broken=true") && line.contains("holders=1"),
         "{line}"
     );
-    // The name is a digest in the log, and stands on the page.
+    // The log has a digest of the name, and the page has the name.
     assert!(line.contains("key=8254c329"), "{line}");
     let events = page.json("/api/events").await;
     let broken = events["events"].as_array().unwrap().iter();

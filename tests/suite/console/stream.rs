@@ -4,7 +4,7 @@ use tower_distributed_lock::console;
 
 use super::*;
 
-/// Reads events until one has this name; answers its data.
+/// Reads events until one has this name; returns its data.
 async fn next(stream: &mut reqwest::Response, name: &str) -> Value {
     let mut text = String::new();
     let reading = async {

@@ -62,8 +62,8 @@ const FAULTS: &[&str] = &[
     "design: a dead connection is answered in milliseconds until a probe finds the store back",
 ];
 
-/// The tests that show, for each of them, that the promises are kept; a name that ends in `::` stands for all that begin
-/// with it.
+/// The tests that show for each fault that the promises are kept. A name that ends in `::` stands for all tests that
+/// begin with it.
 const MATRIX: &[(&str, &[&str])] = &[
     (
         "server: SIGTERM and restart",

@@ -12,7 +12,7 @@ use super::{Kind, LEASE, Meeting, Party};
 const TIME: Duration = Duration::from_secs(4);
 const EACH: usize = 8;
 
-/// What one side got of the contest.
+/// The sections of one side.
 #[derive(Debug, Default)]
 struct Share {
     sections: usize,

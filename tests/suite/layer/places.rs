@@ -1,4 +1,4 @@
-//! Every place where a layer can stand.
+//! Every place where a layer can be added.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! Every deployment of Redis, and where passwords may come from.
+//! Every deployment of Redis, and every source of passwords.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What the environment says wrongly.
+//! Invalid settings in the environment.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{DemoServer, Process, Proxy, RedisServer, eventually, example};
 
-/// How a server ends that was started with a variable set to `value`: its exit code, and what it says.
+/// Starts a server with a variable set to `value`; returns its exit code and its output.
 async fn ending(name: &str, value: &OsStr) -> (Option<i32>, String) {
     let mut command = Command::new(example("server"));
     command.env("LISTEN", "127.0.0.1:0").env(name, value);
@@ -78,7 +78,7 @@ async fn a_setting_that_cannot_be_read_is_not_taken_for_none() {
 async fn a_server_that_is_stopped_as_soon_as_it_has_said_its_address_stops_in_order() {
     let redis = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&redis).await;
-    // Between its address and its first request it asks Redis what it is.
+    // Between its address and its first request, it asks Redis for its role.
     proxy.delay(Duration::from_millis(100));
     let mut server = DemoServer::start(&[("REDIS_URL", &proxy.url())]).await;
     server.process.terminate();

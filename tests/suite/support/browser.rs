@@ -20,11 +20,11 @@ use super::{Process, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Chromium with one window, and its driver. Both are gone when it is dropped.
+/// Chromium with one window, and its driver. Dropping it ends both.
 #[derive(Debug)]
 pub(crate) struct Browser {
     client: Client,
-    // Dropped before the process: it ends the browser that the driver has started.
+    // Dropped before the process, because it ends the browser that the driver has started.
     _group: Group,
     _driver: Process,
     _profile: TempDir,
@@ -36,7 +36,7 @@ struct Group(Pid);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Nothing is left of it if the browser was closed.
+        // An error is ignored: the group does not exist any more if the browser was closed.
         let _ = killpg(self.0, Signal::SIGKILL);
     }
 }
@@ -87,8 +87,7 @@ impl Browser {
         }
     }
 
-    /// Closes the browser, which must have complained of nothing: not of code that fails, nor of code that the page's policy
-    /// refuses.
+    /// Closes the browser. Fails if it has logged an error, of code that fails or of code that the page's policy refuses.
     pub(crate) async fn close(self) {
         let log = self
             .client
@@ -101,7 +100,7 @@ impl Browser {
         self.client.clone().close().await.expect("it closes");
     }
 
-    /// Runs a script in the page, and answers what it returns.
+    /// Runs a script in the page, and returns its result.
     pub(crate) async fn run(&self, script: &str, arguments: Vec<Value>) -> Value {
         let result = self.client.execute(script, arguments).await;
         result.unwrap_or_else(|error| panic!("{script}: {error}"))
@@ -114,7 +113,7 @@ impl Browser {
         .await;
     }
 
-    /// Types into a field, after what is there.
+    /// Appends text to a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         self.press(css, text).await;
     }
@@ -138,7 +137,7 @@ impl Browser {
         self.client.refresh().await.expect("the page again");
     }
 
-    /// Gives the page this size in pixels, and the colours of the night.
+    /// Sets the size of the page in pixels, and dark or light colours.
     pub(crate) async fn look(&self, width: u64, height: u64, dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
         self.tell("Emulation.setDeviceMetricsOverride", size).await;
@@ -147,7 +146,7 @@ impl Browser {
         self.tell("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// What the page looks like: a PNG.
+    /// A picture of the page, as PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
         self.client.screenshot().await.expect("a picture")
     }
@@ -162,7 +161,7 @@ impl Browser {
     }
 }
 
-/// A command of Chromium's driver beside those of the standard.
+/// A command of Chromium's driver that is not in the standard.
 #[derive(Debug)]
 struct Wire {
     path: &'static str,

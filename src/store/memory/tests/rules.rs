@@ -164,7 +164,7 @@ trait Opponent {
 }
 
 impl Opponent for LockMode {
-    /// A mode that this one waits for.
+    /// A mode that excludes this one.
     fn opponent(self) -> Self {
         match self {
             Self::Read => Self::Write,
