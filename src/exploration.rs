@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod crowd;
 mod keeping;
+mod line;
 mod several;
 mod store;
 
@@ -43,6 +44,12 @@ pub(crate) enum Mutant {
     SiblingForgotten,
     /// A renewal is believed however late it is answered.
     LateRenewal,
+    /// What frees a key wakes no process in line.
+    WakesNone,
+    /// A process that is dead keeps its place in line, and is woken.
+    WakesTheDead,
+    /// A process that was woken and gives up does not wake the next one.
+    LosesTheTurn,
 }
 
 thread_local! {

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 use super::channel::{Channel, Wake};
 use super::roster::Roster;
 use crate::error::{StoreError, StoreErrorKind};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 
@@ -88,11 +90,15 @@ impl State {
         self.reads.expire(now);
         self.queue.expire(now);
         self.waiting.expire(now);
-        self.line.expire(now);
         self.outside.take_if(|until| *until <= now);
         self.readers.expire(now);
         self.passes.expire(now);
         self.withdrawn.expire(now);
+        #[cfg(test)]
+        if exploration::has(Mutant::WakesTheDead) {
+            return;
+        }
+        self.line.expire(now);
     }
 
     /// Whether nothing is left that could change an answer.
@@ -343,7 +349,7 @@ impl State {
     pub(super) fn let_those_outside_go_first(&mut self, now: Instant) {
         // There, time stands still, and their turn would never be over.
         #[cfg(test)]
-        if crate::exploration::is_on() {
+        if exploration::is_on() {
             return;
         }
         self.outside = Some(after(now, OUTSIDE_TURN));
@@ -361,11 +367,19 @@ impl State {
         if hold.mode == LockMode::Reentrant {
             self.waiting.remove(hold.id);
         }
+        #[cfg(test)]
+        if exploration::has(Mutant::LosesTheTurn) {
+            return NOBODY;
+        }
         [None, None, self.first_in_line().filter(|_| was_first), None]
     }
 
     /// Where the first in line listens.
     fn first_in_line(&self) -> Option<Channel> {
+        #[cfg(test)]
+        if exploration::has(Mutant::WakesNone) {
+            return None;
+        }
         let (first, _) = self.line.first()?;
         Some(Channel::Turn(first.client()))
     }
