@@ -72,6 +72,7 @@ mod millis;
 mod problem;
 mod process;
 mod routes;
+mod row;
 mod same_origin;
 mod shared;
 mod store;

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::keys::left;
+use super::millis;
 use crate::admin::{Holder, Inspection};
 use crate::client::LockClient;
 use crate::error::LockError;
@@ -119,7 +119,7 @@ impl Holders {
         let found = Known {
             at: Instant::now(),
             who: self.who(holder),
-            left: left(holder.remaining),
+            left: millis::left(holder.remaining),
         };
         let mut known = self.known();
         if known.len() >= KEPT {

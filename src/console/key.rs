@@ -4,7 +4,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::holders::{Holders, Who};
-use super::keys::{LockKeyText, left};
+use super::keys::LockKeyText;
 use super::millis;
 use super::problem;
 use super::shared::Shared;
@@ -142,7 +142,7 @@ impl StoreSide {
             who: holders.who(holder),
             mode: holder.mode.as_str(),
             count: holder.count,
-            lease_left_ms: left(holder.remaining),
+            lease_left_ms: millis::left(holder.remaining),
         });
         Self {
             holders: held.collect(),

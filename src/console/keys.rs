@@ -1,14 +1,12 @@
 //! A page of the keys in use.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::holders::{Holders, Who};
 use super::millis;
 use super::problem::Problem;
-use super::survey::Row;
+use super::row::Row;
 use crate::lock::{Lease, LockKey};
 
 /// The default and the largest size of a page.
@@ -203,9 +201,4 @@ impl KeyRow {
                 .map(|token| token.to_string()),
         }
     }
-}
-
-/// The rest of a lease; `None` if it never ends.
-pub(super) fn left(remaining: Duration) -> Option<u64> {
-    (remaining != Duration::MAX).then(|| millis::of(remaining))
 }

@@ -19,3 +19,8 @@ pub(super) fn of_day(at: SystemTime) -> u64 {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default())
 }
+
+/// The rest of a lease; `None` if it never ends.
+pub(super) fn left(remaining: Duration) -> Option<u64> {
+    (remaining != Duration::MAX).then(|| of(remaining))
+}
