@@ -75,7 +75,7 @@ pub(super) async fn break_lock(
     let digest = telemetry::digest(&key).to_string();
     let holders = was.holders.len();
     tracing::warn!(
-        key = digest,
+        key = %digest,
         caller,
         broken,
         holders,
