@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::audit::Audit;
 use crate::client::LockClient;
-use crate::error::LockError;
-use crate::lock::LockKey;
+use crate::error::{LockError, StoreError};
+use crate::lock::{LockKey, Namespace};
 pub use crate::store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
 };
@@ -44,6 +44,7 @@ use crate::store::{DynInspect, inspector};
 #[derive(Clone)]
 pub struct LockAdmin {
     store: Arc<dyn DynInspect>,
+    namespace: Namespace,
 }
 
 impl LockAdmin {
@@ -51,7 +52,43 @@ impl LockAdmin {
     pub fn new(store: impl Inspect) -> Self {
         Self {
             store: inspector(store),
+            namespace: Namespace::default(),
         }
+    }
+
+    /// Sees only keys and records of clients with this [name space](crate::LockClientBuilder::namespace), under their names
+    /// without it. That of [`LockClient::admin`] sees those of its client.
+    ///
+    /// # Panics
+    ///
+    /// Where [`LockClientBuilder::build`](crate::LockClientBuilder::build) does.
+    #[must_use]
+    pub fn namespace(self, name: impl AsRef<str>) -> Self {
+        let namespace = Namespace::new(name.as_ref()).unwrap_or_else(|reason| {
+            panic!("this `LockAdmin` has no proper `namespace`: {reason}");
+        });
+        Self { namespace, ..self }
+    }
+
+    fn named(&self, key: impl Into<LockKey>) -> LockKey {
+        self.namespace.key(key.into())
+    }
+
+    /// A page of the store, as a page of the name space.
+    async fn page<T>(
+        &self,
+        query: &ListQuery,
+        list: impl AsyncFnOnce(&ListQuery) -> Result<Page<T>, StoreError>,
+        key: impl Fn(&mut T) -> &mut LockKey,
+    ) -> Result<Page<T>, LockError> {
+        let mut query = query.clone();
+        query.prefix.insert_str(0, self.namespace.prefix());
+        let mut page = list(&query).await?;
+        for entry in &mut page.entries {
+            let key = key(entry);
+            *key = self.namespace.own(key.clone());
+        }
+        Ok(page)
     }
 
     /// Who holds `key`, and who waits for it. A free key has neither.
@@ -63,8 +100,12 @@ impl LockAdmin {
     /// # Cancel safety
     ///
     /// Dropping the future gives up the question. It changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn inspect(&self, key: impl Into<LockKey>) -> Result<Inspection, LockError> {
-        Ok(self.store.inspect(&key.into()).await?)
+        Ok(self.store.inspect(&self.named(key)).await?)
     }
 
     /// Ends every hold on `key`, and wakes those who wait for it; says whether there was any. The holders find their locks
@@ -77,8 +118,12 @@ impl LockAdmin {
     /// # Cancel safety
     ///
     /// A cancelled call may still be carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A future that is dropped once it was polled may have had its effect.
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.force_unlock(&key.into()).await?)
+        Ok(self.store.force_unlock(&self.named(key)).await?)
     }
 
     /// One page of the keys that are held, with their holders and waiters.
@@ -107,8 +152,13 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Unavailable`], also if the store does not list its keys, or the cursor is not one of this store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, LockError> {
-        Ok(self.store.list_locks(query).await?)
+        let list = async |query: &ListQuery| self.store.list_locks(query).await;
+        self.page(query, list, |entry| &mut entry.key).await
     }
 
     /// One page of the keys under which a record is kept, such as the response to an idempotent request.
@@ -116,8 +166,13 @@ impl LockAdmin {
     /// # Errors
     ///
     /// Those of [`LockAdmin::locks`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, LockError> {
-        Ok(self.store.list_records(query).await?)
+        let list = async |query: &ListQuery| self.store.list_records(query).await;
+        self.page(query, list, |entry| &mut entry.key).await
     }
 
     /// The record under `key`, as its writer encoded it.
@@ -125,8 +180,12 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Unavailable`], also if the store keeps no records.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn record(&self, key: impl Into<LockKey>) -> Result<Option<Bytes>, LockError> {
-        Ok(self.store.record(&key.into()).await?)
+        Ok(self.store.record(&self.named(key)).await?)
     }
 
     /// Removes the record under `key`; says whether there was one. The work that left it runs again when it is repeated.
@@ -134,8 +193,12 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Unavailable`], also if the store keeps no records.
+    ///
+    /// # Cancel safety
+    ///
+    /// A future that is dropped once it was polled may have had its effect.
     pub async fn forget_record(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.forget_record(&key.into()).await?)
+        Ok(self.store.forget_record(&self.named(key)).await?)
     }
 
     /// Looks at the deployment of the store, as [`LockClient::audit`](crate::LockClient::audit).
@@ -143,6 +206,10 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Unavailable`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         Ok(self.store.audit().await?)
     }
@@ -168,7 +235,10 @@ impl LockClient {
     /// [`LockError::Unsupported`] if the store cannot be looked into.
     pub fn admin(&self) -> Result<LockAdmin, LockError> {
         let store = self.inspector().map_err(LockError::Unsupported)?;
-        Ok(LockAdmin { store })
+        Ok(LockAdmin {
+            store,
+            namespace: self.namespace().clone(),
+        })
     }
 }
 

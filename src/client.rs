@@ -11,13 +11,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::guard::LockGuard;
 use crate::keeper::Driven;
 use crate::limits::FOR_EVER;
-use crate::lock::{HoldId, LockKey, LockMode};
+use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::{Pace, Queues};
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported, erase};
 use crate::telemetry::{self, Journal};
@@ -92,6 +94,7 @@ struct Inner {
     closed: watch::Sender<bool>,
     token_retention: Option<Duration>,
     max_keys_per_request: usize,
+    namespace: Namespace,
 }
 
 impl LockClient {
@@ -109,6 +112,7 @@ impl LockClient {
             max_keys_per_request: MAX_KEYS_PER_REQUEST,
             token_retention: Some(TOKEN_RETENTION),
             renew_on: None,
+            namespace: Ok(Namespace::default()),
         }
     }
 
@@ -139,6 +143,32 @@ impl LockClient {
     /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
     pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
         LockRequest::one(self.clone(), key.into())
+    }
+
+    /// Takes the lock on `key` if it is free; `None` if it is in use. [`LockRequest::try_acquire`] with default settings.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// # use tower_distributed_lock::{LockClient, MemoryStore};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// if let Some(guard) = locks.try_lock("lock:report").await? {
+    ///     // … work …
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockRequest::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`LockRequest::acquire`].
+    pub async fn try_lock(&self, key: impl Into<Target>) -> Result<Option<LockGuard>, LockError> {
+        self.lock(key).try_acquire().await
     }
 
     /// Asks for the locks on all `keys`, or for none of them.
@@ -236,6 +266,25 @@ impl LockClient {
         Ok(self.driven(audit).await?)
     }
 
+    /// Asks the store for an answer, and says how long that took: for a health check. It takes no lock and changes nothing.
+    ///
+    /// A [`RedisStore`](crate::RedisStore) asks every server that has locks, a quorum a majority.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if the store does not answer. The future waits for as long as the store does: put a timeout
+    /// around it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ping(&self) -> Result<Duration, LockError> {
+        let began = Instant::now();
+        let ping = self.inner.store.clone().ping();
+        self.driven(ping).await?;
+        Ok(began.elapsed())
+    }
+
     /// How many keys this client holds or waits for just now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.queues.len()
@@ -251,6 +300,15 @@ impl LockClient {
         }
     }
 
+    /// The key in the client's name space.
+    pub(crate) fn named(&self, key: LockKey) -> LockKey {
+        self.inner.namespace.key(key)
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.inner.namespace
+    }
+
     /// What looks into the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
         self.inner.store.capabilities().inspector()
@@ -258,7 +316,10 @@ impl LockClient {
 
     /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
     pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), Unsupported> {
-        self.inner.store.partition(key).map(drop)
+        self.inner
+            .store
+            .partition(&self.named(key.clone()))
+            .map(drop)
     }
 
     /// Whether finished work can leave something behind.
@@ -269,7 +330,7 @@ impl LockClient {
 
     /// What a finished piece of work has left under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        let record = self.inner.store.clone().record(key.clone());
+        let record = self.inner.store.clone().record(self.named(key.clone()));
         Ok(self.driven(record).await?)
     }
 
@@ -358,6 +419,8 @@ pub struct LockClientBuilder {
     max_keys_per_request: usize,
     token_retention: Option<Duration>,
     renew_on: Option<Handle>,
+    /// Or why it is none.
+    namespace: Result<Namespace, &'static str>,
 }
 
 impl LockClientBuilder {
@@ -409,6 +472,38 @@ impl LockClientBuilder {
         self
     }
 
+    /// Puts `name` and a colon before the names of all keys and records of this client, so that services, or staging and
+    /// production, share one Redis and no lock (default: nothing).
+    ///
+    /// With `namespace("prod:shop")` the key `lock:order:42` is `prod:shop:lock:order:42` in the store; so is what belongs to
+    /// it, such as its record and its channels. Layers, extractors, [`leader`](LockClient::leader), [`once`](LockClient::once) and
+    /// [`admin`](LockClient::admin) of the client use the name space too. [`LockKey::name`], logs and errors show the name without
+    /// it. A hash tag in a key's name keeps its meaning in a Cluster.
+    ///
+    /// A Java service shares these locks with Redisson's `nameMapper` that puts the same text before a name:
+    /// `map(name) = "prod:shop:" + name`. For a user of Redis with few rights, see
+    /// [`AclRules::namespace`](crate::AclRules::namespace).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let shop = LockClient::builder(store.clone()).namespace("prod:shop").build();
+    /// let stock = LockClient::builder(store).namespace("prod:stock").build();
+    /// let (one, other) = (shop.lock("lock:nightly").await?, stock.lock("lock:nightly").await?);
+    /// assert_eq!(one.key().as_str(), "prod:shop:lock:nightly");
+    /// # one.release().await?; other.release().await
+    /// # }
+    /// ```
+    ///
+    /// [`LockKey::name`]: crate::LockKey::name
+    pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
+        self.namespace = Namespace::new(name.as_ref());
+        self
+    }
+
     /// Renews holds on `runtime` (default: where the store says, as `RedisStore` does; else on that
     /// of the caller that first takes a lock).
     ///
@@ -421,8 +516,16 @@ impl LockClientBuilder {
     }
 
     /// Makes the client.
+    ///
+    /// # Panics
+    ///
+    /// If the [name space](Self::namespace) is empty, longer than 64 bytes, ends in a colon, or has other characters than
+    /// letters, digits and `-._~:/`.
     pub fn build(self) -> LockClient {
         telemetry::describe();
+        let namespace = self.namespace.unwrap_or_else(|reason| {
+            panic!("this `LockClient` has no proper `namespace`: {reason}");
+        });
         LockClient {
             inner: Arc::new(Inner {
                 id: new_id(),
@@ -432,6 +535,7 @@ impl LockClientBuilder {
                 closed: watch::Sender::new(false),
                 token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
+                namespace,
             }),
         }
     }

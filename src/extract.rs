@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 
+use crate::error::LockError;
 use crate::guard::LockHandle;
 use crate::layer::{Rejection, Unlocked};
 use crate::lock::{FencingToken, Owner};
@@ -35,6 +36,13 @@ impl IntoResponse for Rejection {
         let mut response = self.to_response().into_response();
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+/// The answer of a layer to the same error, for handlers that take locks themselves and return `Result<_, LockError>`.
+impl IntoResponse for LockError {
+    fn into_response(self) -> Response {
+        Rejection::from(self).into_response()
     }
 }
 

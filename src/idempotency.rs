@@ -120,7 +120,7 @@ use tower_layer::Layer;
 use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::{IdempotencyKey, KeyExtractor};
-use crate::layer::{Confirm, Locking, OnCancel, Rejection, Responder};
+use crate::layer::{Confirm, Locking, OfRequest, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
@@ -239,6 +239,15 @@ impl<K> IdempotencyLayer<K> {
     /// Right for webhooks, whose sender signs them and has no session, and for services with one client.
     pub fn shared(mut self) -> Self {
         self.settings.scope = Scope::Shared;
+        self
+    }
+
+    /// Looks only at requests for which `predicate` is true; others pass unprotected (default: all requests that write).
+    pub fn when<F>(mut self, predicate: F) -> Self
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.settings.when = OfRequest::new(predicate);
         self
     }
 

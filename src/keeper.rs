@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::runtime;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Released};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
 use crate::telemetry::Journal;
 
 mod checks;
@@ -209,6 +209,26 @@ impl Keeper {
     /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
     pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
         self.handle.watchdog.end(live)
+    }
+
+    /// Ends renewal of a hold that stays in the store until `until`, and is released then. A shutdown does not wait for
+    /// that; a process that ends before leaves it to the lease.
+    pub(crate) fn rest(&self, live: &LiveHold, until: Instant) {
+        if !self.begin_release(live) {
+            return;
+        }
+        live.finish(Phase::Released);
+        let (store, hold) = (self.store(), live.hold.clone());
+        self.handle.tasks.later(until, async move {
+            let release = store.release(smallvec::smallvec![Release::new(hold)]);
+            if let Err(error) = release.await {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(
+                    error,
+                    "could not end a hold after its minimum; its lease will"
+                );
+            }
+        });
     }
 
     /// Asks the store whether it carries the hold now. All who ask at about the same time share one question.

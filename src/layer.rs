@@ -90,10 +90,12 @@ mod confirm;
 mod hold_times;
 mod mode;
 mod policy;
+mod predicate;
 mod protocol;
 mod rejection;
 mod respond;
 mod serve;
+mod server_timing;
 mod settings;
 
 pub use body::ResponseBody;
@@ -108,6 +110,7 @@ pub(crate) use body::{local, poll_bytes};
 pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
 pub(crate) use hold_times::HoldTimes;
+pub(crate) use predicate::OfRequest;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::Responder;
 pub(crate) use serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost, whole};
@@ -176,6 +179,60 @@ impl<K, M> DistributedLockLayer<K, M> {
             policy: self.policy,
             body: PhantomData,
         }
+    }
+
+    /// Locks each tenant's things apart: order 42 of one tenant is not order 42 of another.
+    ///
+    /// A key `lock:order:42` of the tenant `acme` is `lock:order:42:@acme`, as [`ResourceKey::tenant`] makes it for a job. Take
+    /// the tenant from the server's own state, such as an extension that the authentication has set, never from a header
+    /// that the client controls. Requests for which the closure returns `None` lock the key as it is.
+    ///
+    /// ```
+    /// # use http::request::Parts;
+    /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, key};
+    /// #[derive(Clone)]
+    /// struct Tenant(String);
+    ///
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// DistributedLockLayer::new(locks)
+    ///     .key(key::path())
+    ///     .tenant(|parts: &Parts| parts.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()))
+    /// # ;
+    /// ```
+    ///
+    /// [`ResourceKey::tenant`]: crate::ResourceKey::tenant
+    pub fn tenant<F>(mut self, tenant: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    {
+        self.policy.tenant = OfRequest::new(tenant);
+        self
+    }
+
+    /// Looks only at requests for which `predicate` is true; others pass without a lock (default: all requests).
+    ///
+    /// ```
+    /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// DistributedLockLayer::new(locks).when(|parts| !parts.uri.path().ends_with("/preview"))
+    /// # ;
+    /// ```
+    pub fn when<F>(mut self, predicate: F) -> Self
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.policy.when = OfRequest::new(predicate);
+        self
+    }
+
+    /// Adds the time that a request waited for its lock and held it to the response, as `lock-wait` and `lock-hold` of the
+    /// header `Server-Timing` (default: not). With [`ReleaseOn::BodyEnd`] the head goes out before the hold ends, and has the
+    /// wait only.
+    ///
+    /// It tells clients how busy a resource is, so use it where that is no secret.
+    pub fn server_timing(mut self) -> Self {
+        self.policy.server_timing = true;
+        self
     }
 
     /// How it is locked: a [`LockMode`], [`by_method`] (the default), or a closure over `&Parts`.

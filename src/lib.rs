@@ -138,7 +138,7 @@ pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, R
 #[doc(inline)]
 pub use store::{LockStore, LockStoreExt, Wakeups};
 #[doc(inline)]
-pub use work::Candidate;
+pub use work::{Candidate, Done, Once, OnceError};
 /// The crates whose types are in the signatures of [`RedisStore`].
 #[cfg(feature = "redis")]
 pub use {deadpool_redis, redis};

@@ -5,15 +5,18 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::HeaderValue;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 mod key;
+mod namespace;
 mod resource;
 
 pub(crate) use key::KeyMap;
 pub use key::LockKey;
+pub(crate) use namespace::Namespace;
 pub use resource::{Resource, ResourceKey};
 
 /// The rule about which holds on one key may coexist.
@@ -254,6 +257,19 @@ impl FencingToken {
     /// The number.
     pub fn value(self) -> u64 {
         self.0
+    }
+}
+
+impl From<u64> for FencingToken {
+    fn from(value: u64) -> Self {
+        Self(value)
+    }
+}
+
+/// In decimal digits, for a header such as `If-Match` or `X-Fencing-Token` of a request to the protected resource.
+impl From<FencingToken> for HeaderValue {
+    fn from(token: FencingToken) -> Self {
+        token.0.into()
     }
 }
 

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
+use crate::lock::{Hold, HoldId, LockKey, LockMode};
 
 mod answer;
 mod capabilities;
@@ -207,6 +208,18 @@ pub trait LockStore: Send + Sync + 'static {
     /// The default says nothing of itself.
     fn audit(&self) -> impl Future<Output = Result<Audit, StoreError>> + Send {
         async { Ok(Audit::new(Deployment::Unknown)) }
+    }
+
+    /// Answers when the store does, and changes nothing: for health checks.
+    ///
+    /// The default asks for a hold that there is not.
+    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let none = Hold {
+            key: LockKey::new("tower_lock_rights"),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), 0),
+        };
+        async move { self.renew(&[Renewal::check(none)]).await.map(drop) }
     }
 
     /// Which part of the store a key lives in. Each part can fail without the others, so a client renews, checks and

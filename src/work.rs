@@ -1,10 +1,14 @@
-//! Work under a lock: a future that runs while a lock is held, and a leader of which a fleet has one.
+//! Work under a lock: a future that runs while a lock is held, work that is done once, and a leader of which a fleet has one.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+mod once;
+
+pub use once::{Done, Once, OnceError};
 
 use crate::backoff::Backoff;
 use crate::client::{LockClient, LockRequest};

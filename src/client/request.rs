@@ -49,6 +49,7 @@ pub struct LockRequest {
     mode: Option<LockMode>,
     terms: Terms,
     wait: Duration,
+    hold_at_least: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -60,14 +61,23 @@ enum Targets {
 
 impl LockRequest {
     pub(super) fn one(client: LockClient, target: Target) -> Self {
+        let target = target.of(&client);
         Self::new(client, Targets::One(target))
     }
 
     pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
+        let targets = targets
+            .into_iter()
+            .map(|target| target.of(&client))
+            .collect();
         Self::new(client, Targets::All(targets))
     }
 
-    pub(super) fn any(client: LockClient, mut targets: Vec<Target>) -> Self {
+    pub(super) fn any(client: LockClient, targets: Vec<Target>) -> Self {
+        let mut targets: Vec<_> = targets
+            .into_iter()
+            .map(|target| target.of(&client))
+            .collect();
         targets.sort_by(|a, b| a.key.cmp(&b.key));
         targets.dedup_by(|later, earlier| later.key == earlier.key);
         Self::new(client, Targets::Any(targets))
@@ -88,6 +98,7 @@ impl LockRequest {
                 route: Route::default(),
             },
             wait: Duration::from_secs(30),
+            hold_at_least: None,
         }
     }
 
@@ -120,6 +131,47 @@ impl LockRequest {
     /// When renewal ends, guard or not: the hold lapses then, and the guard finds it lost.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
+        self
+    }
+
+    /// Keeps the key taken for at least this long since the grant, also after the release, and also when the process ends
+    /// before.
+    ///
+    /// It is for a job that runs once per tick although the clocks of the processes differ: with a wait of zero, the process
+    /// whose clock is ahead runs the job, and the others find the key taken. Choose more than the clocks differ, and less than
+    /// the time between two ticks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use std::time::Duration;
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let tick = || {
+    ///     let request = locks.lock("lock:report").wait(Duration::ZERO);
+    ///     request.hold_at_least(Duration::from_secs(50)).run(async |_| println!("reporting"))
+    /// };
+    /// tick().await?;
+    /// assert!(tick().await.unwrap_err().is_busy()); // another process, a moment later
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold,
+    /// which is renewed no more, and this process ends it when the time is over; [`LockClient::shutdown`] does not. If the
+    /// process ends earlier, the key is free when the time is over and the lease too: choose a lease that is not longer than
+    /// this time for a process that runs one job. The grant costs one more round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`acquire`](Self::acquire) fails with [`LockError::Invalid`] if the mode is `Read`, if an [`owner`](Self::owner) is
+    /// named, or if a fixed lease or the longest hold is shorter than this time.
+    ///
+    /// [`LockGuard::release`]: crate::LockGuard::release
+    /// [`LockClient::shutdown`]: crate::LockClient::shutdown
+    pub fn hold_at_least(mut self, time: Duration) -> Self {
+        self.hold_at_least = (!time.is_zero()).then(|| time.min(FOR_EVER));
         self
     }
 
@@ -209,12 +261,37 @@ impl LockRequest {
             }
         });
         let taken = door.unless_closed(work).instrument(waiting.span()).await;
+        let taken = match (taken, self.hold_at_least) {
+            (Ok(guard), Some(time)) => {
+                let until = Instant::now() + time;
+                Box::pin(guard.kept_until(until, client.inner.store.clone())).await
+            }
+            (taken, _) => taken,
+        };
         match taken {
             Ok(guard) => Ok(guard.observed(waiting)),
             Err(error) => {
                 waiting.refused(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// Tries once, and takes the lock if it is free; `None` if it is in use. The same as [`acquire`](Self::acquire) with a
+    /// [`wait`](Self::wait) of zero, without the error for a busy lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), except [`LockError::Busy`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`acquire`](Self::acquire).
+    pub async fn try_acquire(self) -> Result<Option<LockGuard>, LockError> {
+        match self.wait(Duration::ZERO).acquire().await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(LockError::Busy { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -239,6 +316,12 @@ impl LockRequest {
         first.map_or(LockMode::Reentrant, |target| target.mode_in(self.mode))
     }
 
+    /// Whether every key is asked for in an exclusive mode.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        let mut targets = self.targets().iter();
+        targets.all(|target| target.mode_in(self.mode).is_exclusive())
+    }
+
     /// The mode, for labels and logs.
     fn mode_name(&self) -> &'static str {
         let first = self.default_mode();
@@ -261,8 +344,31 @@ impl LockRequest {
                 "there is no key to lock: name at least one",
             ));
         }
+        self.check_minimum()?;
         let mut targets = self.targets().iter();
         targets.try_for_each(|target| self.check_one(target))
+    }
+
+    fn check_minimum(&self) -> Result<(), LockError> {
+        let Some(time) = self.hold_at_least else {
+            return Ok(());
+        };
+        let ends_before = |end: Option<Duration>| end.is_some_and(|end| end < time);
+        let fixed = match self.terms.lease {
+            Lease::Fixed(lease) => Some(lease),
+            Lease::Renewed(_) => None,
+        };
+        if ends_before(fixed) || ends_before(self.terms.max_hold) {
+            return Err(LockError::invalid(
+                "the hold ends before `hold_at_least`: choose a longer fixed lease and a longer `max_hold`",
+            ));
+        }
+        if self.terms.owner.is_some() {
+            return Err(LockError::invalid(
+                "an owner could join the hold after its release: leave `owner` or `hold_at_least` out",
+            ));
+        }
+        Ok(())
     }
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
@@ -271,6 +377,11 @@ impl LockRequest {
         if self.terms.fenced && !mode.is_exclusive() {
             return Err(LockError::invalid(
                 "a read hold has no fencing token: ask for one with an exclusive mode",
+            ));
+        }
+        if self.hold_at_least.is_some() && !mode.is_exclusive() {
+            return Err(LockError::invalid(
+                "`hold_at_least` needs an exclusive mode: readers do not keep each other out",
             ));
         }
         if self.terms.owner.is_none() && !self.wait.is_zero() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::LockClient;
 use crate::error::LockError;
 use crate::lock::{LockFamily, LockKey, LockMode, ResourceKey};
 
@@ -15,6 +16,19 @@ pub struct Target {
 }
 
 impl Target {
+    /// The same, in the name space of `client`.
+    pub(super) fn of(self, client: &LockClient) -> Self {
+        Self {
+            key: client.named(self.key),
+            ..self
+        }
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> &LockKey {
+        &self.key
+    }
+
     /// The mode of its own, else `asked`, else what its resource is locked in.
     pub(super) fn mode_in(&self, asked: Option<LockMode>) -> LockMode {
         let default = || self.family.map(LockFamily::default_mode);

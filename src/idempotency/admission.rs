@@ -45,6 +45,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     /// Whether the layer looks at a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
         by_method().mode(parts) == Some(LockMode::Write)
+            && self.settings.when.of(parts) != Some(false)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -64,7 +65,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             Err(_) => return Ok(Admission::Pass(body.into_body())),
         };
         let body = body.read(&self.settings.body_reader).await?;
-        let name = self.settings.scope.name(parts, keys);
+        let name = self.client.named(self.settings.scope.name(parts, keys));
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.

@@ -8,7 +8,7 @@ use http::{StatusCode, response};
 use super::fingerprint::Fingerprint;
 use super::scope::Scope;
 use crate::client::LockClient;
-use crate::layer::{BodyReader, Confirm, HoldTimes, OnCancel, Rejection, Responder};
+use crate::layer::{BodyReader, Confirm, HoldTimes, OfRequest, OnCancel, Rejection, Responder};
 use crate::limits;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Seldom;
@@ -21,6 +21,8 @@ type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 pub(super) struct IdempotencySettings {
     pub(super) required: bool,
     pub(super) scope: Scope,
+    /// Which requests are looked at.
+    pub(super) when: OfRequest<bool>,
     pub(super) fingerprint: Arc<FingerprintOf>,
     pub(super) wait: Duration,
     pub(super) lease: Lease,
@@ -44,6 +46,7 @@ impl Default for IdempotencySettings {
         Self {
             required: false,
             scope: Scope::Undecided,
+            when: OfRequest::default(),
             fingerprint: Arc::new(Fingerprint::of),
             wait: Duration::from_secs(3),
             lease: Lease::default(),

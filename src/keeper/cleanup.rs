@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use crate::sync::Mutex;
 
@@ -62,6 +63,18 @@ impl CleanupTasks {
     pub(super) fn begin(self: &Arc<Self>) -> Unfinished {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         Unfinished(self.clone())
+    }
+
+    /// Does something at a later time, unless its runtime ends before. It does not count as work.
+    pub(super) fn later(&self, at: Instant, work: impl Future<Output = ()> + Send + 'static) {
+        let here = Handle::try_current().ok();
+        let Some(runtime) = here.or_else(|| self.state.lock().runtime_but(&[])) else {
+            return;
+        };
+        runtime.spawn(async move {
+            sleep_until(at).await;
+            work.await;
+        });
     }
 
     /// Waits until all work is done.

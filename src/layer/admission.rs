@@ -1,9 +1,11 @@
 //! From the head of a request to its grant.
 
 use std::error::Error;
+use std::time::Duration;
 
 use http::request::Parts;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::DistributedLockLayer;
 use super::body_mode::BodyMode;
@@ -28,6 +30,14 @@ impl<B> Payload<B> {
             Self::Unread(body) | Self::Read(body) => body,
         }
     }
+}
+
+/// What the end of a request needs.
+pub(crate) struct Terms {
+    /// What confirms the release.
+    pub(super) confirm: Confirm,
+    /// How long the request waited for its lock.
+    pub(super) waited: Duration,
 }
 
 /// What a request is to lock.
@@ -69,7 +79,12 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             Payload::Read(body) => Ok((body, None)),
         };
         let (body, _) = body.map_err(Rejection::new)?;
-        let targets = keys.targets(mode)?;
+        let mut targets = keys.targets(mode)?;
+        if let Some(tenant) = self.policy.tenant.of(parts).flatten() {
+            for (key, _) in &mut targets {
+                *key = key.tenant(&tenant);
+            }
+        }
         let plan = self.ask_for(targets, Route::new(template(parts)));
         Ok((Some(plan), body))
     }
@@ -130,14 +145,18 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         plan: Option<Plan>,
         parts: &mut Parts,
-    ) -> Result<Option<Claim<Confirm>>, Refusal> {
+    ) -> Result<Option<Claim<Terms>>, Refusal> {
         let Some(plan) = plan else {
             return Ok(None);
         };
         let owner = parts.extensions.get_or_insert_with(Owner::new);
+        let began = Instant::now();
         match plan.request.owner(owner).acquire().await {
             Ok(guard) => {
-                let terms = self.policy.confirm(plan.reads_only);
+                let terms = Terms {
+                    confirm: self.policy.confirm(plan.reads_only),
+                    waited: began.elapsed(),
+                };
                 Ok(Some(Claim { guard, terms }))
             }
             Err(LockError::Unavailable(error))

@@ -10,6 +10,7 @@ use http::request::Parts;
 use super::body_reader::BodyReader;
 use super::hold_times::{HoldTimes, retry_after};
 use super::mode::{ByMethod, ModePolicy, is_safe};
+use super::predicate::OfRequest;
 use super::rejection::{Refusal, RejectionKind};
 use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
@@ -43,6 +44,12 @@ pub(super) struct Policy {
     pub(super) release_on: ReleaseOn,
     pub(super) contended_status: StatusCode,
     pub(super) responder: Responder,
+    /// Which requests are looked at.
+    pub(super) when: OfRequest<bool>,
+    /// Whose things a request locks.
+    pub(super) tenant: OfRequest<Option<String>>,
+    /// Whether responses say how long the lock took.
+    pub(super) server_timing: bool,
     /// Requests that go on without their lock.
     pub(super) unlocked: Arc<Seldom>,
     /// Responses that the store was asked to confirm and did not.
@@ -72,6 +79,9 @@ impl Default for Policy {
             release_on: ReleaseOn::default(),
             contended_status: StatusCode::LOCKED,
             responder: Responder::default(),
+            when: OfRequest::default(),
+            tenant: OfRequest::default(),
+            server_timing: false,
             unlocked: Arc::default(),
             by_lease: Arc::default(),
         }
@@ -81,6 +91,9 @@ impl Default for Policy {
 impl Policy {
     /// The mode that a request is locked in; `None`: it is not locked.
     pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
+        if self.when.of(parts) == Some(false) {
+            return None;
+        }
         match self.safe {
             Some(mode) if is_safe(&parts.method) => mode,
             _ => self.mode.mode(parts),

@@ -6,6 +6,7 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
+use super::admission::Terms;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
@@ -14,7 +15,7 @@ use super::rejection::Refusal;
 use super::respond::Responder;
 use super::serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost};
 use super::settings::{Confirm, OnCancel, OnLost, ReleaseOn};
-use super::{DistributedLockLayer, Unlocked};
+use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::client::LockClient;
 use crate::key::KeyExtractor;
 
@@ -25,10 +26,9 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    /// What confirms the release.
-    type Terms = Confirm;
+    type Terms = Terms;
 
-    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Confirm>, Refusal> {
+    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Terms>, Refusal> {
         let (plan, body) = self.plan(parts, body).await?;
         let Some(claim) = self.acquire(plan, parts).await? else {
             parts.extensions.insert(Unlocked);
@@ -40,11 +40,12 @@ where
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, terms: how }: Claim<Confirm>,
+        Claim { guard, terms }: Claim<Terms>,
         method: Method,
         handling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> Result<Served<R, E>, Unconfirmed> {
         let policy = &self.policy;
+        let how = terms.confirm;
         let granted = Instant::now();
         let result = match policy.on_lost {
             OnLost::Continue => Ok(handling.await),
@@ -57,13 +58,21 @@ where
                 let length = length(&response);
                 let guarded =
                     |body| ResponseBody::guarded(body, guard, length, how, policy.on_lost);
-                return Ok(Ok(response.map(guarded)));
+                let mut response = response.map(guarded);
+                if policy.server_timing {
+                    server_timing::add(&mut response, terms.waited, None);
+                }
+                return Ok(Ok(response));
             }
             Ok(result) => confirm(how, guard, None).await.map(|by| (result, by)),
             Err(lost) => Err(lost),
         };
-        policy.hold_times.add(granted.elapsed());
-        let (result, by) = result?;
+        let held = granted.elapsed();
+        policy.hold_times.add(held);
+        let (mut result, by) = result?;
+        if let (true, Ok(response)) = (policy.server_timing, &mut result) {
+            server_timing::add(response, terms.waited, Some(held));
+        }
         if by == Confirmation::Lease && how == Confirm::Store && result.is_ok() {
             policy.warn_of_lease();
         }

@@ -126,6 +126,37 @@ impl RejectionKind {
         }
     }
 
+    /// The gRPC status code for a service behind a layer, such as `tonic::Code::from_i32` takes it. With tonic:
+    ///
+    /// ```ignore
+    /// layer.rejection(|rejection, _| {
+    ///     let code = tonic::Code::from_i32(rejection.kind().grpc_code());
+    ///     tonic::Status::new(code, rejection.kind().as_str()).into_http::<tonic::body::Body>()
+    /// })
+    /// ```
+    pub fn grpc_code(self) -> i32 {
+        match self {
+            // INVALID_ARGUMENT
+            Self::KeyMissing | Self::KeyInvalid | Self::KeyRejected | Self::BodyUnreadable => 3,
+            // DEADLINE_EXCEEDED
+            Self::BodyTimeout => 4,
+            // RESOURCE_EXHAUSTED
+            Self::Overloaded | Self::BodyBudget | Self::BodyTooLarge => 8,
+            // FAILED_PRECONDITION
+            Self::KeyReused => 9,
+            // ABORTED
+            Self::Contended | Self::InProgress => 10,
+            // INTERNAL
+            Self::Misconfigured => 13,
+            // UNAVAILABLE
+            Self::Unavailable => 14,
+            // DATA_LOSS
+            Self::RecordUnreadable => 15,
+            // UNKNOWN: what the handler did is unknown.
+            Self::Lost => 2,
+        }
+    }
+
     fn title(self) -> &'static str {
         match self {
             Self::Contended => "The resource is locked by another request",

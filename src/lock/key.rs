@@ -1,5 +1,6 @@
 //! Names of what is protected.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -54,11 +55,14 @@ const DIGEST_PREFIX: usize = 64;
 /// assert_eq!(LockKey::from_parts("lock:order", ["4:2", "{x}"]).as_str(), "lock:order:4%3A2:%7Bx%7D");
 /// assert_ne!(LockKey::from_parts("a", ["b", ""]), LockKey::from_parts("a", ["b"]));
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone)]
 pub struct LockKey {
+    /// The whole name.
     name: Arc<str>,
     /// Hash of `name` under a random key of this process. A key is looked up many times in its life.
     hash: u64,
+    /// Where the name begins in it that the program has chosen: behind the name space of a client.
+    own: u8,
 }
 
 impl LockKey {
@@ -70,7 +74,7 @@ impl LockKey {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let name = name.into();
         let hash = HASHER.hash_one(&name);
-        Self { name, hash }
+        Self { name, hash, own: 0 }
     }
 
     /// Composes a key from a resource and its components, injectively and bounded.
@@ -86,6 +90,29 @@ impl LockKey {
             name.push(':');
             name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
         }
+        Self::bounded(name, readable)
+    }
+
+    /// The key of one tenant's own thing of this name, such as `lock:order:42:@acme`: what
+    /// [`DistributedLockLayer::tenant`](crate::DistributedLockLayer::tenant) locks. `tenant` is percent-encoded.
+    ///
+    /// ```
+    /// use tower_distributed_lock::LockKey;
+    ///
+    /// let order = LockKey::from_parts("lock:order", ["42"]);
+    /// assert_eq!(order.tenant("acme").as_str(), "lock:order:42:@acme");
+    /// ```
+    pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
+        // A component never begins with a bare `@`.
+        let mut name = format!("{}:@", self.name());
+        let readable = self.name().len().min(DIGEST_PREFIX);
+        let readable = (0..=readable).rev().find(|&end| name.is_char_boundary(end));
+        name.extend(utf8_percent_encode(tenant.as_ref(), ESCAPED));
+        Self::bounded(name, readable.unwrap_or_default())
+    }
+
+    /// A composed name; if it is too long, its beginning and a digest of all.
+    fn bounded(mut name: String, readable: usize) -> Self {
         if name.len() <= MAX_COMPOSED {
             return Self::new(name);
         }
@@ -100,15 +127,60 @@ impl LockKey {
         Self::new(name)
     }
 
-    /// The name, as it stands in the store.
+    /// The whole name, as it stands in the store: with the [name space](crate::LockClientBuilder::namespace) of the client.
     pub fn as_str(&self) -> &str {
         &self.name
+    }
+
+    /// The name as the program has chosen it: without the name space of the client. `Display`, `Debug` and `Serialize` show
+    /// this one.
+    pub fn name(&self) -> &str {
+        &self.name[usize::from(self.own)..]
+    }
+
+    /// The same name behind `prefix`, in place of another name space. A prefix has 255 bytes at most.
+    pub(crate) fn within(&self, prefix: &str) -> Self {
+        if self.as_str().len() == prefix.len() + self.name().len() && self.name.starts_with(prefix)
+        {
+            return self.clone();
+        }
+        let mut name = String::with_capacity(prefix.len() + self.name().len());
+        name.push_str(prefix);
+        name.push_str(self.name());
+        Self::new(name).behind(prefix.len())
+    }
+
+    /// The same key, of whose name the first `prefix` bytes are a name space.
+    pub(crate) fn behind(mut self, prefix: usize) -> Self {
+        self.own = u8::try_from(prefix).expect("a name space is short");
+        self
     }
 
     /// Which of `places` is this key's, for as long as the process lives.
     pub(crate) fn place_among(&self, places: usize) -> usize {
         // The high bits: a map in such a place uses the low bits first.
         (self.hash >> 32) as usize % places
+    }
+}
+
+/// Whole names are compared: a key is the same in every client of a store.
+impl PartialEq for LockKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.name == other.name
+    }
+}
+
+impl Eq for LockKey {}
+
+impl PartialOrd for LockKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LockKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
     }
 }
 
@@ -186,13 +258,13 @@ impl Serialize for LockKey {
 
 impl fmt::Display for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(self.name())
     }
 }
 
 impl fmt::Debug for LockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.name, f)
+        fmt::Debug::fmt(self.name(), f)
     }
 }
 
@@ -229,6 +301,36 @@ mod tests {
             .map(|c| LockKey::from_parts("r", c.iter()))
             .collect();
         assert_eq!(keys.len(), cases.len());
+    }
+
+    #[test]
+    fn a_name_space_stands_before_the_name_and_is_not_shown() {
+        let plain = LockKey::new("order:{7}");
+        let key = plain.within("prod:shop:");
+        assert_eq!(key.as_str(), "prod:shop:order:{7}");
+        assert_eq!((key.name(), &*key.to_string()), ("order:{7}", "order:{7}"));
+        assert_eq!(format!("{key:?}"), "\"order:{7}\"");
+        assert_eq!(key.within("prod:shop:"), key, "once only");
+        assert_eq!(key.within("test:").as_str(), "test:order:{7}");
+        assert_eq!(key.within(""), plain);
+        let whole = LockKey::new("prod:shop:order:{7}");
+        assert_eq!(key, whole, "one key of the store");
+        assert!(HashSet::from([key]).contains(&whole));
+    }
+
+    #[test]
+    fn tenants_have_keys_of_their_own() {
+        let order = LockKey::from_parts("lock:order", ["42"]);
+        let names: HashSet<_> = ["a", "b", "", "a:b", "@a"]
+            .map(|tenant| order.tenant(tenant).as_str().to_owned())
+            .into();
+        assert_eq!(names.len(), 5);
+        assert_ne!(
+            order.tenant("a"),
+            LockKey::from_parts("lock:order", ["42", "@a"])
+        );
+        let long = LockKey::new("é".repeat(100)).tenant("x".repeat(300));
+        assert!(long.as_str().len() <= MAX_COMPOSED);
     }
 
     #[test]

@@ -97,6 +97,15 @@ impl ResourceKey {
         &self.key
     }
 
+    /// The same thing of one tenant: see [`LockKey::tenant`].
+    #[must_use]
+    pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
+        Self {
+            key: self.key.tenant(tenant),
+            family: self.family,
+        }
+    }
+
     /// The key and its family; `None`: any.
     pub(crate) fn into_parts(self) -> (LockKey, Option<LockFamily>) {
         (self.key, self.family)

@@ -321,6 +321,56 @@ impl Share {
         }
     }
 
+    /// Leaves, and lets the store keep the hold until `until`: renews it no more, and releases it then. Says whether the
+    /// store carried the hold until now.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before its end, it leaves as it would at its end.
+    pub(crate) async fn rest(self, until: Instant) -> Result<(), LockError> {
+        let mut resting = Resting { share: self, until };
+        let confirmed = match resting.share.is_lost() {
+            true => Err(LockError::Lost),
+            false => {
+                resting
+                    .share
+                    .queues
+                    .keeper()
+                    .check(&resting.share.live)
+                    .await
+            }
+        };
+        if let Err(LockError::Lost) = confirmed {
+            // There is nothing to keep.
+            resting.until = Instant::now();
+        }
+        confirmed
+    }
+
+    /// Leaves, and lets the store keep the hold until `until`, as [`Share::rest`], without asking the store.
+    pub(crate) fn leave_until(self, until: Instant) {
+        drop(Resting { share: self, until });
+    }
+
+    /// Leaves the queue of this process, and not the store.
+    fn leave_resting(&mut self, until: Instant) {
+        self.left = true;
+        let queues = &self.queues;
+        let key = &self.live.hold.key;
+        let left = queues.with(key, |state| {
+            state.leave(&self.live, &self.holder, false, queues.at(Instant::now()))
+        });
+        match left {
+            Left::LivesOn(effects) => queues.apply(key, effects),
+            Left::Release(next) => {
+                queues.keeper().rest(&self.live, until);
+                let next = next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff));
+                // It asks the store, which refuses it until the hold is over.
+                drop(next);
+            }
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
@@ -428,6 +478,20 @@ impl Departed {
             live: self.live,
             asked,
             until_done,
+        }
+    }
+}
+
+/// A share that leaves when this is dropped, whose hold stays in the store until a time.
+struct Resting {
+    share: Share,
+    until: Instant,
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        if self.until > Instant::now() && !self.share.is_lost() {
+            self.share.leave_resting(self.until);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::mem;
 use std::ops::Deref;
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::Share;
 use crate::error::LockError;
@@ -11,11 +13,20 @@ use crate::store::Record;
 
 /// The shares that one request has taken. Dropped, they leave together: what ends by that is released in few questions.
 #[derive(Default)]
-pub(crate) struct Shares(SmallVec<[Share; 1]>);
+pub(crate) struct Shares {
+    shares: SmallVec<[Share; 1]>,
+    /// Until when the store keeps the holds at least; `None`: until they are released.
+    until: Option<Instant>,
+}
 
 impl Shares {
     pub(crate) fn push(&mut self, share: Share) {
-        self.0.push(share);
+        self.shares.push(share);
+    }
+
+    /// Has the store keep the holds until `until` at least, also when they are released before.
+    pub(crate) fn keep_until(&mut self, until: Instant) {
+        self.until = Some(until);
     }
 
     /// Leaves, and says whether the store carried every hold until now.
@@ -24,9 +35,13 @@ impl Shares {
     ///
     /// Leaving happens at the first poll; a release that was begun is finished in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
+        if let Some(until) = self.resting() {
+            let shares = mem::take(&mut self.shares);
+            return Box::pin(rest_all(shares, until)).await;
+        }
         match self.only() {
             Some(only) => only.release().await,
-            None => Share::release_all(mem::take(&mut self.0)).await,
+            None => Share::release_all(mem::take(&mut self.shares)).await,
         }
     }
 
@@ -42,9 +57,14 @@ impl Shares {
         }
     }
 
+    /// The end of the minimum, if that is still to come. It is asked once.
+    fn resting(&mut self) -> Option<Instant> {
+        self.until.take().filter(|until| *until > Instant::now())
+    }
+
     fn only(&mut self) -> Option<Share> {
-        match self.0.len() {
-            1 => self.0.pop(),
+        match self.shares.len() {
+            1 => self.shares.pop(),
             _ => None,
         }
     }
@@ -52,13 +72,19 @@ impl Shares {
 
 impl From<Share> for Shares {
     fn from(share: Share) -> Self {
-        Self(SmallVec::from_buf([share]))
+        Self {
+            shares: SmallVec::from_buf([share]),
+            until: None,
+        }
     }
 }
 
 impl FromIterator<Share> for Shares {
     fn from_iter<T: IntoIterator<Item = Share>>(shares: T) -> Self {
-        Self(shares.into_iter().collect())
+        Self {
+            shares: shares.into_iter().collect(),
+            until: None,
+        }
     }
 }
 
@@ -66,14 +92,32 @@ impl Deref for Shares {
     type Target = [Share];
 
     fn deref(&self) -> &[Share] {
-        &self.0
+        &self.shares
     }
 }
 
 impl Drop for Shares {
     fn drop(&mut self) {
-        if self.0.len() > 1 {
-            Share::drop_all(mem::take(&mut self.0));
+        if let Some(until) = self.resting() {
+            for share in mem::take(&mut self.shares) {
+                share.leave_until(until);
+            }
+        }
+        if self.shares.len() > 1 {
+            Share::drop_all(mem::take(&mut self.shares));
         }
     }
+}
+
+/// Releases nothing: the store keeps the holds until `until`. A loss says more than a store that did not answer.
+async fn rest_all(shares: SmallVec<[Share; 1]>, until: Instant) -> Result<(), LockError> {
+    let mut result = Ok(());
+    for rested in join_all(shares.into_iter().map(|share| share.rest(until))).await {
+        match rested {
+            Err(LockError::Lost) => result = Err(LockError::Lost),
+            Err(error) if result.is_ok() => result = Err(error),
+            _ => {}
+        }
+    }
+    result
 }

@@ -127,6 +127,22 @@ impl AclRules {
         }
     }
 
+    /// For clients with this [name space](crate::LockClientBuilder::namespace), which stands before each of the prefixes.
+    ///
+    /// ```
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let rules = RedisStore::acl_rules(["lock:", "idempotency:"]).namespace("prod:shop");
+    /// assert!(rules.to_string().contains(" ~prod:shop:lock:* "));
+    /// ```
+    #[must_use]
+    pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
+        for prefix in &mut self.prefixes {
+            prefix.insert_str(0, &format!("{}:", name.as_ref()));
+        }
+        self
+    }
+
     /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits, and to list keys. `SCAN` shows the names
     /// of all keys of the database.
     #[must_use]

@@ -1,0 +1,265 @@
+//! Work that is done once under a name, and its value remembered.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::{LockClient, LockRequest, Target};
+use crate::error::LockError;
+use crate::guard::{LockGuard, LockHandle};
+use crate::limits::FOR_EVER;
+use crate::lock::{Lease, LockKey};
+use crate::store::Record;
+
+impl LockClient {
+    /// Work that is done once under `name`, by one process of all, for as long as its value is remembered (`retention`).
+    ///
+    /// It is for jobs and for consumers of queues: name the work by what makes it one, such as the day of a nightly job or the
+    /// id of a message.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let week = Duration::from_secs(7 * 24 * 60 * 60);
+    /// let bill = || {
+    ///     locks.once("billing:2026-11-22", week).run(async |_lock| {
+    ///         println!("sending invoices");
+    ///         Ok::<u32, Infallible>(17)
+    ///     })
+    /// };
+    /// let first = bill().await?;
+    /// let repeat = bill().await?; // in another process, or tomorrow
+    /// assert_eq!((first.value, first.replayed), (17, false));
+    /// assert_eq!((repeat.value, repeat.replayed), (17, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`Once::run`] for what is promised.
+    pub fn once(&self, name: impl Into<Target>, retention: Duration) -> Once {
+        let target = name.into();
+        Once {
+            key: target.key().clone(),
+            request: self.lock(target),
+            client: self.clone(),
+            retention: retention.min(FOR_EVER),
+        }
+    }
+}
+
+/// Work that is to be done once. Made by [`LockClient::once`].
+#[derive(Debug, Clone)]
+#[must_use = "it does nothing until it runs"]
+pub struct Once {
+    client: LockClient,
+    key: LockKey,
+    request: LockRequest,
+    retention: Duration,
+}
+
+/// The value of work that was done once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Done<T> {
+    /// What the work returned.
+    pub value: T,
+    /// Whether it was done before, and the value is the one that was remembered.
+    pub replayed: bool,
+}
+
+/// Why there is no value.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum OnceError<E> {
+    /// The work was not started, because its lock was not granted or its record could not be looked up.
+    /// [`LockError::Busy`]: it runs elsewhere.
+    NotStarted(LockError),
+    /// The work returned this error. Nothing is remembered: a repeat runs it again.
+    Work(E),
+    /// The lock was lost before the work ended, which was dropped in the middle. Another process may run it.
+    Lost,
+    /// The work has ended, and it is not confirmed that its value is remembered. A repeat may run it again; with
+    /// [`LockError::Lost`], another process may have run it at the same time.
+    Unconfirmed(LockError),
+    /// The work has ended, and its value cannot be written as JSON. Nothing is remembered: a repeat runs it again.
+    Unwritable(Arc<serde_json::Error>),
+    /// What is remembered under the name is no such value. The work was not started. Choose another name when the type of
+    /// the value changes.
+    Unreadable(Arc<serde_json::Error>),
+}
+
+impl Once {
+    /// How long to wait while the same work runs elsewhere (default 30 s). Zero: not at all.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.request = self.request.wait(wait);
+        self
+    }
+
+    /// How soon the work may run again after its process died, and whether its lock is renewed (default: renewed, 30 s).
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.request = self.request.lease(lease);
+        self
+    }
+
+    /// How long the work may run (default: as long as it needs). After that its lock counts as lost.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.request = self.request.max_hold(max_hold);
+        self
+    }
+
+    /// What its measurements are labelled with: see [`LockRequest::label`].
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.request = self.request.label(label);
+        self
+    }
+
+    /// Runs `work` and remembers its value, or returns the value that is remembered.
+    ///
+    /// 1. A value that is remembered is returned at once, without a lock; `work` is not called.
+    /// 2. `work` runs under the lock of the name. A repeat meanwhile waits, and then gets the value.
+    /// 3. A value is remembered, as JSON, in the step that releases the lock: no other process can begin in between. It is
+    ///    returned when the store has confirmed that, and that the lock was held until then. So at most one execution is
+    ///    confirmed while the record is retained.
+    /// 4. An error of `work` is not remembered, and the lock is free for a repeat.
+    /// 5. The future of `work` is dropped when its lock is lost, or when this future is.
+    ///
+    /// **At most one confirmed execution is not exactly one.** A process that dies in the middle, or a store that loses its
+    /// data, lets a repeat run what was half done. What the work does elsewhere must bear that: see
+    /// [the guide](crate::guide::exactly_once).
+    ///
+    /// # Errors
+    ///
+    /// [`OnceError`] says whether `work` was started, and what is remembered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `work`, and releases the lock in the background; nothing is remembered, unless the
+    /// work had ended.
+    pub async fn run<F, W, T, E>(self, work: F) -> Result<Done<T>, OnceError<E>>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+    {
+        if let Some(value) = self.remembered().await? {
+            return Ok(Done::replayed(value));
+        }
+        self.check().map_err(OnceError::NotStarted)?;
+        let acquired = self.request.clone().acquire().await;
+        let guard = acquired.map_err(OnceError::NotStarted)?;
+        // It may have been done between the look and the grant. Nobody else remembers anything from here on.
+        if let Some(value) = self.remembered().await? {
+            guard.discard();
+            return Ok(Done::replayed(value));
+        }
+        let value = match until_lost(&guard, work).await {
+            None => return Err(OnceError::Lost),
+            Some(Err(error)) => {
+                // Awaited, so that a repeat that follows finds the lock free. The error says more than the release.
+                drop(guard.release().await);
+                return Err(OnceError::Work(error));
+            }
+            Some(Ok(value)) => value,
+        };
+        let written = serde_json::to_vec(&value);
+        let written = written.map_err(|error| OnceError::Unwritable(Arc::new(error)))?;
+        let record = Record::new(written, self.retention);
+        let recorded = guard.release_recording(record).await;
+        recorded.map_err(OnceError::Unconfirmed)?;
+        Ok(Done {
+            value,
+            replayed: false,
+        })
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        if !self.client.keeps_records() {
+            return Err(LockError::Unsupported(
+                crate::error::Feature::Records.into(),
+            ));
+        }
+        if self.retention < Duration::from_millis(1) {
+            return Err(LockError::invalid(
+                "a value that is remembered for no time is done again at once: choose a longer retention",
+            ));
+        }
+        if !self.request.is_exclusive() {
+            return Err(LockError::invalid(
+                "work that is done once needs an exclusive mode: a read hold keeps nobody from running it",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn remembered<T: DeserializeOwned, E>(&self) -> Result<Option<T>, OnceError<E>> {
+        let record = self.client.record(&self.key).await;
+        let record: Option<Bytes> = record.map_err(OnceError::NotStarted)?;
+        let value = record.map(|record| serde_json::from_slice(&record));
+        let value = value.transpose();
+        value.map_err(|error| OnceError::Unreadable(Arc::new(error)))
+    }
+}
+
+/// The result of `work`; `None` if the lock was lost before its end.
+async fn until_lost<F, W: Future>(guard: &LockGuard, work: F) -> Option<W::Output>
+where
+    F: FnOnce(LockHandle) -> W,
+{
+    let mut work = pin!(work(guard.handle()));
+    tokio::select! {
+        // Work that has ended is not cut short by a loss that is seen at the same moment: the release decides.
+        biased;
+        result = &mut work => Some(result),
+        () = guard.lost() => None,
+    }
+}
+
+impl<T> Done<T> {
+    fn replayed(value: T) -> Self {
+        Self {
+            value,
+            replayed: true,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for OnceError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted(error) => write!(f, "the work was not started: {error}"),
+            Self::Work(error) => error.fmt(f),
+            Self::Lost => f.write_str("the lock was lost while the work ran"),
+            Self::Unconfirmed(_) => f.write_str(
+                "the work has ended, and it is not confirmed that its value is remembered",
+            ),
+            Self::Unwritable(_) => f.write_str("the value of the work cannot be written as JSON"),
+            Self::Unreadable(_) => {
+                f.write_str("what is remembered under the name is no value of this work")
+            }
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for OnceError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotStarted(error) => error.source(),
+            Self::Work(error) => error.source(),
+            Self::Unconfirmed(error) => Some(error),
+            Self::Unwritable(error) | Self::Unreadable(error) => Some(&**error),
+            Self::Lost => None,
+        }
+    }
+}
