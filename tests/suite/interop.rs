@@ -12,6 +12,7 @@ mod handover;
 mod kind;
 mod lockctl;
 mod meeting;
+mod namespace;
 mod ownership;
 mod party;
 mod queue;

@@ -15,6 +15,7 @@ use tower_distributed_lock::{DistributedLockLayer, LockClient, LockHandle};
 mod answers;
 mod body;
 mod cancel;
+mod choices;
 mod confirmed;
 mod contract;
 pub(crate) mod costs;

@@ -20,6 +20,7 @@ mod redis_cluster;
 mod redis_sentinels;
 mod redis_server;
 mod replicated;
+mod site;
 
 pub(crate) use authority::{Authority, Credentials};
 pub(crate) use browser::Browser;
@@ -37,3 +38,4 @@ pub(crate) use redis_cluster::RedisCluster;
 pub(crate) use redis_sentinels::RedisSentinels;
 pub(crate) use redis_server::{Builder, RedisServer};
 pub(crate) use replicated::Replicated;
+pub(crate) use site::Site;

@@ -7,6 +7,7 @@ import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -288,9 +289,21 @@ public final class Driver {
         }
     }
 
+    /** A name mapper that puts a prefix before each name. Redisson 3.15 has none. */
+    private static void setNameMapper(Config config, String prefix) throws ReflectiveOperationException {
+        Class<?> type = Class.forName("org.redisson.config.NameMapper");
+        Object mapper = Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, method, names) ->
+                switch (method.getName()) {
+                    case "map" -> prefix + names[0];
+                    case "unmap" -> ((String) names[0]).substring(prefix.length());
+                    default -> throw new UnsupportedOperationException(method.getName());
+                });
+        Config.class.getMethod("setNameMapper", type).invoke(config, mapper);
+    }
+
     private static Config config(String[] arguments) throws ReflectiveOperationException {
         if (arguments.length == 0) {
-            throw new IllegalArgumentException("usage: <address>[,<address>…] [cluster] [watchdog=<ms>] [fair-wait=<ms>]");
+            throw new IllegalArgumentException("usage: <address>[,<address>…] [cluster] [watchdog=<ms>] [fair-wait=<ms>] [prefix=<text>]");
         }
         String[] addresses = arguments[0].split(",");
         boolean cluster = false;
@@ -302,6 +315,7 @@ public final class Driver {
                 case "cluster" -> cluster = true;
                 case "watchdog" -> config.setLockWatchdogTimeout(Long.parseLong(pair[1]));
                 case "fair-wait" -> setFairLockWaitTimeout(config, Long.parseLong(pair[1]));
+                case "prefix" -> setNameMapper(config, pair[1]);
                 default -> throw new IllegalArgumentException("no such option: " + option);
             }
         }

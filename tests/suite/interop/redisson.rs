@@ -95,6 +95,16 @@ impl Redisson {
         Self::start_with(version, &[addresses, "cluster".into()], watchdog).await
     }
 
+    /// The current version, with a name mapper that puts `prefix` before each name.
+    pub(super) async fn start_behind(
+        prefix: &str,
+        redis: &RedisServer,
+        watchdog: Duration,
+    ) -> Self {
+        let prefix = format!("prefix={prefix}");
+        Self::start_with(Version::V4_7, &[redis.url(), prefix], watchdog).await
+    }
+
     async fn start_with(version: Version, place: &[String], watchdog: Duration) -> Self {
         let jar = version.jar();
         let number = version.number();

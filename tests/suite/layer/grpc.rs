@@ -9,23 +9,14 @@ use tonic::transport::{Channel, Server};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower_distributed_lock::{
-    DistributedLockLayer, LockMode, OnCancel, Rejection, RejectionKind, ReleaseOn, key,
-};
+use tower_distributed_lock::{DistributedLockLayer, LockMode, OnCancel, Rejection, ReleaseOn, key};
 
 use super::locking;
 use super::store::TestStore;
 
 /// Trailers only: the status is in the head, as gRPC wants it.
 fn status(rejection: &Rejection, _: &Parts) -> http::Response<tonic::body::Body> {
-    let code = match rejection.kind() {
-        RejectionKind::Contended => Code::Aborted,
-        RejectionKind::Overloaded => Code::ResourceExhausted,
-        RejectionKind::Unavailable => Code::Unavailable,
-        RejectionKind::KeyMissing | RejectionKind::KeyInvalid => Code::InvalidArgument,
-        RejectionKind::Lost => Code::Unknown,
-        _ => Code::Internal,
-    };
+    let code = Code::from_i32(rejection.kind().grpc_code());
     Status::new(code, rejection.kind().as_str()).into_http()
 }
 

@@ -1,0 +1,170 @@
+//! Name spaces: two services on one store share nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tower_distributed_lock::{
+    ListQuery, LockClient, LockError, LockKey, MemoryStore, RedisStore, Resource,
+};
+
+use crate::support::{RedisServer, Site};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const ORDERS: Resource = Resource::new("lock:ns-order");
+
+async fn client(site: &Site, namespace: &str) -> LockClient {
+    site.builder().await.namespace(namespace).build()
+}
+
+#[tokio::test]
+async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
+    for site in Site::all().await {
+        let (shop, stock) = (
+            client(&site, "prod:shop").await,
+            client(&site, "prod:stock").await,
+        );
+        let (twin, plain) = (client(&site, "prod:shop").await, site.client().await);
+        let held = shop.lock(ORDERS.id(1)).await.unwrap();
+        assert_eq!(held.key().as_str(), "prod:shop:lock:ns-order:1");
+        assert_eq!(held.key().name(), "lock:ns-order:1");
+        for other in [&stock, &plain] {
+            let free = other.lock(ORDERS.id(1)).wait(Duration::ZERO).await;
+            free.unwrap().release().await.unwrap();
+        }
+        // The same name space; the same key of the store; a key that has the name space already.
+        for (locks, key) in [
+            (&twin, LockKey::from(ORDERS.id(1))),
+            (&plain, LockKey::new("prod:shop:lock:ns-order:1")),
+            (&twin, held.key().clone()),
+        ] {
+            let busy = locks
+                .lock(key)
+                .mode(tower_distributed_lock::LockMode::Write);
+            let busy = busy.wait(Duration::ZERO).await;
+            assert!(
+                matches!(busy, Err(LockError::Busy { .. })),
+                "{}: {busy:?}",
+                site.name()
+            );
+        }
+        let seen = shop.admin().unwrap().inspect(ORDERS.id(1)).await.unwrap();
+        assert!(seen.is_held());
+        assert!(
+            !stock
+                .admin()
+                .unwrap()
+                .inspect(ORDERS.id(1))
+                .await
+                .unwrap()
+                .is_held()
+        );
+        let admin = site.admin().await.namespace("prod:shop");
+        let list = admin
+            .locks(&ListQuery::new().prefix("lock:ns").limit(1000))
+            .await
+            .unwrap();
+        let [entry] = &list.entries[..] else {
+            panic!("{}: {list:?}", site.name());
+        };
+        assert_eq!(entry.key.to_string(), "lock:ns-order:1");
+        assert_eq!(serde_json::to_value(&entry.key).unwrap(), "lock:ns-order:1");
+        held.release().await.unwrap();
+        several(&shop).await;
+        if site.keeps_records() {
+            records(&shop, &stock).await;
+        }
+    }
+}
+
+/// All of several keys, any of several, with a hash tag of their own.
+async fn several(shop: &LockClient) {
+    let keys = ["{ns}.a", "{ns}.b", "lock:ns-plain"];
+    let all = shop.lock_all(keys).await.unwrap();
+    let names: Vec<_> = all.keys().map(|key| key.name().to_owned()).collect();
+    assert_eq!(names, ["lock:ns-plain", "{ns}.a", "{ns}.b"]);
+    let none = shop.lock_any(keys).wait(Duration::ZERO).await;
+    assert!(matches!(none, Err(LockError::Busy { .. })));
+    all.release().await.unwrap();
+    let any = shop.lock_any(keys).wait(Duration::ZERO).await.unwrap();
+    assert!(any.key().as_str().starts_with("prod:shop:"));
+    any.release().await.unwrap();
+}
+
+async fn records(shop: &LockClient, stock: &LockClient) {
+    for locks in [shop, stock] {
+        let done = locks
+            .once("ns:nightly", DAY)
+            .run(async |_| Ok::<_, LockError>(1));
+        assert!(!done.await.unwrap().replayed);
+    }
+    for locks in [shop, stock] {
+        let admin = locks.admin().unwrap();
+        let list = admin
+            .records(&ListQuery::new().prefix("ns:").limit(1000))
+            .await
+            .unwrap();
+        assert_eq!(list.entries.len(), 1);
+        assert_eq!(list.entries[0].key.name(), "ns:nightly");
+        assert!(admin.record("ns:nightly").await.unwrap().is_some());
+        assert!(admin.forget_record("ns:nightly").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_other() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let rules = RedisStore::acl_rules(["lock:", "ns:"])
+        .namespace("prod:shop")
+        .admin();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER")
+        .arg("locks")
+        .arg("reset")
+        .arg("on")
+        .arg(">secret");
+    for rule in rules.iter() {
+        user.arg(rule);
+    }
+    user.exec_async(&mut redis).await.unwrap();
+    let address = server.url().replace("redis://", "redis://locks:secret@");
+    let store = RedisStore::connect(address).await.unwrap();
+    let shop = LockClient::builder(store.clone())
+        .namespace("prod:shop")
+        .build();
+    shop.lock("lock:k")
+        .fenced()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let done = shop
+        .once("ns:nightly", DAY)
+        .run(async |_| Ok::<_, LockError>(1));
+    done.await.unwrap();
+    for key in server.dump().await.into_keys() {
+        assert!(key.contains("prod:shop:"), "{key}");
+    }
+    for other in [
+        LockClient::new(store.clone()),
+        LockClient::builder(store).namespace("prod:stock").build(),
+    ] {
+        let refused = other.lock("lock:k").await;
+        assert!(
+            matches!(refused, Err(LockError::Unavailable(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_name_space_that_would_change_the_meaning_of_names_is_refused() {
+    for name in ["", "a:", "{tag}", "a b", "a\n", "é", &"x".repeat(65)] {
+        let builder = LockClient::builder(MemoryStore::new()).namespace(name);
+        assert!(
+            catch_unwind(AssertUnwindSafe(|| builder.build())).is_err(),
+            "{name:?}"
+        );
+    }
+}
