@@ -7,6 +7,7 @@
 //! | choose how long to wait, and what a client gets | [`waiting`] |
 //! | know what happens when a client hangs up, a handler takes too long, the server stops | [`cancellation`] |
 //! | process a webhook or a payment once | [`webhooks`] |
+//! | change rows of your own database once | [`exactly_once`] |
 //! | know what can still go wrong | [`promises`] |
 //! | connect to Redis, Sentinel, Cluster; TLS, ACL, managed services | [`deployments`] |
 //! | see who holds and who waits, live | [`console`] |
@@ -31,6 +32,7 @@ pages! {
     waiting "../docs/guide/waiting.md"
     cancellation "../docs/guide/cancellation.md"
     webhooks "../docs/guide/webhooks.md"
+    exactly_once "../docs/guide/exactly_once.md"
     promises "../docs/guide/promises.md"
     deployments "../docs/guide/deployments.md"
     console "../docs/guide/console.md"

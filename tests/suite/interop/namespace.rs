@@ -34,10 +34,10 @@ async fn a_name_space_is_the_name_mapper_of_redisson() {
                 let refused = rival.try_lock(kind, name, Duration::ZERO).await;
                 assert!(refused.is_none(), "{kind} {name}: {refused:?}");
                 let elsewhere = outside.try_lock(kind, name, Duration::ZERO).await;
-                elsewhere.expect("another name").unlock().await;
-                held.unlock().await;
+                elsewhere.expect("another name").release().await;
+                held.release().await;
                 let next = rival.try_lock(kind, name, Duration::from_secs(5)).await;
-                next.expect("it is free").unlock().await;
+                next.expect("it is free").release().await;
             }
         }
     }

@@ -118,9 +118,7 @@ async fn a_service_builder_takes_the_layer_in_one_line() {
         .layer(layer.key(key::path()).stream_body())
         .service(tower::service_fn(serve));
     let request = http::Request::put("/orders/1").body(String::new()).unwrap();
-    let response = tower::ServiceExt::oneshot(service, request)
-        .await
-        .unwrap();
+    let response = tower::ServiceExt::oneshot(service, request).await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(store.asked(), 1);
 }
