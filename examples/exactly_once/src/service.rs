@@ -1,0 +1,45 @@
+//! The route, with the layer in front as the fast path.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::routing::post;
+use tower::ServiceExt;
+use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
+
+use crate::bank::Bank;
+use crate::step;
+
+/// Serves `POST /payments`. The layer keeps repeats apart and answers them from its record; the handler's transaction decides.
+fn app(bank: Bank, locks: LockClient) -> Router {
+    let once = IdempotencyLayer::new(locks).shared().required();
+    Router::new()
+        .route("/payments", post(handle).route_layer(once))
+        .with_state(bank)
+}
+
+async fn handle(State(bank): State<Bank>, headers: HeaderMap) -> Result<String, StatusCode> {
+    step::reached("claimed");
+    let key = headers
+        .get("idempotency-key")
+        .and_then(|key| key.to_str().ok());
+    let key = key.ok_or(StatusCode::BAD_REQUEST)?.to_owned();
+    let paid = bank.pay(key, 30).await;
+    paid.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Sends one request to the app, as a client would.
+pub(crate) async fn pay(bank: Bank, key: &str) -> anyhow::Result<String> {
+    // In a service this is a `RedisStore`. A store that dies with its process has forgotten every record at a repeat: the
+    // transaction must do without it.
+    let locks = LockClient::new(MemoryStore::new());
+    let request = Request::post("/payments").header("idempotency-key", key);
+    let response = app(bank, locks)
+        .oneshot(request.body(Body::empty())?)
+        .await?;
+    step::reached("recorded");
+    anyhow::ensure!(response.status() == StatusCode::OK, "{}", response.status());
+    let body = to_bytes(response.into_body(), 1024).await?;
+    Ok(String::from_utf8(body.to_vec())?)
+}
