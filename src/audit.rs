@@ -89,6 +89,7 @@ pub enum Deployment {
 
 /// One promise, and whether it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Promise {
     /// Its short name: `S1`, `S5`, `S6`.
     pub id: &'static str,
@@ -100,6 +101,7 @@ pub struct Promise {
 
 /// Whether a promise is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kept {
     /// Always.
     Yes,
