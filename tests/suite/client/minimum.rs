@@ -42,7 +42,6 @@ enum End {
     Release,
     Drop,
     Shutdown,
-    Process,
 }
 
 async fn keeps(site: &Site, end: End) {
@@ -51,7 +50,7 @@ async fn keeps(site: &Site, end: End) {
     // A lease that is longer: a process that goes on ends the hold at its minimum.
     let lease = match end {
         End::Release | End::Drop => Lease::Renewed(Duration::from_secs(60)),
-        End::Shutdown | End::Process => Lease::Renewed(MINIMUM / 2),
+        End::Shutdown => Lease::Renewed(MINIMUM / 2),
     };
     let began = Instant::now();
     let locks = site.client().await;
@@ -79,10 +78,6 @@ async fn keeps(site: &Site, end: End) {
                 began.elapsed() < MINIMUM,
                 "{what}: a shutdown does not wait"
             );
-        }
-        End::Process => {
-            // What it would do in the background ends with it.
-            guard.release().await.unwrap();
         }
     }
     assert!(is_taken(&other, &key).await, "{what}");
