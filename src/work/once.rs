@@ -153,10 +153,10 @@ impl Once {
         W: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
     {
+        self.check().map_err(OnceError::NotStarted)?;
         if let Some(value) = self.remembered().await? {
             return Ok(Done::replayed(value));
         }
-        self.check().map_err(OnceError::NotStarted)?;
         let acquired = self.request.clone().acquire().await;
         let guard = acquired.map_err(OnceError::NotStarted)?;
         // It may have been done between the look and the grant. Nobody else remembers anything from here on.
