@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::lock::LockMode;
+use crate::lock::{HoldId, LockMode};
 
 /// How many holders and how many waiters an [`Inspection`] shows at most.
 pub(crate) const SHOWN: usize = 100;
@@ -70,6 +70,11 @@ impl Holder {
     #[must_use]
     pub fn count(self, count: u64) -> Self {
         Self { count, ..self }
+    }
+
+    /// Whether it is a client of this crate: its id tells. Others are Redisson, or speak its protocol.
+    pub fn is_ours(&self) -> bool {
+        HoldId::is_ours(&self.id)
     }
 }
 

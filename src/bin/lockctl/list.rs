@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::glob;
 use crate::print;
-use crate::show::json;
+use crate::show::{client, json};
 use crate::text::{left, plain, table};
 
 /// How many keys one request to the store lists.
@@ -89,7 +89,7 @@ fn tell<T: Serialize>(
     Ok(0)
 }
 
-const LOCKS: &[&str] = &["KEY", "MODE", "HOLDER", "LEASE LEFT", "WAITING"];
+const LOCKS: &[&str] = &["KEY", "MODE", "HOLDER", "CLIENT", "LEASE LEFT", "WAITING"];
 
 /// The row of a lock, which shows the first holder only.
 fn lock(entry: &LockEntry) -> Vec<String> {
@@ -106,6 +106,7 @@ fn lock(entry: &LockEntry) -> Vec<String> {
         key,
         first.mode.as_str().to_owned(),
         plain(&first.id) + &others,
+        client(first).to_owned(),
         left(first.remaining),
         found.waiters.len().to_string(),
     ]

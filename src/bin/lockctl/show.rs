@@ -49,14 +49,23 @@ pub(crate) fn described(key: &str, found: &Inspection) -> String {
 }
 
 fn holders(holders: &[Holder]) -> String {
-    let head = ["HOLDER", "MODE", "ENTERED", "LEASE LEFT"].map(str::to_owned);
+    let head = ["HOLDER", "CLIENT", "MODE", "ENTERED", "LEASE LEFT"].map(str::to_owned);
     let rows = holders.iter().map(|holder| {
         vec![
             plain(&holder.id),
+            client(holder).to_owned(),
             holder.mode.as_str().to_owned(),
             holder.count.to_string(),
             left(holder.remaining),
         ]
     });
     table(&[head.to_vec()].into_iter().chain(rows).collect::<Vec<_>>())
+}
+
+/// What a holder is a client of.
+pub(crate) fn client(holder: &Holder) -> &'static str {
+    match holder.is_ours() {
+        true => "this crate",
+        false => "Redisson",
+    }
 }

@@ -26,6 +26,7 @@ async fn a_java_holder_is_shown_waited_for_and_broken() {
         assert_eq!(found["holders"][0]["id"], *owner, "{kind}: {found}");
         let table = done(lockctl(&url, &["show", &name])).await;
         assert!(table.out.contains(&owner), "{kind}: {table:?}");
+        assert!(table.out.contains("Redisson"), "{kind}: {table:?}");
         let listed = done(lockctl(&url, &["ls", "--match", &name])).await;
         assert!(listed.out.contains(&owner), "{kind}: {listed:?}");
 

@@ -34,6 +34,7 @@ async fn a_holder_of_every_kind_is_shown_with_its_lease() {
         assert!(table.out.contains("k is held"), "{table:?}");
         assert!(table.out.contains(&locks.id().to_string()), "{table:?}");
         assert!(table.out.contains(shown), "{table:?}");
+        assert!(table.out.contains("this crate"), "{table:?}");
 
         let found = parsed(&looked(&redis, &["show", "k", "--json"]).await);
         assert_eq!(found["key"], "k");
