@@ -3,6 +3,7 @@
 mod addresses;
 mod looks;
 mod losses;
+mod once;
 mod run;
 mod signals;
 mod texts;

@@ -9,6 +9,9 @@ use crate::print;
 
 pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure> {
     let mut rules = RedisStore::acl_rules(&args.prefixes);
+    if let Some(name) = connection.namespace() {
+        rules = rules.namespace(name);
+    }
     if args.admin {
         rules = rules.admin();
     }

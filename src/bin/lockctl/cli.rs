@@ -47,6 +47,9 @@ Examples:
     # The token that rises with each grant, for a resource that refuses what is late.
     lockctl run --key import -- sh -c 'psql -v token=$LOCK_FENCING_TOKEN -f import.sql'
 
+    # Once a day, whichever machine is first and however often cron starts it.
+    lockctl run --idempotency-key \"billing:$(date +%F)\" --retention 7d -- ./billing.sh
+
 The command has LOCK_KEY and, unless --mode is read, LOCK_FENCING_TOKEN in its environment (not with --quorum). Its input
 and output are those of lockctl.
 
@@ -109,8 +112,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Name of the lock. It is a key in Redis: choose one that no data has, such as lock:report
-    #[arg(long, value_name = "NAME")]
-    pub(crate) key: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "idempotency_key")]
+    pub(crate) key: Option<String>,
 
     /// How the lock is held
     #[arg(long, value_enum, default_value_t = Mode::Reentrant)]
@@ -136,6 +139,25 @@ pub(crate) struct RunArgs {
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) busy_code: Option<u8>,
 
+    /// Run the command once under this name; a repeat gets what it wrote, and its exit code. With --key, the command holds
+    /// that lock as well
+    #[arg(long, value_name = "NAME")]
+    pub(crate) idempotency_key: Option<String>,
+
+    /// How long the outcome is remembered
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = durations::parse,
+        default_value = "1d",
+        requires = "idempotency_key"
+    )]
+    pub(crate) retention: Duration,
+
+    /// Which outcomes are remembered. A command that was killed is never remembered
+    #[arg(long, value_enum, default_value_t = Remember::Exit, requires = "idempotency_key")]
+    pub(crate) remember: Remember,
+
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -143,7 +165,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Mode {
-    /// Excludes all others; whoever asks first after a release has it (Redisson's RLock)
+    /// Excludes all others (Redisson's RLock)
     Reentrant,
     /// Excludes all others; granted in the order of asking (RFairLock)
     Fair,
@@ -172,6 +194,14 @@ pub(crate) enum OnLost {
     Kill,
     /// The command goes on, and its exit code counts
     Ignore,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Remember {
+    /// Whatever its exit code
+    Exit,
+    /// Exit code 0; a repeat of a command that failed runs it again
+    Success,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,17 @@ pub(crate) struct Connection {
     #[arg(long, global = true)]
     quorum: bool,
 
+    /// Name space of the service: what stands before all its names, without the colon
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "LOCKCTL_NAMESPACE",
+        hide_env_values = true,
+        value_parser = namespace
+    )]
+    namespace: Option<String>,
+
     /// User of the servers; with sentinels, not of the sentinels. The password is in the file of --password-file, or in the
     /// environment variable REDIS_PASSWORD
     #[arg(
@@ -87,23 +98,32 @@ pub(crate) struct Connection {
     tls_key: Option<PathBuf>,
 }
 
-/// A store that was asked for.
-pub(crate) enum Store {
+/// A store that was asked for, and the name space in it.
+pub(crate) struct Store {
+    kind: Kind,
+    namespace: Option<String>,
+}
+
+enum Kind {
     Redis(RedisStore),
     Quorum(QuorumStore<RedisStore>),
 }
 
 impl Store {
     pub(crate) fn client(self) -> LockClient {
-        match self {
-            Self::Redis(store) => LockClient::new(store),
-            Self::Quorum(store) => LockClient::new(store),
+        let builder = match self.kind {
+            Kind::Redis(store) => LockClient::builder(store),
+            Kind::Quorum(store) => LockClient::builder(store),
+        };
+        match self.namespace {
+            Some(name) => builder.namespace(name).build(),
+            None => builder.build(),
         }
     }
 
     /// Whether grants carry fencing tokens.
     pub(crate) fn issues_tokens(&self) -> bool {
-        matches!(self, Self::Redis(_))
+        matches!(self.kind, Kind::Redis(_))
     }
 }
 
@@ -136,8 +156,18 @@ impl Connection {
         self.sentinel.is_some()
     }
 
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Connects. Of a quorum, some servers may be down.
     pub(crate) async fn store(&self) -> Result<Store, Failure> {
+        let kind = self.connect().await?;
+        let namespace = self.namespace.clone();
+        Ok(Store { kind, namespace })
+    }
+
+    async fn connect(&self) -> Result<Kind, Failure> {
         let addresses = self.addresses()?;
         let credentials = self.credentials()?;
         let with_credentials = |address| credentials.put_into(address);
@@ -168,7 +198,7 @@ impl Connection {
                 .collect::<Result<Vec<_>, Failure>>()?;
             let quorum = QuorumStore::new(stores);
             return quorum
-                .map(Store::Quorum)
+                .map(Kind::Quorum)
                 .map_err(|error| Failure::usage(error.to_string()));
         } else {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
@@ -176,7 +206,7 @@ impl Connection {
             })?;
             RedisStore::builder(with_credentials(address))
         };
-        Ok(Store::Redis(self.with_tls(builder)?.connect().await?))
+        Ok(Kind::Redis(self.with_tls(builder)?.connect().await?))
     }
 
     /// Connects, to look at locks and to break them.
@@ -265,6 +295,17 @@ fn address(text: &str, shown: bool) -> Result<ConnectionInfo, Failure> {
     }
 }
 
+/// Reads a name space. The library takes no other, and panics.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/".contains(c);
+    match (1..=64).contains(&text.len()) && !text.ends_with(':') && text.chars().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a name space has 1 to 64 letters, digits and -._~:/, and no colon at its end")
+        }
+    }
+}
+
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(|error| {
         Failure::new(
@@ -285,6 +326,20 @@ mod tests {
         assert!(!refused.to_string().contains("secret"));
         assert!(address("redis://me:secret@host", false).is_ok());
         assert!(address("redis://me@host", true).is_ok());
+    }
+
+    #[test]
+    fn a_name_space_is_one_that_the_library_takes() {
+        use tower_distributed_lock::{LockClient, MemoryStore};
+        for name in ["prod:shop", "a", &"x".repeat(64), "~/._-"] {
+            let name = namespace(name).expect("it is one");
+            LockClient::builder(MemoryStore::new())
+                .namespace(name)
+                .build();
+        }
+        for name in ["", "a:", "a b", "{a}", "é", &"x".repeat(65)] {
+            assert!(namespace(name).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -1,17 +1,23 @@
 //! `lockctl run`: a command under a lock.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use tower_distributed_lock::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest};
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockGuard, LockHandle, LockMode, LockRequest,
+};
 
 mod child;
+mod once;
+mod output;
 mod signals;
 mod supervision;
 
 pub(crate) use child::trampoline;
 use child::{Child, code_of};
+use output::Kept;
 use signals::Signals;
-use supervision::{Ended, supervise};
+use supervision::{Ended, Rule, supervise};
 
 use crate::cli::{OnLost, RunArgs};
 use crate::connection::Connection;
@@ -34,35 +40,23 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
         signal = signals.ending() => return Ok(signal.code()),
         store = connection.store() => store?,
     };
-    let fenced = store.issues_tokens();
-    let locks = store.client();
-    let guard = tokio::select! {
-        biased;
-        signal = signals.ending() => Err(Ok(signal.code())),
-        taken = request(&locks, args, fenced).acquire() => taken.map_err(|error| Err(Failure::from(error))),
+    let job = Job {
+        args,
+        grace,
+        fenced: store.issues_tokens(),
+        locks: store.client(),
+        has_begun: Cell::new(false),
     };
-    let guard = match guard {
-        Ok(guard) => guard,
-        Err(outcome) => {
-            // What is left of the wait goes with its lease, if the store does not answer.
-            let _ = locks.shutdown(CLEAN_UP).await;
-            return outcome.map_err(|failure| failure.with_code_for(Exit::Busy, args.busy_code));
-        }
+    let code = match (&args.idempotency_key, &args.key) {
+        (Some(name), _) => once::once(&job, name, &mut signals).await,
+        (None, Some(key)) => job.under(key, &mut signals).await,
+        (None, None) => Err(Failure::usage("name the lock: --key NAME")),
     };
-    under(guard, args, grace, &mut signals).await
-}
-
-fn request(locks: &LockClient, args: &RunArgs, fenced: bool) -> LockRequest {
-    let mode = LockMode::from(args.mode);
-    let request = locks
-        .lock(args.key.as_str())
-        .mode(mode)
-        .lease(Lease::Renewed(args.lease))
-        .wait(args.wait.unwrap_or(Duration::MAX));
-    match fenced && mode.is_exclusive() {
-        true => request.fenced(),
-        false => request,
+    if !job.has_begun.get() {
+        // What is left of the wait goes with its lease, if the store does not answer.
+        let _ = job.locks.shutdown(CLEAN_UP).await;
     }
+    code
 }
 
 /// How long the command has between TERM and KILL.
@@ -79,34 +73,92 @@ fn grace(args: &RunArgs) -> Result<Duration, Failure> {
     }
 }
 
-/// Runs the command while `guard` holds.
-async fn under(
-    guard: LockGuard,
-    args: &RunArgs,
+/// A command that is to run under locks.
+struct Job<'a> {
+    args: &'a RunArgs,
     grace: Duration,
-    signals: &mut Signals,
-) -> Result<u8, Failure> {
-    let lock = guard.handle();
-    let mut child = match Child::start(&args.command, &lock, args.on_lost) {
-        Ok(child) => child,
-        Err(error) => {
-            // The command has done nothing: how its lock ended does not matter.
-            let _ = guard.release().await;
-            return Err(Failure::new(
-                Exit::System,
-                format!("cannot start a process: {error}"),
-            ));
+    /// Whether grants carry fencing tokens.
+    fenced: bool,
+    locks: LockClient,
+    has_begun: Cell<bool>,
+}
+
+impl Job<'_> {
+    /// Runs the command under the lock `key`.
+    async fn under(&self, key: &str, signals: &mut Signals) -> Result<u8, Failure> {
+        let guard = match self.take(key, signals).await? {
+            Ok(guard) => guard,
+            Err(stopped) => return Ok(stopped),
+        };
+        let lock = guard.handle();
+        let attended = self.attend(&lock, &[lock.clone()], false, signals).await;
+        // If the command did not begin, how its lock ended does not matter.
+        let released = guard.release().await;
+        verdict(key, attended?.0, released, self.args.on_lost)
+    }
+
+    /// Takes the lock `key`; `Err`: a signal ended the wait, and this is its exit code.
+    async fn take(
+        &self,
+        key: &str,
+        signals: &mut Signals,
+    ) -> Result<Result<LockGuard, u8>, Failure> {
+        let taken = tokio::select! {
+            biased;
+            signal = signals.ending() => return Ok(Err(signal.code())),
+            taken = self.request(key).acquire() => taken,
+        };
+        taken
+            .map(Ok)
+            .map_err(|error| Failure::from(error).with_code_for(Exit::Busy, self.args.busy_code))
+    }
+
+    fn request(&self, key: &str) -> LockRequest {
+        let mode = LockMode::from(self.args.mode);
+        let request = self
+            .locks
+            .lock(key)
+            .mode(mode)
+            .lease(Lease::Renewed(self.args.lease))
+            .wait(self.wait());
+        match self.fenced && mode.is_exclusive() {
+            true => request.fenced(),
+            false => request,
         }
-    };
-    let ended = supervise(&mut child, &lock, args.on_lost, grace, signals).await;
-    let ended = ended.map_err(|error| {
-        Failure::new(
-            Exit::System,
-            format!("cannot wait for the command: {error}"),
-        )
-    })?;
-    let released = guard.release().await;
-    verdict(&args.key, ended, released, args.on_lost)
+    }
+
+    fn wait(&self) -> Duration {
+        self.args.wait.unwrap_or(Duration::MAX)
+    }
+
+    /// Runs the command to its end while all `locks` are held. Its environment names `lock`. What it writes is kept if its output is
+    /// `captured`.
+    async fn attend(
+        &self,
+        lock: &LockHandle,
+        locks: &[LockHandle],
+        captured: bool,
+        signals: &mut Signals,
+    ) -> Result<(Ended, [Kept; 2]), Failure> {
+        let on_lost = self.args.on_lost;
+        let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
+        self.has_begun.set(true);
+        let mut child = Child::start(&self.args.command, lock, on_lost, captured)
+            .map_err(|error| failed("cannot start a process", error))?;
+        let output = child.passing();
+        let rule = Rule {
+            on_lost,
+            grace: self.grace,
+        };
+        let ended = supervise(&mut child, locks, rule, signals)
+            .await
+            .map_err(|error| failed("cannot wait for the command", error))?;
+        let kept = match output {
+            Some([out, err]) => [out.finish().await, err.finish().await],
+            None => Default::default(),
+        };
+        Ok((ended, kept))
+    }
 }
 
 /// The exit code, after what became of the command and of the lock.

@@ -22,7 +22,7 @@ struct Change {
     lock: LockEntry,
 }
 
-/// Prints the state of the lock, and then each new state, until a signal arrives or standard output is closed.
+/// Prints the state of the lock, and then each state that differs, until a signal ends it or the reader has gone.
 ///
 /// A change that is undone between two looks is not seen. If the store fails after the first look, it is asked again.
 pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u8, Failure> {

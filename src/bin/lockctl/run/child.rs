@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{env, process};
 
@@ -14,6 +14,7 @@ use nix::unistd::{Pid, getppid};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::LockHandle;
 
+use super::output::Passing;
 use crate::cli::OnLost;
 
 /// The first argument of a lockctl that is to become a command. No subcommand begins so.
@@ -49,6 +50,7 @@ impl Child {
         command: &[OsString],
         lock: &LockHandle,
         on_lost: OnLost,
+        captured: bool,
     ) -> io::Result<Self> {
         let group = match io::stdin().is_terminal() {
             true => Group::Shared,
@@ -61,13 +63,16 @@ impl Child {
             .arg(process::id().to_string())
             .arg(death_signal(on_lost).map_or("none", Signal::as_str))
             .args(command)
-            .env("LOCK_KEY", lock.key().as_str())
+            .env("LOCK_KEY", lock.key().to_string())
             .env_remove("LOCK_FENCING_TOKEN");
         if let Some(token) = lock.fencing_token() {
             start.env("LOCK_FENCING_TOKEN", token.to_string());
         }
         if group == Group::Own {
             start.process_group(0);
+        }
+        if captured {
+            start.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let process = start.spawn()?;
         let id = process.id().expect("it has not been waited for");
@@ -76,6 +81,13 @@ impl Child {
             id: Pid::from_raw(id.cast_signed()),
             group,
         })
+    }
+
+    /// Begins to pass on what it writes, if that is captured.
+    pub(super) fn passing(&mut self) -> Option<[Passing; 2]> {
+        let (out, err) = (self.process.stdout.take()?, self.process.stderr.take()?);
+        let out = Passing::new(out, tokio::io::stdout());
+        Some([out, Passing::new(err, tokio::io::stderr())])
     }
 
     /// Waits for its end. Cancel safe.

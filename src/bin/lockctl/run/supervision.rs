@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep_until};
 use tower_distributed_lock::LockHandle;
@@ -20,17 +21,24 @@ pub(super) struct Ended {
     pub(super) by_loss: bool,
 }
 
-/// Waits for the end of `child`. Passes signals on, and ends it when its lock is lost.
+/// What becomes of a command that loses its lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    pub(super) on_lost: OnLost,
+    pub(super) grace: Duration,
+}
+
+/// Waits for the end of `child`. Passes signals on, and ends it when any of its locks is lost.
 ///
-/// The lock counts as lost when `grace` is left of its lease: the command has gone when the lease ends, and the next
+/// A lock counts as lost when the grace is left of its lease: the command has gone when the lease ends, and the next
 /// holder begins.
 pub(super) async fn supervise(
     child: &mut Child,
-    lock: &LockHandle,
-    on_lost: OnLost,
-    grace: Duration,
+    locks: &[LockHandle],
+    rule: Rule,
     signals: &mut Signals,
 ) -> io::Result<Ended> {
+    let Rule { on_lost, grace } = rule;
     let mut lost = false;
     let mut kill_at = None;
     loop {
@@ -44,9 +52,9 @@ pub(super) async fn supervise(
                 return Ok(ended);
             }
             signal = signals.next() => child.pass_on(signal),
-            () = nearly_lost(lock, grace), if !lost => {
+            lock = first_lost(locks, grace), if !lost => {
                 lost = true;
-                kill_at = begin_to_end(child, lock, on_lost, grace);
+                kill_at = begin_to_end(child, lock, rule);
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 kill_at = None;
@@ -57,30 +65,32 @@ pub(super) async fn supervise(
 }
 
 /// Does what is to be done when the lock is lost; when the command is to be killed.
-fn begin_to_end(
-    child: &Child,
-    lock: &LockHandle,
-    on_lost: OnLost,
-    grace: Duration,
-) -> Option<Instant> {
+fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant> {
     let loss = match lock.is_lost() {
         true => "is lost",
         false => "could not be renewed in time",
     };
-    let what = match on_lost {
+    let what = match rule.on_lost {
         OnLost::Term => "ending the command",
         OnLost::Kill => "killing the command",
         OnLost::Ignore => "the command goes on",
     };
     eprintln!("lockctl: the lock on {:?} {loss}: {what}", lock.key());
-    match on_lost {
+    match rule.on_lost {
         OnLost::Ignore => None,
         OnLost::Term => {
             child.signal(Signal::SIGTERM);
-            Some(Instant::now() + grace)
+            Some(Instant::now() + rule.grace)
         }
         OnLost::Kill => Some(Instant::now()),
     }
+}
+
+/// Waits for the first of `locks` that is lost, or nearly.
+async fn first_lost(locks: &[LockHandle], grace: Duration) -> &LockHandle {
+    let losses = locks.iter().map(|lock| Box::pin(nearly_lost(lock, grace)));
+    let ((), first, _) = select_all(losses).await;
+    &locks[first]
 }
 
 /// Waits until the lock is lost, or `grace` is left of its lease.

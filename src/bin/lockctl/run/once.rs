@@ -1,0 +1,148 @@
+//! A command that runs once under an idempotency key.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tower_distributed_lock::work::{Done, Once, OnceError};
+use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
+
+use super::output::Kept;
+use super::signals::Signals;
+use super::supervision::Ended;
+use super::{Job, verdict};
+use crate::cli::Remember;
+use crate::exit::{Exit, Failure};
+
+/// What the names of the records begin with.
+const RECORDS: &str = "idempotency:lockctl";
+
+/// What is remembered of a command that has run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Outcome {
+    code: u8,
+    stdout: Kept,
+    stderr: Kept,
+}
+
+/// Runs the command, or replays what it wrote and its exit code.
+pub(super) async fn once(job: &Job<'_>, name: &str, signals: &mut Signals) -> Result<u8, Failure> {
+    let key = LockKey::from_parts(RECORDS, [name]);
+    let (begin, begun) = oneshot::channel();
+    let (finish, finished) = oneshot::channel::<Option<Outcome>>();
+    // The command does not run in here: a future that is dropped when the lock is lost cannot end it gracefully.
+    let work = async move |lock| {
+        // The receivers live until `recorded` is done.
+        let _ = begin.send(lock);
+        finished.await.ok().flatten().ok_or(())
+    };
+    let mut recorded = std::pin::pin!(claim(job, key).run(work));
+    let claim = tokio::select! {
+        biased;
+        claim = begun => claim.expect("the work has begun"),
+        done = &mut recorded => return not_run(job, name, done),
+        signal = signals.ending() => return Ok(signal.code()),
+    };
+    let running = async {
+        let ran = run(job, claim, signals).await;
+        let outcome = ran.as_ref().ok().and_then(|ran| ran.outcome(job));
+        // It is gone if the lock was lost.
+        let _ = finish.send(outcome);
+        ran
+    };
+    let (ran, recorded) = tokio::join!(running, recorded);
+    match ran? {
+        Ran::Ended(ended, ..) => verdict(name, ended, released(recorded), job.args.on_lost),
+        Ran::Stopped(code) => Ok(code),
+    }
+}
+
+fn claim(job: &Job<'_>, key: LockKey) -> Once {
+    job.locks
+        .once(key, job.args.retention)
+        .lease(Lease::Renewed(job.args.lease))
+        .wait(job.wait())
+}
+
+/// How a command went that had the claim.
+enum Ran {
+    Ended(Ended, [Kept; 2]),
+    /// A signal ended the wait for the lock. The command has not begun.
+    Stopped(u8),
+}
+
+impl Ran {
+    /// What is to be remembered. A command that was killed has not done its work.
+    fn outcome(&self, job: &Job<'_>) -> Option<Outcome> {
+        let Self::Ended(ended, [stdout, stderr]) = self else {
+            return None;
+        };
+        let code = ended.status.code().filter(|_| !ended.by_loss)?;
+        let counts = code == 0 || job.args.remember == Remember::Exit;
+        counts.then(|| Outcome {
+            code: u8::try_from(code).unwrap_or(u8::MAX),
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
+        })
+    }
+}
+
+/// Runs the command under the claim, and under the lock of `--key` if there is one.
+async fn run(job: &Job<'_>, claim: LockHandle, signals: &mut Signals) -> Result<Ran, Failure> {
+    let Some(key) = &job.args.key else {
+        let (ended, kept) = job.attend(&claim, &[claim.clone()], true, signals).await?;
+        return Ok(Ran::Ended(ended, kept));
+    };
+    let guard = match job.take(key, signals).await? {
+        Ok(guard) => guard,
+        Err(stopped) => return Ok(Ran::Stopped(stopped)),
+    };
+    let lock = guard.handle();
+    let (ended, kept) = job
+        .attend(&lock, &[lock.clone(), claim], true, signals)
+        .await?;
+    let released = guard.release().await;
+    // The command has to be confirmed by both: an error of this one is reported, and nothing is remembered.
+    verdict(key, ended, released, job.args.on_lost)?;
+    Ok(Ran::Ended(ended, kept))
+}
+
+/// What the end of the claim says of its lock.
+fn released(recorded: Result<Done<Outcome>, OnceError<()>>) -> Result<(), LockError> {
+    match recorded {
+        // Nothing was to be remembered.
+        Ok(_) | Err(OnceError::Work(())) => Ok(()),
+        Err(OnceError::Unconfirmed(error) | OnceError::NotStarted(error)) => Err(error),
+        Err(_) => Err(LockError::Lost),
+    }
+}
+
+/// The command was not run: its outcome is replayed, or cannot be had.
+fn not_run(
+    job: &Job<'_>,
+    name: &str,
+    done: Result<Done<Outcome>, OnceError<()>>,
+) -> Result<u8, Failure> {
+    match done {
+        Ok(done) => Ok(replay(&done.value)),
+        Err(OnceError::NotStarted(error)) => {
+            Err(Failure::from(error).with_code_for(Exit::Busy, job.args.busy_code))
+        }
+        Err(OnceError::Unreadable(_)) => Err(Failure::new(
+            Exit::Refused,
+            format!("the record of {name:?} is none of lockctl: choose another idempotency key"),
+        )),
+        Err(_) => Err(Failure::from(LockError::Lost)),
+    }
+}
+
+fn replay(outcome: &Outcome) -> u8 {
+    // A reader that has gone has no use for it.
+    let _ = io::stdout().write_all(outcome.stdout.bytes());
+    let _ = io::stdout().flush();
+    let _ = io::stderr().write_all(outcome.stderr.bytes());
+    if outcome.stdout.is_truncated() || outcome.stderr.is_truncated() {
+        eprintln!("lockctl: the command wrote more than this when it ran");
+    }
+    outcome.code
+}
