@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
 
-/// How long requests may take after the server was told to stop.
+/// How long requests may take after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
 async fn replace() -> &'static str {

@@ -1,7 +1,7 @@
--- Says which commands of the other scripts the user may not run. Nothing that it does has an effect that stays: what
--- would write is asked for in a way that fails after the rights were looked at. A key that the user may not touch is no
--- matter; the channels are those of a lock of that name.
--- ARGV     1 a name that nobody else uses, of a key and of a lock
+-- Returns which commands of the other scripts the user may not run. It has no lasting effect: commands that write are
+-- called in a form that fails after the check of the rights. A key without rights does not matter; the channels are
+-- those of a lock with that name.
+-- ARGV     1 a name for a key and a lock that no other client uses
 -- Returns  the commands, and the patterns of channels
 local name = ARGV[1]
 local calls = {
@@ -15,7 +15,7 @@ local calls = {
 }
 
 local missing = {}
--- Redis 7 and Valkey say whether a call is allowed without making it, but not why it is not.
+-- Redis 7 and Valkey can check a call without making it, but do not name the reason of a refusal.
 local function may(call)
   if redis.acl_check_cmd and redis.acl_check_cmd(unpack(call)) then
     return true
@@ -43,7 +43,7 @@ for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'tower_l
     missing[#missing + 1] = '&' .. before .. '*'
   end
 end
--- This has an effect on any key, so it is tried only where it can be undone.
+-- This command has an effect on any key, so it is called only if the effect can be undone.
 if may({'DEL', name}) then
   if may({'LPUSH', name, 'v'}) then
     redis.pcall('DEL', name)

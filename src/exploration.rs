@@ -1,9 +1,9 @@
-//! Unit tests in every order of events.
+//! Runs unit tests in many orders of events.
 //!
-//! [`explore`] runs a scenario many times. Its tasks take turns in an order that [`shuttle`] chooses anew each time: at
-//! every lock and unlock of a [`sync::Mutex`](crate::sync::Mutex), at every step of a store, and wherever a task waits.
-//! Time stands still, unless the scenario moves it, so that no timer ever helps: a task that is not woken waits for ever,
-//! and shuttle reports a deadlock. A failure prints the schedule that led to it.
+//! [`explore`] runs a scenario many times. Its tasks run in a new order each time, which [`shuttle`] chooses: at every
+//! lock and unlock of a [`sync::Mutex`](crate::sync::Mutex), at every step of a store, and wherever a task waits. Time
+//! passes only when the scenario moves it, so that no timer hides a missing wake-up: a task that is not woken waits for
+//! ever, and shuttle reports a deadlock. A failure prints the schedule that led to it.
 //!
 //! [`finds`] shows that a scenario can fail: it runs it with a [`Mutant`] in the code.
 
@@ -23,26 +23,26 @@ mod line;
 mod several;
 mod store;
 
-/// A bug that is put into the code, in unit tests alone.
+/// A bug in the code, in unit tests only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// A waiter that is cancelled when it has just been given the hold or the turn takes it along.
+    /// A waiter that is cancelled just after it got the hold or the turn does not pass it on.
     GiftKept,
-    /// A request for any of several keys sleeps on when it is given one of them in the process.
+    /// A request for any of several keys continues to sleep when it gets one of them in the process.
     GiftUnseen,
-    /// A request that gives its turn up does not pass it on.
+    /// A request that gives up its turn does not pass it on.
     TurnKept,
-    /// A hold is passed on though it is lost, or nearly.
+    /// A hold is handed over although it is lost, or nearly lost.
     LostPassedOn,
-    /// A newcomer stands in front of the queue.
+    /// A new request is put at the front of the queue.
     LastInFirstOut,
-    /// A hold that is passed on keeps its fencing token.
+    /// A hold keeps its fencing token at a hand-over.
     TokenKept,
-    /// A release that succeeds makes good a hold that was lost.
+    /// A release that succeeds confirms a hold that was lost.
     LossUndone,
     /// Of two requests of an owner, only the first is answered.
     SiblingForgotten,
-    /// A renewal is believed however late it is answered.
+    /// A renewal counts even if its answer is late.
     LateRenewal,
     /// What frees a key wakes no process in line.
     WakesNone,
@@ -53,7 +53,7 @@ pub(crate) enum Mutant {
 }
 
 thread_local! {
-    /// While something is explored: the runtime whose clock it goes by. Nothing runs there.
+    /// During an exploration: the runtime whose clock it uses. No task runs on it.
     static CLOCK: RefCell<Option<Runtime>> = const { RefCell::new(None) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
@@ -80,7 +80,7 @@ fn run(times: usize, config: Config, scenario: impl Fn() + Send + Sync + 'static
     let _exploring = Exploring::begin();
     let clock = CLOCK.with_borrow(|clock| clock.as_ref().unwrap().handle().clone());
     let _clock = clock.enter();
-    // Not the seed of the day: a test that fails does so until it is mended.
+    // A fixed seed, so that a failing test fails until it is fixed.
     let scheduler = RandomScheduler::new_from_seed(42, times);
     Runner::new(scheduler, config).run(scenario);
 }
@@ -100,13 +100,13 @@ impl Drop for Exploring {
     fn drop(&mut self) {
         let clock = CLOCK.take();
         if std::thread::panicking() {
-            // Those who sleep there would be woken, and are no more.
+            // Dropping it would wake tasks that do not exist any more.
             std::mem::forget(clock);
         }
     }
 }
 
-/// Whether this is a task of a scenario: neither another unit test, nor what is dropped when a scenario is over.
+/// Whether this is a task of a scenario, and not another unit test or a drop after a scenario.
 pub(crate) fn is_on() -> bool {
     try_get_current_task().is_some()
 }
@@ -121,7 +121,7 @@ pub(crate) fn has(mutant: Mutant) -> bool {
     MUTANT.get() == Some(mutant)
 }
 
-/// Lets others go first until `ready`; at least once, if there are others.
+/// Lets other tasks run until `ready`; at least once, if there are others.
 pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     if is_on() {
         shuttle::thread::sleep(Duration::ZERO);
@@ -131,7 +131,7 @@ pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// A point at which others may go first, when it is dropped.
+/// A point at which other tasks may run, when it is dropped.
 pub(crate) struct Junction;
 
 impl Drop for Junction {
@@ -140,7 +140,7 @@ impl Drop for Junction {
     }
 }
 
-/// Starts a background task of the explored code; gives it back if nothing is explored.
+/// Starts a background task of the explored code; returns it if there is no exploration.
 pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<F> {
     if !is_on() {
         return Some(task);

@@ -1,4 +1,4 @@
-//! axum extractors: what the layer holds, and locks that a handler takes by its signature.
+//! axum extractors: the lock of the layer, and locks that a handler takes by its signature.
 //!
 //! | extractor | gives | fails when |
 //! |---|---|---|
@@ -86,7 +86,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Owner {
     }
 }
 
-/// Why a handler does not get what the layer holds: the program is not put together as the handler expects (500).
+/// Why a handler does not get the layer's lock: the program is not configured as the handler expects (500).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotHeld {
@@ -121,7 +121,7 @@ impl Error for NotHeld {}
 
 impl IntoResponse for NotHeld {
     fn into_response(self) -> Response {
-        // One line a minute: a stranger decides how many requests meet this.
+        // One line a minute, because clients decide how many requests cause it.
         static LINES: LazyLock<Seldom> = LazyLock::new(Seldom::default);
         if let Some(left_out) = LINES.due() {
             tracing::error!(left_out, "{self}");

@@ -1,4 +1,4 @@
-//! The guide: pages for people, by what they want to do.
+//! The guide: pages by task.
 //!
 //! | you want to | page |
 //! |---|---|

@@ -17,28 +17,28 @@
 //!
 //! # Where to begin
 //!
-//! * [`DistributedLockLayer`] locks requests; its module says what a request goes through.
+//! * [`DistributedLockLayer`] locks requests; its module has the steps of a request.
 //! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
 //!   [`lock_any`](LockClient::lock_any).
-//! * [`MemoryStore`] and `RedisStore` are where locks live; [`LockStore`] is the contract for others.
-//! * [`LockClient::audit`] says what is promised on a deployment, and what weakens it.
-//! * [`LockAdmin`] shows who holds and who waits, and breaks locks.
+//! * [`MemoryStore`] and `RedisStore` are the stores; [`LockStore`] is the contract for other stores.
+//! * [`LockClient::audit`] reports the promises of a deployment, and what weakens them.
+//! * [`LockAdmin`] shows holders and waiters, and breaks locks.
 //!
 //! # One model
 //!
-//! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, under a name
-//! that is never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed for as
-//! long as a guard lives. A process that dies leaves a lease, which runs out.
+//! A lock is a set of holds; a [`LockMode`] is a rule about which holds may coexist. A grant is one hold, with an id that is
+//! never used twice; a [`LockGuard`] is a share in it. A hold lives for its [`Lease`], which is renewed as long as a guard lives.
+//! When a process dies, the leases of its holds expire.
 //!
-//! A thing that is locked has **one name and one family of modes**, wherever it is locked: a [`Resource`] says both, for the
-//! layer, the client and the admin.
+//! A locked resource has **one name and one family of modes** everywhere: a [`Resource`] declares both, for the layer, the client
+//! and the admin.
 //!
 //! # What is promised
 //!
 //! Two pieces of work whose release the store has *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer sent a response
-//! with [`Confirmation::Store`]) never overlapped, whatever clocks, pauses, crashes and networks did. A lock may be lost all the
-//! same. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a [`FencingToken`]
-//! lets the resource itself refuse a stale holder.
+//! with [`Confirmation::Store`]) never overlapped, whatever happened to clocks, processes and networks. A lock may be lost
+//! nevertheless. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a
+//! [`FencingToken`] lets the resource itself refuse a stale holder.
 //!
 //! # Problems
 //!
@@ -72,7 +72,7 @@
 //! | `testing` | | the `testing` module: a store that misbehaves, for your tests; the conformance suite, for your store |
 //! | `cli` | | the binary `lockctl`: `cargo install tower-distributed-lock --features cli` |
 
-// docs.rs shows which feature an item needs.
+// docs.rs shows the feature of each item.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod admin;

@@ -1,21 +1,21 @@
-//! What workers say of what they do, one line each.
+//! The events that workers report, one line each.
 
 use serde::{Deserialize, Serialize};
 
 use tower_distributed_lock::LockMode;
 
-/// Something that a worker did or saw. Times are those of [`now`](crate::clock::now).
+/// An event of a worker. Times are those of [`now`](crate::clock::now).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// It works under a lock from now on.
+    /// A section under a lock begins.
     Began(Began),
-    /// It no longer does.
+    /// The section ends.
     Ended(Ended),
     /// A request ended without a lock.
     Missed(Missed),
-    /// A promise that a worker sees broken by itself.
+    /// A broken promise that the worker itself has found.
     Broken { promise: String, text: String },
-    /// A worker has left everything in good order.
+    /// The worker has ended, and has left nothing.
     Done,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Ended {
     pub(crate) answered: u64,
 }
 
-/// What became of a lock.
+/// How a lock ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Ending {
     Confirmed,
     Lost,
-    /// The store did not say.
+    /// The store did not answer.
     Unknown,
-    /// Nobody asked.
+    /// The guard was dropped.
     Dropped,
     /// Its process was killed.
     Killed,
@@ -59,11 +59,11 @@ pub(crate) enum Missed {
     Busy,
     Unavailable,
     Cancelled,
-    /// Its own outer lock was lost, or it had asked to upgrade.
+    /// The owner's outer lock was lost, or the request was an upgrade.
     Other,
 }
 
-/// [`LockMode`], to be written down.
+/// [`LockMode`], for serialization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Mode {
     Reentrant,

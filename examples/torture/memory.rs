@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::work::Sink;
 use crate::worker::{Orders, start};
 
-/// Withdrawals are remembered for two minutes; nothing else may last.
+/// Withdrawals are remembered for two minutes; everything else must be gone.
 const LAPSED: Duration = Duration::from_secs(10);
 
 /// Runs, and reports.
@@ -53,7 +53,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
     let began = Instant::now();
     flush_now_and_then(options, &store, &history).await;
     stopping.send_replace(true);
-    // The last outage has its time too.
+    // Waits for the end of the last outage.
     store.set(Faults::none());
     sleep(OUTAGE).await;
     let scores = scores(&store);
@@ -77,7 +77,7 @@ const OUTAGE: Duration = Duration::from_millis(2_500);
 
 const NO_PANIC: &str = "nobody panics while it takes something down";
 
-/// What vanishes must be known, so nothing does by chance.
+/// No hold vanishes at random, because the test must know every loss.
 fn faults() -> Faults {
     Faults::hostile()
         .chance(Fault::Vanished, 0.0)

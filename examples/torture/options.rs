@@ -22,7 +22,7 @@ Tortures the locks of several processes, and checks afterwards what was promised
 It ends with a report, and with 1 if a promise was broken, a fault never hit, or no two locked sections overlapped.
 ";
 
-/// What a run shall be.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) store: Store,
@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// How many servers it takes.
+    /// The number of servers.
     pub(crate) fn servers(self) -> usize {
         match self {
             Self::Memory => 0,
@@ -61,7 +61,7 @@ impl Store {
     }
 }
 
-/// What this process is to be.
+/// The role of this process.
 pub(crate) enum Role {
     Parent(Options),
     /// With its orders.
@@ -104,7 +104,7 @@ pub(crate) fn read() -> Result<Role> {
             Long("lease") => options.lease_ms = parser.value()?.parse()?,
             Long("gullible") => options.gullible = true,
             Long("seed") => options.seed = parser.value()?.parse()?,
-            // How it calls itself.
+            // The program starts itself with this option.
             Long("worker") => return Ok(Role::Worker(parser.value()?.string()?)),
             Long("help") | Short('h') => return Ok(Role::Help(HELP)),
             other => return Err(other.unexpected().into()),

@@ -1,4 +1,4 @@
-//! What a run comes to, as a table that stays the same.
+//! The report of a run, as a table with a fixed format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::history::History;
 use crate::options::{Options, Store};
 use crate::section::Verdict;
 
-/// Every promise that is looked at, and what would break it.
+/// Every checked promise, and what would break it.
 const PROMISES: [(&str, &str); 8] = [
     ("S1", "two held one key while the store kept its data"),
     ("S5", "two that were confirmed overlapped"),
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Why the run proves nothing, or disproves something; empty if all is well.
+    /// Why the run proves nothing, or which promises were broken; empty if there is no problem.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let broken = self.broken.iter().map(|(promise, texts)| {
             let first = &texts[0];

@@ -1,6 +1,6 @@
--- Ends every hold on a lock as Redisson does (PROTOCOL 1.1 to 1.3), and wakes those who wait. The readers that wait when
--- a writer is ended get passes, as at its release. The timeout keys of more readers than a script may touch are left to
--- expire, as Redisson leaves all of them.
+-- Ends every hold on a lock as Redisson does (PROTOCOL 1.1 to 1.3), and wakes the waiters. If a writer is ended, the
+-- waiting readers get passes, as at its release. If there are too many readers for one script, their timeout keys are
+-- left to expire, as Redisson leaves all of them.
 -- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes,
 --          9 waiting writers, 10 line
 -- ARGV     1 publish command, 2 prefix of all reader timeouts, 3 turn channel, 4 channel of readers

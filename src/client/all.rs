@@ -12,18 +12,18 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Shares, Terms};
 
-/// How many times a request asks for all keys at once, and between that waits for one of them without holding another,
-/// before it goes the ordered way.
+/// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key
+/// without holding another.
 const POLITE_ROUNDS: usize = 4;
 
-/// All the keys of a request, in order, each once.
+/// The keys of a request, in order and without duplicates.
 pub(super) struct AllOf<'a> {
     pub(super) keys: &'a [(LockKey, LockMode)],
     pub(super) terms: &'a Terms,
     pub(super) wait: Wait,
 }
 
-/// How a try to take all keys ended.
+/// The result of an attempt to take all keys.
 enum Tried {
     Taken(Shares),
     /// One key is in use.
@@ -36,10 +36,10 @@ enum Tried {
 impl LockClient {
     /// Takes every key.
     ///
-    /// First all at once, in one question. If a key is in use, the request waits for that one alone and holds none of the
-    /// others meanwhile: no other request waits for a free key because of one that is in use. When it has got that key, it asks for
-    /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve: what
-    /// waits then holds only keys that come before, so that no requests wait in a circle.
+    /// First it asks for all keys in one question. If a key is in use, the request waits for that key alone and holds none of the
+    /// others meanwhile, so that no other request waits for a free key because of one in use. When it has that key, it asks for
+    /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve. A request
+    /// that waits then holds only keys that come earlier in the order, so there is no deadlock.
     pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Shares, LockError> {
         let mut failures = Failures::default();
         let mut blocked = None;
@@ -67,7 +67,7 @@ impl LockClient {
                         return Err(LockError::Busy { retry_after: hint });
                     }
                 }
-                // A key was in use, and the store answered until the wait was over.
+                // A key was in use, and the store answered during the wait.
                 Err(LockError::Unavailable(error))
                     if blocked.is_some()
                         && error.kind() == StoreErrorKind::Unanswered
@@ -86,7 +86,7 @@ impl LockClient {
         unreachable!("a round is over when the wait is")
     }
 
-    /// Takes the key that was in use before, then all others at once.
+    /// Takes the key that was in use, then all others at once.
     async fn take_at_once(
         &self,
         all: &AllOf<'_>,
@@ -105,7 +105,7 @@ impl LockClient {
             let terms = all.terms.in_mode(*mode).impatient();
             match self.inner.queues.enter(key, &terms, Instant::now()) {
                 Ok(Decision::Grant(share)) => shares[index] = Some(share),
-                // The owner writes there: it is let in to read, under the id of the write.
+                // The owner has a write on this key: its read is granted under the id of the write.
                 Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
                     drop(turn);
                     shares[index] = Some(self.take_one_of_all(all, index).await?);

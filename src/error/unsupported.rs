@@ -1,8 +1,8 @@
-//! What a store cannot do.
+//! Features that a store may lack.
 
 use crate::lock::LockMode;
 
-/// Something that a store may be unable to do.
+/// A feature that a store may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {
@@ -20,7 +20,7 @@ pub enum Feature {
     Listing,
 }
 
-/// A refusal before anything is sent: the store cannot do what was asked.
+/// A refusal before anything is sent: the store lacks a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unsupported {
@@ -29,17 +29,17 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// `reason` is for a developer: what is missing, and what to do instead.
+    /// `reason` is for a developer: the missing feature, and the alternative.
     pub fn new(feature: Feature, reason: &'static str) -> Self {
         Self { feature, reason }
     }
 
-    /// What the store cannot do.
+    /// The missing feature.
     pub fn feature(&self) -> Feature {
         self.feature
     }
 
-    /// What is missing, and what to do instead.
+    /// The missing feature, and the alternative.
     pub fn reason(&self) -> &'static str {
         self.reason
     }

@@ -14,14 +14,14 @@ use crate::layer::Rejection;
 use crate::lock::Owner;
 use crate::telemetry::Route;
 
-/// Extracts, and then locks what the extracted value names.
+/// Extracts a value, and locks the key that it names.
 ///
 /// `T` is any axum extractor that dereferences to a [`Lockable`], as `Path`, `Json`, `Query` and `Extension` do, or is one
-/// itself. The [`LockClient`] comes from the router's state. The lock belongs to the request: what the layer or another
-/// extractor holds already is joined.
+/// itself. The [`LockClient`] comes from the router's state. The lock belongs to the request: it joins a hold that the layer
+/// or another extractor has already.
 ///
-/// The guard is the handler's: it releases when it is dropped, at the latest at the handler's end. Only
-/// [`LockGuard::release`] tells whether the lock was held until then.
+/// The handler owns the guard, which releases when it is dropped, at the latest at the handler's end. Only
+/// [`LockGuard::release`] returns whether the lock was held until then.
 ///
 /// ```
 /// use axum::Router;
@@ -55,18 +55,18 @@ use crate::telemetry::Route;
 #[derive(Debug)]
 pub struct Locked<T>(pub T, pub LockGuard);
 
-/// A value that names what is to be locked.
+/// A value that names a lock.
 ///
-/// Implement it for the value itself (`OrderId`, `Transfer`); whatever dereferences to it, such as `Path<OrderId>`, is
-/// lockable then.
+/// Implement it for the value itself (`OrderId`, `Transfer`); types that dereference to it, such as `Path<OrderId>`, are then
+/// lockable.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what to lock",
     note = "implement `Lockable` for it, or for the type inside of `Path`, `Json`, `Query` or `Extension`"
 )]
 pub trait Lockable {
-    /// Asks `locks` for the lock: key or keys, mode, wait and lease are chosen here.
+    /// Makes the request to `locks`, with key or keys, mode, wait and lease.
     ///
-    /// Where a layer locks the same thing, share a [`Resource`](crate::Resource), or lock the same name in a mode of the same
+    /// If a layer locks the same resource, share a [`Resource`](crate::Resource), or lock the same name in a mode of the same
     /// family: [`Read`](crate::LockMode::Read) or [`Write`](crate::LockMode::Write) beside a layer with its default mode. An
     /// exclusive and a read-write lock on one key are refused with [`LockError::Conflict`](crate::LockError::Conflict), which
     /// is a 500.
@@ -134,11 +134,11 @@ where
     }
 }
 
-/// Why a [`Locked`] could not be had.
+/// Why the extraction of a [`Locked`] failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LockedRejection<R> {
-    /// The extractor inside failed; nothing was locked.
+    /// The inner extractor failed; nothing was locked.
     Extractor(R),
     /// The lock was not granted.
     Lock(Rejection),

@@ -1,4 +1,4 @@
-//! From the head of a request to its claim.
+//! The admission of a request: from its head to the lock of its key.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::layer::{
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
-/// How long the store may take to look a record up.
+/// How long the store may take to read a record.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// What the record of a request needs.
+/// The data for the record of a request.
 pub(crate) struct Terms {
     pub(super) fingerprint: Fingerprint,
     pub(super) route: Route,
 }
 
-/// What the record of a request is looked up and compared by.
+/// The name and the fingerprint of a request's record.
 struct Identity<'a> {
     name: LockKey,
     parts: &'a Parts,
@@ -42,7 +42,7 @@ struct Identity<'a> {
 struct Claimed(Vec<LockKey>);
 
 impl<K: KeyExtractor> IdempotencyLayer<K> {
-    /// Whether the layer looks at a request with this head: one that writes.
+    /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
         by_method().mode(parts) == Some(LockMode::Write)
             && self.settings.when.of(parts) != Some(false)
@@ -61,7 +61,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let keys = match extracted {
             Ok(keys) => keys,
             Err(missing) if self.settings.required => return Err(missing.into()),
-            // Without a key nothing is promised.
+            // Without a key there is no promise.
             Err(_) => return Ok(Admission::Pass(body.into_body())),
         };
         let body = body.read(&self.settings.body_reader).await?;
@@ -78,12 +78,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             parts,
             body: &body,
         };
-        // A record does not change while it is retained, so that a replay needs no lock.
+        // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
             return Ok(Admission::Answer(replay));
         }
         let guard = self.claim(&identity).await?;
-        // The response may have been recorded between the look-up and the grant. No other request records from here on.
+        // The response may have been recorded between the read and the grant. From here no other request records.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
             return Ok(Admission::Answer(replay));
@@ -150,7 +150,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     ///
     /// # Errors
     ///
-    /// The key was used for another request, or the record cannot be had or read.
+    /// The key was used for another request, or the record is unavailable or unreadable.
     async fn look_up(&self, identity: &Identity<'_>) -> Result<Option<Response<Bytes>>, Rejection> {
         let record = timeout(LOOK_UP, self.client.record(&identity.name)).await;
         let record = record.unwrap_or_else(|elapsed| {
@@ -180,7 +180,7 @@ impl Identity<'_> {
     }
 }
 
-/// What the metrics of a request are labelled with.
+/// The label of a request's metrics.
 pub(super) fn route(parts: &Parts) -> Route {
     Route::new(template(parts))
 }

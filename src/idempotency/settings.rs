@@ -67,7 +67,7 @@ impl Default for IdempotencySettings {
 }
 
 impl IdempotencySettings {
-    /// Why a layer with these settings cannot serve requests.
+    /// Checks the settings; the error names what is wrong.
     pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
         if !client.keeps_records() {
             return Err(
@@ -102,8 +102,8 @@ impl IdempotencySettings {
     }
 }
 
-/// Success, redirection, and refusals that the same request meets again. The same key may come with a request that was
-/// mended (400, 413, 415, 422) or with one that is sent again as it is (408, 409, 423, 425, 429).
+/// Success, redirection, and refusals that a repeat would get as well. The same key may come with a corrected request
+/// (400, 413, 415, 422) or with a retry (408, 409, 423, 425, 429).
 fn is_final(status: StatusCode) -> bool {
     let may_change = matches!(
         status.as_u16(),

@@ -1,4 +1,4 @@
-//! Work that goes on after its caller has left.
+//! Work that continues after its caller is dropped.
 
 use std::any::Any;
 use std::future::Future;
@@ -21,35 +21,35 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs jobs in the background, and counts all work that is not done.
 ///
-/// A job runs on the runtime of the caller that leaves it, or else on the one that last took a lock. A runtime that ends
-/// hands its jobs to another one.
+/// A job runs on the runtime of the caller that drops it, otherwise on the one that last took a lock. When a runtime
+/// ends, its jobs move to another one.
 #[derive(Default)]
 pub(super) struct CleanupTasks {
     state: Mutex<State>,
-    /// How many [`Unfinished`] exist. Work is counted from before it begins until it is done, also while its caller still
-    /// drives it, so that it is never uncounted on its way from the caller to the background.
+    /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
+    /// drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
-    /// The count has reached zero, or a job is stranded.
+    /// Notified when the count has reached zero, or a job is stranded.
     changed: Notify,
 }
 
-/// What the mutex protects. Between calls each job is either on a runtime or stranded.
+/// Protected by one mutex; no other mutex is taken under it. Between calls each job is either on a runtime or stranded.
 #[derive(Default)]
 struct State {
     /// The runtimes from which locks were taken, the latest one last.
     runtimes: [Option<Handle>; 2],
-    /// Jobs for which no runtime is known that still runs.
+    /// Jobs without a known runtime that still runs.
     stranded: Vec<Running>,
 }
 
 impl CleanupTasks {
-    /// Remembers a runtime, and begins on it what is stranded.
+    /// Stores a runtime, and starts the stranded jobs on it.
     pub(super) fn note(&self, here: &Handle) {
         let (replaced, stranded) = {
             let mut state = self.state.lock();
             (state.remember(here), mem::take(&mut state.stranded))
         };
-        // Outside the mutex: the last handle of a runtime that has ended may take tasks along.
+        // Dropped outside the mutex, because the last handle of an ended runtime may drop tasks.
         drop(replaced);
         stranded.into_iter().for_each(Running::start);
     }
@@ -59,7 +59,7 @@ impl CleanupTasks {
         self.state.lock().runtime_but(&[ended])
     }
 
-    /// Counts work until what this returns is dropped.
+    /// Counts work until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Unfinished {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         Unfinished(self.clone())
@@ -82,7 +82,7 @@ impl CleanupTasks {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look, so that no change falls between the two.
+            // Registered before the count is read, so that no change is missed between the two.
             changed.as_mut().enable();
             if let Ok(here) = Handle::try_current() {
                 self.note(&here);
@@ -96,7 +96,7 @@ impl CleanupTasks {
 }
 
 impl State {
-    /// Returns the handle that is forgotten for it.
+    /// Stores `here`; returns the handle that it replaces.
     fn remember(&mut self, here: &Handle) -> Option<Handle> {
         let mut known = self.runtimes.iter().flatten();
         if known.any(|known| known.id() == here.id()) {
@@ -138,12 +138,12 @@ impl Drop for Unfinished {
     }
 }
 
-/// A job on a runtime. Dropped before its end, with its runtime, it goes on on another one.
+/// A job on a runtime. If it is dropped before its end, with its runtime, it continues on another one.
 struct Running {
     job: Option<Job>,
     unfinished: Unfinished,
     on: Option<Id>,
-    /// The runtimes that have ended under it.
+    /// The runtimes that have ended while it ran on them.
     ended: SmallVec<[Id; 2]>,
 }
 
@@ -178,7 +178,7 @@ impl Future for Running {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // Taken out while it runs: a job that panics is not polled again.
+        // Taken out while it is polled, so that a job that panics is not polled again.
         let Some(mut job) = self.job.take() else {
             return Poll::Ready(());
         };

@@ -1,4 +1,4 @@
-//! What this process knows of one of its holds.
+//! The state of a hold of this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::telemetry::{Observed, Route};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
-/// Lost is final: a hold whose deadline passed unrenewed is not found again, even if the store still carries it.
+/// Lost is final: a hold whose deadline passed without a renewal stays lost, even if the store still carries it.
 #[derive(Debug)]
 pub(crate) struct LiveHold {
-    /// Tells holds of one process apart: a nested read bears the id of the write above it.
+    /// Distinguishes the holds of one process: a nested read has the id of the write above it.
     pub(super) serial: u64,
     pub(crate) hold: Hold,
     pub(crate) lease: Lease,
-    /// The token of the grant itself; a hold that is passed on inside the process hands out the following ones.
+    /// The token of the grant itself; hand-overs inside the process use the following ones.
     pub(crate) token: Option<FencingToken>,
     /// The route of the request that it was granted to.
     pub(crate) route: Route,
@@ -29,21 +29,21 @@ pub(crate) struct LiveHold {
     changed: Notify,
 }
 
-/// What the mutex protects. It is taken last: inside that of a shard of the queue, or that of the watchdog.
+/// Protected by one mutex. It is taken last: under that of a shard of the queue, or that of the watchdog.
 ///
 /// The deadline moves only while the phase is `Held`. `Released` and `Lost` are final.
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// Until when the store keeps the hold for certain, by this process's clock.
+    /// The time until which the store certainly keeps the hold, by this process's clock.
     deadline: Instant,
-    /// When the question was sent that the store last confirmed it to.
+    /// When the last question was sent that the store answered with a confirmation.
     confirmed: Instant,
     /// How often the store has renewed it.
     renewals: u32,
-    /// When renewal ends; `None`: when the last share is dropped.
+    /// When renewal ends; `None`: with the last share.
     limit: Option<Instant>,
-    /// The limit was moved to a later time, and the watchdog does not know it yet.
+    /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
 }
 
@@ -66,7 +66,7 @@ impl Observed for LiveHold {
 }
 
 impl LiveHold {
-    /// `sent` is the instant before the attempt was sent, `granted` the lease that it asked for.
+    /// `sent` is the instant before the attempt was sent, `granted` the lease of the attempt.
     pub(crate) fn new(
         hold: Hold,
         lease: Lease,
@@ -107,7 +107,7 @@ impl LiveHold {
         self.state().renewals
     }
 
-    /// Lost, or past its deadline, or given up before this was asked.
+    /// Whether the hold is lost: by its phase, or because its deadline has passed.
     pub(crate) fn is_lost(&self) -> bool {
         let state = self.state();
         match state.phase {
@@ -122,7 +122,7 @@ impl LiveHold {
         self.reach(|phase| phase == Phase::Lost).await;
     }
 
-    /// Waits for the end: whether the store confirmed the release.
+    /// Waits for the end, and returns the final phase.
     pub(crate) async fn ended(&self) -> Phase {
         self.reach(|phase| matches!(phase, Phase::Released | Phase::Lost))
             .await
@@ -137,7 +137,7 @@ impl LiveHold {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look, so that no change falls between the two.
+            // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
             let phase = self.phase();
             if wanted(phase) {
@@ -151,14 +151,14 @@ impl LiveHold {
         self.state().phase
     }
 
-    /// Moves the deadline after the store renewed the hold; back, if that was for less than before, because of the limit of
-    /// those who shared it then. Too late is too late.
+    /// Moves the deadline after a renewal. The deadline may become earlier if a limit shortened the lease. A renewal after
+    /// the deadline has no effect.
     pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
         let mut state = self.state();
         let in_time = Instant::now() < state.deadline;
         #[cfg(test)]
         let in_time = in_time || exploration::has(Mutant::LateRenewal);
-        // An answer that a later one has overtaken says nothing new.
+        // An answer that a later one has overtaken is ignored.
         if state.phase == Phase::Held && in_time && sent >= state.confirmed {
             state.deadline = valid_until(sent, lease);
             state.confirmed = sent;
@@ -171,13 +171,13 @@ impl LiveHold {
         self.state().confirmed
     }
 
-    /// How long ago it was to be renewed.
+    /// How long the renewal is overdue.
     pub(crate) fn overdue(&self) -> Duration {
         let since = self.state().confirmed.elapsed();
         since.saturating_sub(self.lease.duration() / 3)
     }
 
-    /// How long the next renewal may promise: the lease, but not past the limit. `None`: the limit is reached.
+    /// The lease of the next renewal, cut at the limit. `None`: the limit is reached.
     pub(crate) fn next_lease(&self, now: Instant) -> Option<Duration> {
         let lease = self.lease.duration();
         match self.state().limit {
@@ -196,7 +196,7 @@ impl LiveHold {
         sent + if is_cut_too_short { lease } else { full } / 3
     }
 
-    /// What has ended a hold whose deadline passed.
+    /// Why a hold whose deadline passed has ended.
     pub(super) fn why_over(&self) -> &'static str {
         let state = self.state();
         let unlimited = state.confirmed + self.lease.duration();
@@ -207,7 +207,7 @@ impl LiveHold {
         }
     }
 
-    /// Those who share the hold have changed.
+    /// Sets the limit after the shares have changed.
     pub(crate) fn set_limit(&self, limit: Option<Instant>) {
         let mut state = self.state();
         let is_later = match (state.limit, limit) {
@@ -219,7 +219,7 @@ impl LiveHold {
         state.limit = limit;
     }
 
-    /// When to renew a hold whose lease was cut short by a limit that was extended since. It is asked once.
+    /// When to renew a hold whose lease was cut short by a limit that was extended since. Returns it once.
     pub(super) fn take_extended(&self) -> Option<Instant> {
         let mut state = self.state();
         let lease = self.lease.duration();
@@ -229,7 +229,7 @@ impl LiveHold {
         (is_extended && is_cut && state.phase == Phase::Held).then_some(next)
     }
 
-    /// `Held → Releasing`; false if the hold is lost already.
+    /// `Held → Releasing`. Returns `false` if the hold is lost already.
     pub(crate) fn begin_release(&self) -> bool {
         let mut state = self.state();
         if state.phase != Phase::Held {
@@ -253,8 +253,7 @@ impl LiveHold {
         self.changed.notify_waiters();
     }
 
-    /// Ends a hold that is not being released; false if it had ended. While it is, the release finds out what became
-    /// of it.
+    /// `Held → Lost`. Returns `false` if the hold has ended. A hold that is being released is left to its release.
     pub(super) fn lose(&self) -> bool {
         {
             let mut state = self.state();

@@ -15,7 +15,7 @@ fn hold(number: u64) -> Arc<LiveHold> {
     Arc::new(LiveHold::new(hold, lease, None, Instant::now(), LEASE))
 }
 
-/// So many holds, and the schedule that they are in.
+/// A schedule with this number of holds.
 fn schedule(holds: u64) -> (RenewalSchedule, Vec<Arc<LiveHold>>) {
     let mut schedule = RenewalSchedule::default();
     let all: Vec<_> = (0..holds).map(hold).collect();
@@ -35,7 +35,7 @@ fn count(batches: &[Batch]) -> usize {
     batches.iter().map(|batch| batch.holds.len()).sum()
 }
 
-/// What is always true between calls.
+/// Checks the invariants between calls.
 fn is_sound(schedule: &RenewalSchedule) {
     assert_eq!(schedule.queue.len(), schedule.holds.len());
     assert_eq!(schedule.probes.len(), schedule.failing.len());
@@ -62,7 +62,7 @@ fn what_is_soon_due_fills_a_batch_and_no_more() {
     let (mut schedule, all) = schedule(20_000);
     let first = schedule.set_alarm(Instant::now());
     assert_eq!(count(&due(&mut schedule, first)), BATCH);
-    // They are spread over their third: within a second of the first, there are many more.
+    // They are spread over a third of the lease: within a second of the first, many more follow.
     let mut renewed = BATCH;
     while renewed < all.len() {
         let next = schedule.queue.first().expect("not all").0;
@@ -98,7 +98,7 @@ fn a_partition_that_fails_is_probed_by_other_holds_each_time() {
     }
     assert_eq!(tried.len(), all.len());
 
-    // The first answer ends it for all.
+    // The first answer ends the outage for all.
     now = schedule.set_alarm(now);
     let probe = due(&mut schedule, now).remove(0);
     let statuses = vec![HoldStatus::Held; probe.holds.len()];

@@ -32,8 +32,8 @@ where
 pin_project! {
     /// The body of a response that came through a [`DistributedLock`](super::DistributedLock).
     ///
-    /// It is the handler's body, as it is or with the lock inside ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)), or
-    /// that of the layer's own response.
+    /// It is the handler's body, unchanged or with the lock inside ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)),
+    /// or the body of the layer's own response.
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
@@ -50,22 +50,22 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    /// The handler's body, and no lock any more.
+    /// The handler's body, without a lock.
     pub(crate) fn handlers(body: B) -> Self {
         Self {
             kind: Kind::Handlers { body },
         }
     }
 
-    /// The layer's own.
+    /// A body of the layer.
     pub(crate) fn local(body: LocalBody) -> Self {
         Self {
             kind: Kind::Local { body },
         }
     }
 
-    /// The handler's body under the lock. `length` is what the head of the response promises: a reader that has got so
-    /// much does not ask for more.
+    /// The handler's body under the lock. `length` is the declared length: a reader that has so many bytes does not poll
+    /// again.
     pub(super) fn guarded(
         body: B,
         guard: LockGuard,
@@ -122,7 +122,7 @@ impl<B> fmt::Debug for ResponseBody<B> {
     }
 }
 
-/// Polls a body whose data may be anything; `Bytes` stay as they are, without a copy.
+/// Polls a body with any data type; `Bytes` are not copied.
 pub(crate) fn poll_bytes<B>(
     body: Pin<&mut B>,
     cx: &mut Context<'_>,

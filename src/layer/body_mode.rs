@@ -1,4 +1,4 @@
-//! Whether a request's body is read before its lock is asked for.
+//! Whether a request's body is read before its lock is requested.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -7,7 +7,7 @@ use super::body_reader::BodyReader;
 use super::rejection::RejectionKind;
 use sealed::TakeBody;
 
-/// Whether a request's body is read before its lock is asked for: [`DefaultBody`], [`Buffered`] or [`Streamed`].
+/// Whether a request's body is read before its lock is requested: [`DefaultBody`], [`Buffered`] or [`Streamed`].
 ///
 /// Chosen by [`buffer_body`](super::DistributedLockLayer::buffer_body) and
 /// [`stream_body`](super::DistributedLockLayer::stream_body). The trait is sealed.
@@ -19,12 +19,12 @@ pub trait BodyMode<B>: TakeBody<B> + Send + Sync + 'static {}
 
 impl<B, M: TakeBody<B> + Send + Sync + 'static> BodyMode<B> for M {}
 
-/// `axum::body::Body` is read before the lock is asked for, at most 2 MiB. The handler reads every other body itself, while
+/// `axum::body::Body` is read before the lock is requested, at most 2 MiB. The handler reads every other body itself, while
 /// the lock is held. The default.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultBody {}
 
-/// The body is read before the lock is asked for.
+/// The body is read before the lock is requested.
 #[derive(Debug, Clone, Copy)]
 pub enum Buffered {}
 
@@ -35,12 +35,12 @@ pub enum Streamed {}
 mod sealed {
     use super::{BodyReader, Bytes, RejectionKind};
 
-    /// How a body is taken.
+    /// How the layer takes a body.
     pub trait TakeBody<B> {
         /// Whether such a body is read.
         fn reads() -> bool;
 
-        /// The body that the handler gets, and what was read of it.
+        /// The body for the handler, and the bytes that were read.
         fn take(
             reader: &BodyReader,
             body: B,

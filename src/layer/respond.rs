@@ -16,7 +16,7 @@ use crate::telemetry::Seldom;
 
 type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
 
-/// Makes responses of rejections: the layer's own, or what the user's closure makes of them.
+/// Makes responses of rejections: the layer's own, or those of the user's closure.
 #[derive(Clone, Default)]
 pub(crate) struct Responder {
     respond: Option<Arc<Respond>>,
@@ -37,7 +37,7 @@ impl Responder {
         }
     }
 
-    /// Keeps what a later rejection needs of the request.
+    /// Keeps the part of the request that a later rejection needs.
     pub(crate) fn witness(&self, parts: &Parts) -> Witness {
         Witness {
             method: parts.method.clone(),
@@ -45,7 +45,7 @@ impl Responder {
         }
     }
 
-    /// Makes the final response; `witness` is what is left of the request.
+    /// Makes the final response; `witness` is the kept part of the request.
     pub(crate) fn refuse<R>(
         &self,
         refusal: Refusal,
@@ -78,11 +78,11 @@ impl Responder {
 #[derive(Clone)]
 pub(crate) struct Witness {
     pub(crate) method: Method,
-    /// Kept only if the user's closure is to see it.
+    /// Kept only for the user's closure.
     parts: Option<Box<Parts>>,
 }
 
-/// Keeps the length of the body that is left out: a server would count none, and say 0 (RFC 9110, 8.6 forbids that).
+/// Keeps the length of the body that is left out: otherwise a server would set 0, which RFC 9110, 8.6 forbids.
 fn leave_out_body(response: &mut Response<LocalBody>) {
     let body = std::mem::replace(response.body_mut(), local(String::new()));
     if let Some(length) = body.size_hint().exact() {
@@ -94,7 +94,7 @@ fn leave_out_body(response: &mut Response<LocalBody>) {
     }
 }
 
-/// The lines about requests that were not served.
+/// The log of requests that were not served.
 #[derive(Debug, Default)]
 struct Log {
     misconfigured: Seldom,

@@ -11,7 +11,8 @@ use super::Share;
 use crate::error::LockError;
 use crate::store::Record;
 
-/// The shares that one request has taken. Dropped, they leave together: what ends by that is released in few questions.
+/// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few
+/// questions.
 #[derive(Default)]
 pub(crate) struct Shares {
     shares: SmallVec<[Share; 1]>,
@@ -29,11 +30,11 @@ impl Shares {
         self.until = Some(until);
     }
 
-    /// Leaves, and says whether the store carried every hold until now.
+    /// Ends the shares, and returns whether the store carried every hold until now.
     ///
     /// # Cancel safety
     ///
-    /// Leaving happens at the first poll; a release that was begun is finished in the background.
+    /// The shares end at the first poll; a release that has begun continues in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         if let Some(until) = self.resting() {
             let shares = mem::take(&mut self.shares);
@@ -45,11 +46,11 @@ impl Shares {
         }
     }
 
-    /// Leaves as the last one, and has the store remember `record` if it carried the hold until now.
+    /// Ends the last share. The store keeps `record` if it carried the hold until now.
     ///
     /// # Errors
     ///
-    /// Also `Invalid` if others share the hold, or there is more than one key: then nothing is remembered.
+    /// Also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
     pub(crate) async fn release_recording(mut self, record: Record) -> Result<(), LockError> {
         match self.only() {
             Some(only) => only.release_recording(record).await,

@@ -14,7 +14,7 @@ use crate::error::LockError;
 use crate::exploration::{self, Mutant};
 use crate::store::Wakeups;
 
-/// The requests of one side of a key, behind the one that asks the store or holds.
+/// The requests of one side of a key, behind the request that asks the store or holds.
 ///
 /// Requests wait only behind a head: while `head` is [`Head::Idle`], the queue is empty. The queue is sorted by ticket,
 /// which is the order of arrival.
@@ -31,28 +31,28 @@ struct Waiting {
     news: News,
     /// The subscription of the head, while the head holds and does not listen.
     wakeups: Option<Wakeups>,
-    /// How long the hold passes from waiter to waiter while other processes listen for it.
+    /// How long the hold may be handed over while other processes listen for it.
     turn: Option<Duration>,
 }
 
-/// What the store last said about this side.
+/// The last answer of the store about this side.
 #[derive(Debug, Clone, Copy, Default)]
 struct News {
-    /// When it said that.
+    /// The time of the answer.
     at: Option<Instant>,
-    /// When the lease ends that the head waits for.
+    /// The end of the lease that the head waits for.
     held_until: Option<Instant>,
 }
 
-/// What one head of a queue leaves to the next.
+/// The state that one head of a queue leaves to the next.
 #[derive(Debug, Default)]
 pub(super) struct Handoff {
-    /// A hot key is not subscribed to anew at every turn.
+    /// Kept, so that a contended key does not need a new subscription at every turn.
     pub(super) wakeups: Option<Wakeups>,
     pub(super) others: Others,
 }
 
-/// The other processes that want the lock, as far as the last release of this process has shown them.
+/// The other processes that want the lock, from the answer to the last release of this process.
 #[derive(Debug, Default)]
 pub(super) enum Others {
     /// Nothing is known.
@@ -75,10 +75,10 @@ impl From<Option<Wakeups>> for Handoff {
     }
 }
 
-/// What the head of a queue does: `Idle → Asking → Holding → Asking → … → Idle`.
+/// The state of a queue's head: `Idle → Asking → Holding → Asking → … → Idle`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
-    /// There is none.
+    /// There is no head.
     #[default]
     Idle,
     /// It asks the store, or releases there.
@@ -105,7 +105,7 @@ impl WaitQueue {
         self.head == Head::Idle && self.is_empty()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(super) fn len(&self) -> usize {
         let waiting = self.waiting.as_ref();
         waiting.map_or(0, |waiting| waiting.queue.len())
@@ -115,7 +115,7 @@ impl WaitQueue {
         self.len() == 0
     }
 
-    /// All who wait, in order.
+    /// All waiters, in order.
     #[cfg(feature = "console")]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
         let waiting = self.waiting.as_ref();
@@ -142,7 +142,7 @@ impl WaitQueue {
         }
     }
 
-    /// All who wait leave the queue.
+    /// Removes all waiters from the queue.
     pub(super) fn take_all(&mut self) -> VecDeque<Waiter> {
         let waiting = self.waiting.as_mut();
         waiting.map_or_else(VecDeque::new, |waiting| mem::take(&mut waiting.queue))
@@ -158,18 +158,18 @@ impl WaitQueue {
         queue.remove(place(queue, ticket).ok()?)
     }
 
-    /// When the lease ends that the head waits for, as far as it was told.
+    /// The end of the lease that the head waits for, if it is known.
     pub(super) fn held_until(&self) -> Option<Instant> {
         self.waiting.as_ref()?.news.held_until
     }
 
-    /// Whether the store said anything about this side since that instant.
+    /// Whether the store has answered about this side since that instant.
     pub(super) fn has_news_since(&self, since: Instant) -> bool {
         let waiting = self.waiting.as_ref();
         waiting.is_some_and(|waiting| waiting.news.at.is_some_and(|at| at >= since))
     }
 
-    /// The store answered the head. `held_until`: when the lease of another holder ends.
+    /// Records an answer of the store to the head. `held_until`: the end of another holder's lease.
     pub(super) fn hears(&mut self, held_until: Option<Instant>, now: Instant) {
         if held_until.is_some() || self.waiting.is_some() {
             self.waiting().news = News {
@@ -179,7 +179,7 @@ impl WaitQueue {
         }
     }
 
-    /// Keeps the subscription while the head holds. It comes back if no waiter can use it.
+    /// Keeps the subscription while the head holds. Returns it if no waiter can use it.
     pub(super) fn keep_wakeups(&mut self, wakeups: Option<Wakeups>) -> Option<Wakeups> {
         if wakeups.is_none() || self.is_empty() {
             return wakeups;
@@ -191,7 +191,7 @@ impl WaitQueue {
         self.waiting.as_mut()?.wakeups.take()
     }
 
-    /// The head is done: the next one's turn.
+    /// The head is done, and the next waiter gets the turn.
     pub(super) fn next(&mut self, handoff: Handoff) -> Option<Effect> {
         let Some(waiter) = self.pop() else {
             self.head = Head::Idle;
@@ -221,7 +221,7 @@ impl WaitQueue {
     }
 }
 
-/// Where the ticket stands, or would stand.
+/// The position of the ticket, or the position where it belongs.
 fn place(queue: &VecDeque<Waiter>, ticket: u64) -> Result<usize, usize> {
     match queue.back() {
         Some(last) if last.ticket >= ticket => {

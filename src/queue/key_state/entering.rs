@@ -1,4 +1,4 @@
-//! Where a request stands when it comes in.
+//! The place of a new request.
 
 use tokio::time::Instant;
 
@@ -9,10 +9,10 @@ use super::KeyState;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockFamily, LockMode, Owner};
 
-/// How many read holds of one key a process has in the store. Beyond that, readers join the youngest of them.
+/// How many read holds of one key a process has in the store. Further readers join the youngest of them.
 const MAX_READ_HOLDS: usize = 64;
 
-/// Where a request stands after a look at the state.
+/// The place of a request, by the present state.
 pub(super) enum Standing {
     Grant(Grant),
     Ask(Intent),
@@ -21,7 +21,7 @@ pub(super) enum Standing {
 }
 
 impl KeyState {
-    /// Finds the request its place, and takes it.
+    /// Finds the request's place, and takes it.
     pub(super) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
         let mut nested = None;
         if let Some(owner) = &terms.owner {
@@ -36,8 +36,8 @@ impl KeyState {
         }
         if nested.is_none() {
             if terms.mode == LockMode::Fair {
-                // A caller that does not wait asks once; it is never one waiter too many. Nor is the only one that asks:
-                // it may be granted the lock at once.
+                // A caller that does not wait asks once and does not count against the limit. The first request that asks
+                // does not count either, because it may be granted at once.
                 if terms.max_waiters.is_some() && self.fair > 0 {
                     terms.wait_behind(self.fair, None)?;
                 }
@@ -65,10 +65,10 @@ impl KeyState {
         }))
     }
 
-    /// Joins what the owner holds already.
+    /// Joins a hold of the owner.
     ///
-    /// An owner that has lost a hold learns that before anything else, in whatever mode it asks: its work went on without
-    /// the lock.
+    /// If the owner has lost a hold, it gets that error first, in every mode, because its work continued without the
+    /// lock.
     fn rejoin(
         &mut self,
         owner: &Owner,

@@ -17,35 +17,35 @@ use tower_distributed_lock::LockHandle;
 use super::output::Passing;
 use crate::cli::OnLost;
 
-/// The first argument of a lockctl that is to become a command. No subcommand begins so.
+/// The first argument of a lockctl that becomes a command. No subcommand has this name.
 const TRAMPOLINE: &str = "__become";
 
 /// The exit codes of a shell for a command that cannot be run.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How often a group is asked whether anything is left of it.
+/// How often lockctl checks whether a group still has processes.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running command.
 pub(super) struct Child {
     process: tokio::process::Child,
-    /// Of the command, and of its group if that is its own.
+    /// The id of the command, and of its group if it has one.
     id: Pid,
     group: Group,
 }
 
-/// Whose process group the command is in.
+/// The process group of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
-    /// Its own: a signal reaches whatever it has started.
+    /// A group of its own: a signal also reaches its children.
     Own,
-    /// That of lockctl, so that it may read from the terminal.
+    /// The group of lockctl, so that the command may read from the terminal.
     Shared,
 }
 
 impl Child {
-    /// Starts `command` under `lock`, by a lockctl that becomes it.
+    /// Starts `command` under `lock`, through a lockctl that becomes the command.
     pub(super) fn start(
         command: &[OsString],
         lock: &LockHandle,
@@ -95,7 +95,7 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Passes a signal on that lockctl got.
+    /// Forwards a signal that lockctl got.
     pub(super) fn pass_on(&self, signal: Signal) {
         let from_terminal = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
         if self.group == Group::Own || !from_terminal.contains(&signal) {
@@ -103,7 +103,7 @@ impl Child {
         }
     }
 
-    /// Signals the command, and whatever it has started in its group.
+    /// Signals the command, and the processes in its group.
     pub(super) fn signal(&self, signal: Signal) {
         let sent = match self.group {
             Group::Own => killpg(self.id, signal),
@@ -118,12 +118,12 @@ impl Child {
         }
     }
 
-    /// Ends what the command has left in its group: waits until `deadline`, and then kills.
+    /// Ends the processes that the command has left in its group: waits until `deadline`, and then kills them.
     pub(super) async fn clear(&self, deadline: Instant) {
         if self.group == Group::Shared {
             return;
         }
-        // While there is anything of the group, its id is no other's.
+        // While the group has a process, its id is not reused.
         while killpg(self.id, None).is_ok() {
             if Instant::now() >= deadline {
                 self.signal(Signal::SIGKILL);
@@ -134,7 +134,7 @@ impl Child {
     }
 }
 
-/// The exit code that a shell would give.
+/// The exit code that a shell reports.
 pub(super) fn code_of(status: ExitStatus) -> u8 {
     let code = status.code();
     let code = code.or_else(|| status.signal().map(|signal| 128 + signal));
@@ -142,7 +142,7 @@ pub(super) fn code_of(status: ExitStatus) -> u8 {
         .unwrap_or(u8::MAX)
 }
 
-/// What the command gets when lockctl dies without having ended it.
+/// The signal to the command when lockctl dies before it.
 fn death_signal(on_lost: OnLost) -> Option<Signal> {
     match on_lost {
         OnLost::Term => Some(Signal::SIGTERM),
@@ -151,7 +151,7 @@ fn death_signal(on_lost: OnLost) -> Option<Signal> {
     }
 }
 
-/// The running program, also after another has been installed in its place.
+/// The running program, even if another one has been installed in its place.
 fn own_program() -> io::Result<PathBuf> {
     match cfg!(target_os = "linux") {
         true => Ok("/proc/self/exe".into()),
@@ -159,10 +159,10 @@ fn own_program() -> io::Result<PathBuf> {
     }
 }
 
-/// Becomes the command, if the arguments are those of [`Child::start`]; the exit code if it cannot.
+/// Becomes the command, if the arguments are those of [`Child::start`]. Returns the exit code if it cannot.
 ///
-/// What has to be done between the start of a process and its program is done here, by a program: the kernel is asked to
-/// signal the command when lockctl dies. It remembers that when the program is replaced.
+/// It does the work between the start of a process and its program: it asks the kernel to signal the command when
+/// lockctl dies. This setting survives the replacement of the program.
 pub(crate) fn trampoline(arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let mut arguments = arguments.skip(1);
     if arguments.next()? != TRAMPOLINE {
@@ -173,7 +173,7 @@ pub(crate) fn trampoline(arguments: impl Iterator<Item = OsString>) -> Option<u8
         ask_to_be_signalled(signal);
     }
     if getppid().to_string() != parent.to_str()? {
-        // lockctl died before it was asked for.
+        // lockctl died before the request to the kernel.
         return Some(CANNOT_RUN);
     }
     let error = Command::new(&program).args(arguments).exec();
