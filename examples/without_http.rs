@@ -20,7 +20,7 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore
 async fn main() -> Result<(), LockError> {
     let locks = LockClient::new(MemoryStore::new());
 
-    // One at a time. `release` says whether the lock was held until then; dropping the guard releases, too.
+    // One at a time. `release` returns whether the lock was held until then; dropping the guard also releases.
     let guard = locks.lock("lock:account:42").await?;
     println!("{} is held", guard.key());
     guard.release().await?;

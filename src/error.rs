@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what a caller can do about it.
+//! Errors, by what a caller can do about them.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -34,7 +34,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another owner held the lock until the wait was over. Nothing is held; a place in a queue is given up in the
+    /// Another owner held the lock until the wait was over. The caller has no hold; its place in a queue is given up in the
     /// background, within about a round trip.
     #[error("the lock is held elsewhere and the wait is over")]
     Busy {
@@ -42,34 +42,34 @@ pub enum LockError {
         /// released before.
         retry_after: Option<Duration>,
     },
-    /// Too many callers wait for this key already, or the client uses as many keys as it may. Nothing is held or queued.
+    /// Too many callers wait for this key already, or the client uses the largest number of keys. Nothing is held or queued.
     #[error("too many callers wait for the lock already")]
     Overloaded,
-    /// The hold was lost: its lease lapsed, or it was removed from the store. Work done under it may have overlapped other work.
+    /// The hold was lost: its lease expired, or it was removed from the store. Work done under it may have overlapped other
+    /// work.
     #[error("the lock was lost while it was held")]
     Lost,
-    /// The store could not be asked, or did not answer in time.
+    /// The store could not be reached, or did not answer in time.
     ///
-    /// An acquisition that ends so holds nothing: what the store may have granted unheard is taken back in the
-    /// background. A release that ends so is unconfirmed; it goes on in the background until the lease is over.
+    /// After an acquisition with this error, nothing is held: a grant whose answer was lost is withdrawn in the background. A
+    /// release with this error is unconfirmed; it continues in the background until the lease is over.
     #[error("the lock store is unavailable")]
     Unavailable(#[source] StoreError),
-    /// The key holds something that is not this kind of lock: another program's data, or a lock of the other
-    /// [family](crate::LockFamily). Waiting does not help. Lock a thing under one name and in one family of modes everywhere:
-    /// see [`Resource`](crate::Resource).
+    /// The key is not this kind of lock: it has another program's data, or a lock of another [family](crate::LockFamily).
+    /// Waiting does not help. Lock a resource under one name and in one family of modes everywhere: see
+    /// [`Resource`](crate::Resource).
     #[error(
         "the key holds something else than this kind of lock: give the resource a name that nothing else uses, and lock it in \
          one family of modes everywhere (`Read` and `Write`, or `Reentrant` and `Fair`)"
     )]
     Conflict(#[source] StoreError),
-    /// The owner holds the key for reading and asked to write. Waiting for its own read to end would never end: release
-    /// the read first.
+    /// The owner holds the key for reading and asked to write. It would wait for its own read for ever: release the read first.
     #[error("a read hold cannot be upgraded: release it before asking to write")]
     Upgrade,
-    /// The store cannot do what was asked; the text says what, and what to do instead.
+    /// The store does not support the request; the text names the missing feature, and the alternative.
     #[error("{0}")]
     Unsupported(Unsupported),
-    /// The request contradicts itself; the text says what to change.
+    /// The request is contradictory; the text names the change.
     #[error(transparent)]
     Invalid(InvalidRequest),
     /// The client was shut down.
@@ -77,7 +77,7 @@ pub enum LockError {
     Shutdown,
 }
 
-/// What is wrong with a request for a lock; the text says what to change.
+/// An error in a request for a lock; the text names the change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidRequest(Cow<'static, str>);
@@ -87,7 +87,7 @@ impl LockError {
         Self::Invalid(InvalidRequest(text.into()))
     }
 
-    /// Whether the lock could not be had because others hold it or wait for it: [`Busy`](Self::Busy) and
+    /// Whether the lock was refused because of other holders or waiters: [`Busy`](Self::Busy) and
     /// [`Overloaded`](Self::Overloaded).
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Overloaded)
@@ -112,8 +112,8 @@ impl LockError {
         }
     }
 
-    /// Whether the same acquisition may succeed later, with nothing changed in the program or the store's settings: when the
-    /// lock is [busy](Self::is_busy), or the store is unavailable without having refused.
+    /// Whether the same acquisition may succeed later, without a change in the program or the store's settings: when the lock is
+    /// [busy](Self::is_busy), or the store is unavailable and has not refused.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(error) => error.kind() != StoreErrorKind::Refused,
@@ -138,28 +138,28 @@ pub struct StoreError {
     source: Arc<dyn Error + Send + Sync>,
 }
 
-/// What a [`StoreError`] means for the operation that met it.
+/// What a [`StoreError`] means for the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The operation never reached the store: it has had no effect.
     Unreachable,
-    /// The operation was sent and no answer came: it may have had its effect, or may still have it later.
+    /// The operation was sent, and no answer arrived: it may have taken effect, or may still do so.
     Unanswered,
-    /// The store answered that it cannot do it just now (loading, busy, failing over): no effect, worth another try.
+    /// The store answered that it cannot serve now (loading, busy, failing over): no effect, another attempt may succeed.
     Transient,
-    /// The store answered that it will not do it (access rights, memory): no effect, another try would not help.
+    /// The store refused (access rights, memory): no effect, another attempt does not help.
     Refused,
-    /// The key holds something that is not this kind of lock: no effect. From a release: the hold has ended, but something
-    /// else, such as data of the application, stands beside it and was left there.
+    /// The key is not this kind of lock: no effect. From a release: the hold has ended, but the key also has other data, such as
+    /// that of the application, which was kept.
     Conflict,
-    /// The store did it, but fewer of its replicas acknowledged it than were asked for. An acquisition was taken back
-    /// again: no effect. A renewal or a release had its effect, which a failover may undo: nothing is confirmed.
+    /// The operation took effect, but too few replicas acknowledged it. An acquisition was withdrawn: no effect. A renewal or a
+    /// release took effect, but a failover may undo it: nothing is confirmed.
     Unacknowledged,
 }
 
 impl StoreError {
-    /// Wraps `source` and says what it means.
+    /// Wraps `source` with its kind.
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             kind,
@@ -167,7 +167,7 @@ impl StoreError {
         }
     }
 
-    /// What the failure means for the operation that met it.
+    /// What the failure means for the operation.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }

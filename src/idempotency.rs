@@ -1,7 +1,7 @@
 //! A layer that runs each request once, and answers repeats with the first response.
 //!
-//! A lock serialises; it does not make a repeat harmless. A client or webhook sender that did not get the answer sends the
-//! same request again, under the same key, and must get the same answer without the work being done twice.
+//! A lock serialises requests, but does not make repeats harmless. A client or webhook sender that did not get the answer sends
+//! the same request again, with the same key. It must get the same answer, and the work must not run twice.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -35,23 +35,23 @@
 //!    [`key`](IdempotencyLayer::key), unless it is [`required`](IdempotencyLayer::required). Their bodies are not read.
 //! 2. The body is read, at most [`body_limit`](IdempotencyLayer::body_limit) bytes. With method, path, query and content
 //!    type it is the [`fingerprint`](IdempotencyLayer::fingerprint) of the request.
-//! 3. The record of the key is looked up. The key counts per method, route and [`tenant`](IdempotencyLayer::tenant). If
-//!    there is a record, it is the answer, with `Idempotent-Replayed: true`: status, header lines, body. A record does not
-//!    change, so that a replay needs no lock.
-//! 4. Otherwise the lock of the key is taken, and the record is looked up again.
-//! 5. If there is still none, the service inside runs. Its response is recorded and the lock released **in one step**,
-//!    which fails if the lock was lost meanwhile. The response goes out when the store has confirmed that step.
+//! 3. The layer reads the record of the key. The key counts per method, route and [`tenant`](IdempotencyLayer::tenant). If there
+//!    is a record, it is the answer, with `Idempotent-Replayed: true`: status, header lines, body. A record does not change, so a
+//!    replay needs no lock.
+//! 4. Otherwise the layer takes the lock of the key, and reads the record again.
+//! 5. If there is still none, the inner service runs. Its response is recorded and the lock released **in one step**, which fails
+//!    if the lock was lost meanwhile. The response is sent when the store has confirmed that step.
 //!
 //! # What is promised
 //!
-//! For the whole [`retention`](IdempotencyLayer::retention), at most one execution per key is answered with a response that
-//! is [recorded](self#what-is-recorded). Responses that are not recorded promise nothing. The handler may begin twice: a
-//! process that dies in the middle leaves no record, and the repeat runs when its lease is over.
+//! For the whole [`retention`](IdempotencyLayer::retention), at most one execution per key is answered with a response that is
+//! [recorded](self#what-is-recorded). There is no promise about responses that are not recorded. The handler may begin twice: a
+//! process that dies during the work leaves no record, and the repeat runs when its lease is over.
 //!
-//! The promise costs one round trip to the store after the handler, and a 500 when the store does not confirm the record
-//! within a second ([`Confirm::Strict`], the default here). That 500 says `"outcome": "unknown"`: the record may be stored
-//! all the same, and the repeat gets it. [`Confirm::Store`] sends the response in that case, and gives up the promise: the
-//! record may never be stored, and a repeat may run and be answered as well.
+//! The promise costs one round trip to the store after the handler, and a 500 when the store does not confirm the record within a
+//! second ([`Confirm::Strict`], the default here). That 500 has `"outcome": "unknown"`: the record may have been stored
+//! nevertheless, and the repeat gets it. [`Confirm::Store`] sends the response in that case, without the promise: the record may
+//! never be stored, and a repeat may also run and be answered.
 //!
 //! | cause | status |
 //! |---|---|
@@ -65,32 +65,30 @@
 //!
 //! # What is recorded
 //!
-//! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a mended request under the same key does not get,
-//! and except 408, 409, 423, 425 and 429, which invite a repeat ([`record_if`](IdempotencyLayer::record_if) decides
-//! otherwise). The answers of this crate's layers further in are never recorded. A panic, a lost lock and a cancelled
-//! request record nothing.
+//! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a corrected request with the same key does not get, and
+//! except 408, 409, 423, 425 and 429, which invite a repeat ([`record_if`](IdempotencyLayer::record_if) decides otherwise). The
+//! answers of this crate's layers further in are never recorded. A panic, a lost lock and a cancelled request record nothing.
 //!
-//! These responses go out unrecorded, and a repeat runs again: one whose length is unknown when its head is there (a
-//! stream), one longer than [`response_limit`](IdempotencyLayer::response_limit), one with trailers, and one whose body
-//! does not have the length that its head says. The log has a warning, at most one a minute. Compression belongs outside
-//! of this layer, since it makes streams.
+//! These responses are sent unrecorded, and a repeat runs again: one of unknown length (a stream), one longer than
+//! [`response_limit`](IdempotencyLayer::response_limit), one with trailers, and one whose body does not have its declared length.
+//! The log has a warning, at most one a minute. Compression belongs outside of this layer, because it makes streams.
 //!
 //! Hop-by-hop headers and `Date` are not recorded, and `Set-Cookie` only with
 //! [`record_cookies`](IdempotencyLayer::record_cookies).
 //!
 //! # What records cost
 //!
-//! A record is the response and about 100 bytes. It stays in the store for its retention, so that a client that may send
-//! new keys at will stores [`response_limit`](IdempotencyLayer::response_limit) × its requests in a
-//! [`retention`](IdempotencyLayer::retention): limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records when they take more
-//! than its limit. Locks and records need not share
-//! a server: give this layer a [`LockClient`] of its own, and a full server of records refuses no other lock.
+//! A record is the response and about 100 bytes. It stays in the store for its retention. So a client that may choose new keys
+//! can store [`response_limit`](IdempotencyLayer::response_limit) × its requests in a [`retention`](IdempotencyLayer::retention):
+//! limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond its limit.
+//! Records may have a server of their own: with a separate [`LockClient`] for this layer, a server that is full of records
+//! refuses no other lock.
 //!
 //! # Where to put it
 //!
-//! Inside authentication and signature checks: a record answers every request that names its key. Outside of
-//! [`DistributedLockLayer`](crate::DistributedLockLayer), whose 423 is then not recorded. A store that keeps no records is
-//! refused when the layer is built.
+//! Inside authentication and signature checks: a record answers every request with its key. Outside of
+//! [`DistributedLockLayer`](crate::DistributedLockLayer), whose 423 is then not recorded. A store without records is refused when
+//! the layer is built.
 //!
 //! On an axum route, the layer that is added last is the outermost:
 //!
@@ -140,7 +138,7 @@ use settings::IdempotencySettings;
 
 /// Runs each request once per idempotency key. See the [module](self).
 ///
-/// Whose keys it serves has no default: call [`tenant`](Self::tenant) or [`shared`](Self::shared).
+/// The scope of the keys has no default: call [`tenant`](Self::tenant) or [`shared`](Self::shared).
 ///
 /// By default the key is the header `Idempotency-Key`, which may be absent; a repeat waits 3 s for the first request; the
 /// lease is renewed at 30 s, for 5 min at most; a record is kept for a day; request bodies may have 2 MiB and recorded
@@ -148,9 +146,9 @@ use settings::IdempotencySettings;
 ///
 /// # Panics
 ///
-/// [`Layer::layer`] (so `Router::layer`, too) panics when the layer does not know whose keys it serves, when the store keeps
-/// no records, and on settings that make no sense or contradict each other. The text says what to change. Setters do not
-/// panic. A duration that is longer than ten years is taken as ten years.
+/// [`Layer::layer`] (so `Router::layer`, too) panics if the scope of the keys is missing, if the store keeps no records, and on
+/// invalid or contradictory settings. The text names the change. Setters do not panic. A duration that is longer than ten years
+/// is taken as ten years.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -177,8 +175,7 @@ pub struct IdempotencyLayer<K = IdempotencyKey> {
 }
 
 impl IdempotencyLayer {
-    /// Locks and records with `client`, with default settings. Call [`tenant`](Self::tenant) or [`shared`](Self::shared),
-    /// too.
+    /// A layer that uses `client`, with default settings. Also call [`tenant`](Self::tenant) or [`shared`](Self::shared).
     pub fn new(client: LockClient) -> Self {
         Self {
             client,
@@ -189,8 +186,8 @@ impl IdempotencyLayer {
 }
 
 impl<K> IdempotencyLayer<K> {
-    /// Where a request has its idempotency key: an extractor of [`key`](crate::key), or a closure over `&Parts`. Several
-    /// keys are one together.
+    /// Sets the extractor of the idempotency key: one of [`key`](crate::key), or a closure over `&Parts`. Several keys together
+    /// form one.
     pub fn key<N: KeyExtractor>(self, key: N) -> IdempotencyLayer<N> {
         IdempotencyLayer {
             client: self.client,
@@ -207,8 +204,8 @@ impl<K> IdempotencyLayer<K> {
 
     /// Serves each tenant's keys apart: two tenants may use the same key.
     ///
-    /// The tenant is what must not see another's responses: the account or the user. Take it from the server's own state,
-    /// such as an extension that the authentication has set, never from a header that the client controls. Requests for
+    /// The tenant is the account or the user, which must not see the responses of another one. Take it from the server's own
+    /// state, such as an extension that the authentication has set, never from a header that the client controls. Requests for
     /// which the closure returns `None` share their keys, so place the layer inside of the authentication.
     ///
     /// It is not derived from `Authorization` or `Cookie`: these change between a request and its repeat, which would then
@@ -235,8 +232,8 @@ impl<K> IdempotencyLayer<K> {
 
     /// Serves the keys of all clients as one.
     ///
-    /// **Every client that sends another's key and request gets that client's response**, and its own request does not run.
-    /// Right for webhooks, whose sender signs them and has no session, and for services with one client.
+    /// **A client that sends the key and the request of another client gets that client's response**, and its own request does
+    /// not run. Use it for webhooks, whose sender signs them and has no session, and for services with one client.
     pub fn shared(mut self) -> Self {
         self.settings.scope = Scope::Shared;
         self
@@ -251,11 +248,11 @@ impl<K> IdempotencyLayer<K> {
         self
     }
 
-    /// What makes two requests under one key the same, instead of method, path, query, content type and body. A request
-    /// with another fingerprint is answered 422.
+    /// Sets the function by which two requests with one key are compared, instead of method, path, query, content type and body.
+    /// A request with another fingerprint is answered 422.
     ///
-    /// The closure returns all bytes that count; the layer records their digest. Leave out what the sender may change in a
-    /// repeat, and nothing that the handler looks at.
+    /// The closure returns all bytes that count; the layer records their digest. Leave out parts that the sender may change in a
+    /// repeat, and no part that the handler reads.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -277,42 +274,42 @@ impl<K> IdempotencyLayer<K> {
         self
     }
 
-    /// How long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one try. Senders of
-    /// webhooks give up after 5 to 10 s, so stay below.
+    /// Sets how long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one attempt. Senders of
+    /// webhooks time out after 5 to 10 s, so choose less.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait;
         self
     }
 
-    /// How soon a repeat may run after the process that ran the first request has died, and whether the claim is renewed
-    /// (default: renewed, 30 s; at least 10 ms).
+    /// Sets how soon a repeat may run after the process of the first request has died, and whether the lock is renewed (default:
+    /// renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How long a handler may run (default 5 min; at least 10 ms); after that its claim counts as lost. `None`: as long as
-    /// it lives.
+    /// Sets how long a handler may run (default 5 min; at least 10 ms); after that its lock counts as lost. `None`: without
+    /// limit.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.settings.max_hold = max_hold.into();
         self
     }
 
-    /// How many repeats of one request may wait in this process at a time (default 64); one more is answered 503.
+    /// Sets how many repeats of one request may wait in this process at a time (default 64); one more is answered 503.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.settings.max_waiters = max_waiters;
         self
     }
 
-    /// How long a record is kept (default 24 h): longer than senders repeat. What records take in the store is said
-    /// [above](self#what-records-cost).
+    /// Sets how long a record is kept (default 24 h): choose more than the time for which senders repeat. For the size of records
+    /// see [above](self#what-records-cost).
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = retention;
         self
     }
 
-    /// Which responses are final, and so recorded, by their heads. The default is said [above](self#what-is-recorded).
-    /// The answers of this crate's layers are never recorded.
+    /// Sets which responses are final, and so recorded, by their heads. For the default see [above](self#what-is-recorded). The
+    /// answers of this crate's layers are never recorded.
     pub fn record_if<F>(mut self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
@@ -321,56 +318,56 @@ impl<K> IdempotencyLayer<K> {
         self
     }
 
-    /// How long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
+    /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
     pub fn body_limit(mut self, limit: usize) -> Self {
         self.settings.body_reader.limit(limit);
         self
     }
 
-    /// How long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
+    /// Sets how long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
         self.settings.body_reader.time_limit(limit);
         self
     }
 
-    /// How much memory (bytes) the bodies of requests may occupy together, until their handlers are done with them
-    /// (default 64 MiB). A request for whose body there is no room is answered 503. Clones of the layer share the budget.
+    /// Sets how much memory (bytes) the bodies of requests may occupy together, until their handlers drop them (default 64 MiB).
+    /// A request without room for its body is answered 503. Clones of the layer share the budget.
     pub fn body_budget(mut self, bytes: usize) -> Self {
         self.settings.body_reader.budget(bytes);
         self
     }
 
-    /// Records `Set-Cookie`, too, so that every repeat sets the cookies of the first response. Only where all who know a
-    /// key may have its session: see [`tenant`](Self::tenant).
+    /// Also records `Set-Cookie`, so that every repeat sets the cookies of the first response. Use it only if every client that
+    /// knows a key may have its session: see [`tenant`](Self::tenant).
     pub fn record_cookies(mut self) -> Self {
         self.settings.record_cookies = true;
         self
     }
 
-    /// How long (bytes) the body of a response may be to be recorded (default 64 KiB). A longer one goes out unrecorded,
-    /// with a warning in the log. What records take in the store is said [above](self#what-records-cost).
+    /// Sets how long (bytes) the body of a recorded response may be (default 64 KiB). A longer one is sent unrecorded, with a
+    /// warning in the log. For the size of records see [above](self#what-records-cost).
     pub fn response_limit(mut self, limit: usize) -> Self {
         self.settings.response_limit = limit;
         self
     }
 
-    /// What becomes of a handler whose client has gone. With [`OnCancel::RunToCompletion`] it runs to its end and is
-    /// recorded, so that the repeat finds the answer.
+    /// Sets how to treat a handler whose client has disconnected. With [`OnCancel::RunToCompletion`] it runs to its end and is
+    /// recorded, so that the repeat gets the answer.
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.settings.on_cancel = on_cancel;
         self
     }
 
-    /// What a response needs to be sent: by default ([`Confirm::Strict`]) the store's confirmation that it is recorded, and
-    /// that the lock was held until then. [`Confirm::Store`] sends it also when the store does not answer for a second; it
-    /// gives up that at most one execution is answered: see [above](self#what-is-promised). [`Confirm::Deadline`] is
-    /// refused: it does not ask the store.
+    /// Sets the condition for sending a response: by default ([`Confirm::Strict`]) the store's confirmation that it is recorded,
+    /// and that the lock was held until then. [`Confirm::Store`] also sends it when the store does not answer for a second; then
+    /// more than one execution may be answered: see [above](self#what-is-promised). [`Confirm::Deadline`] is refused: it does not
+    /// ask the store.
     pub fn confirm(mut self, confirm: Confirm) -> Self {
         self.settings.confirm = confirm;
         self
     }
 
-    /// Answers requests that are not served with a response of your own, as
+    /// Sets your own response to requests that are not served, as
     /// [`DistributedLockLayer::rejection`](crate::DistributedLockLayer::rejection) does.
     pub fn rejection<F, B>(mut self, respond: F) -> Self
     where

@@ -24,8 +24,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 impl LockRequest {
     /// Acquires the lock, runs `work` while it is held, releases it, and returns the value of `work`.
     ///
-    /// `work` gets a handle of the lock, for its fencing token. Its future is dropped when the lock is lost. For work that
-    /// ends tidily by itself, see [`LockGuard::run_with_grace`].
+    /// `work` gets a handle of the lock, for its fencing token. Its future is dropped when the lock is lost. For work that needs
+    /// time to end after a loss, see [`LockGuard::run_with_grace`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -81,9 +81,9 @@ impl LockGuard {
         self.run_with_grace(Duration::ZERO, work).await
     }
 
-    /// Does the same as [`LockGuard::run`], and gives `work` this long to end by itself after the lock was lost.
+    /// Does the same as [`LockGuard::run`], and gives `work` this time to end after the lock was lost.
     ///
-    /// `work` sees the loss by [`LockHandle::lost`], which serves as its cancellation signal. The value of work that ends
+    /// `work` learns of the loss by [`LockHandle::lost`], which serves as its cancellation signal. The value of work that ends
     /// after the loss is dropped: the result is [`LockError::Lost`].
     ///
     /// ```
@@ -119,11 +119,11 @@ impl LockGuard {
         let value = {
             let mut work = pin!(work(lock.clone()));
             tokio::select! {
-                // Work that has ended is not cut short by a loss that is seen at the same moment: the release decides.
+                // If the work ends and a loss is noticed at the same moment, the release decides.
                 biased;
                 value = &mut work => Some(value),
                 () = lock.lost() => {
-                    // The value is dropped: it was made without the lock.
+                    // The value is dropped, because the work ended without the lock.
                     drop(tokio::time::timeout(grace, work).await);
                     None
                 }
@@ -137,7 +137,7 @@ impl LockGuard {
 }
 
 impl LockClient {
-    /// One of a fleet: a candidate for the leadership of `name`, which is the name of a lock.
+    /// Makes a candidate for the leadership of `name`, which is the name of a lock.
     ///
     /// See [`Candidate::run`].
     pub fn leader(&self, name: impl Into<LockKey>) -> Candidate {
@@ -159,7 +159,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// How long the leadership of a process that died lasts (default: renewed at 30 s).
+    /// Sets how long the leadership of a dead process lasts (default: renewed at 30 s).
     pub fn lease(mut self, lease: Lease) -> Self {
         self.lease = lease;
         self
@@ -172,8 +172,8 @@ impl Candidate {
     /// the lease, and the process is a candidate again; `work` is called once for each term.
     ///
     /// `work` gets a handle of the lock. Its [fencing token](LockHandle::fencing_token) numbers the terms: a later term has a
-    /// larger one. A store without tokens, such as a quorum, gives `None`. Let the resource refuse a smaller token than it
-    /// has seen: a leader that was paused does not know that its term is over.
+    /// larger one. With a store without tokens, such as a quorum, it is `None`. Let the resource refuse a token that is smaller
+    /// than one it has seen: a leader that was paused does not know that its term is over.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -193,8 +193,8 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// Only what waiting does not mend: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Invalid`, `Upgrade`. A store that cannot
-    /// be reached is asked again, with growing pauses of at most two seconds. If `work` ended and its release was not
+    /// Only errors that do not end by waiting: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Invalid`, `Upgrade`. A store
+    /// that cannot be reached is asked again, with growing pauses of at most two seconds. If `work` ended and its release was not
     /// confirmed, the result is that error: its term may have overlapped the next.
     ///
     /// # Cancel safety

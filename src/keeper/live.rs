@@ -166,7 +166,7 @@ impl LiveHold {
         }
     }
 
-    /// When the question was sent that the store last confirmed it to.
+    /// When the last question was sent that the store answered with a confirmation.
     pub(super) fn confirmed(&self) -> Instant {
         self.state().confirmed
     }

@@ -23,7 +23,7 @@ use crate::telemetry::Seldom;
 #[derive(Clone)]
 pub(super) struct Policy {
     pub(super) mode: Arc<dyn ModePolicy>,
-    /// What safe methods take instead, if that was said.
+    /// The mode of safe methods, if it was set.
     pub(super) safe: Option<Option<LockMode>>,
     pub(super) wait: Duration,
     pub(super) lease: Lease,
@@ -37,7 +37,7 @@ pub(super) struct Policy {
     pub(super) on_unavailable_reads: Option<OnUnavailable>,
     pub(super) on_lost: OnLost,
     pub(super) on_cancel: OnCancel,
-    /// `None`: by default.
+    /// `None`: the default.
     pub(super) confirm: Option<Confirm>,
     pub(super) confirm_reads: Option<Confirm>,
     pub(super) hold_times: Arc<HoldTimes>,
@@ -50,9 +50,9 @@ pub(super) struct Policy {
     pub(super) tenant: OfRequest<Option<String>>,
     /// Whether responses say how long the lock took.
     pub(super) server_timing: bool,
-    /// Requests that go on without their lock.
+    /// Limits the log of requests that continue without their lock.
     pub(super) unlocked: Arc<Seldom>,
-    /// Responses that the store was asked to confirm and did not.
+    /// Limits the log of responses that the store did not confirm.
     pub(super) by_lease: Arc<Seldom>,
 }
 
@@ -89,7 +89,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The mode that a request is locked in; `None`: it is not locked.
+    /// The mode of a request; `None`: it is not locked.
     pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
         if self.when.of(parts) == Some(false) {
             return None;
@@ -107,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// What confirms a request. One that goes on without a lock while the store is down is not `Strict` unless that is said.
+    /// How a request is confirmed. A layer that continues without a lock while the store is down is not `Strict` by default.
     pub(super) fn confirm(&self, reads_only: bool) -> Confirm {
         match (self.confirm, self.confirm_reads) {
             (_, Some(confirm)) if reads_only => confirm,
@@ -119,7 +119,7 @@ impl Policy {
         }
     }
 
-    /// Why no request could be served so, or not as it was meant.
+    /// Checks the settings; the error names what is wrong.
     pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
         self.check_modes(client)?;
         self.body_reader.check()?;
@@ -174,7 +174,7 @@ impl Policy {
         safe.into_iter().chain(self.mode.modes()).collect()
     }
 
-    /// The same refusal with the status that was asked for, and with the time after which another try makes sense.
+    /// The same refusal with the configured status, and with the time for the next attempt.
     pub(super) fn refused(&self, refusal: Refusal) -> Refusal {
         let Refusal::Rejection(rejection) = refusal else {
             return refusal;

@@ -1,4 +1,4 @@
-//! What [`DistributedLockLayer`] does with a request.
+//! How [`DistributedLockLayer`] treats a request.
 
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
@@ -98,7 +98,7 @@ where
 }
 
 impl Policy {
-    /// Logs once in a while that the store did not confirm a response.
+    /// Logs at most once a minute that the store did not confirm a response.
     fn warn_of_lease(&self) {
         if let Some(left_out) = self.by_lease.due() {
             tracing::warn!(
@@ -119,7 +119,7 @@ fn has_body<R: Body>(response: &Response<R>, method: &Method) -> bool {
     !none && !response.body().is_end_stream()
 }
 
-/// The length that the head of the response says, or the body.
+/// The length from the head of the response, or from the body.
 fn length<R: Body>(response: &Response<R>) -> Option<u64> {
     let header = response.headers().get(CONTENT_LENGTH);
     header

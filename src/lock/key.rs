@@ -1,4 +1,4 @@
-//! Names of what is protected.
+//! The names of locks.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -22,30 +22,30 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// What a resource may contain unescaped: the same, and `:`, which the program itself has put there.
 const RESOURCE_ESCAPED: &AsciiSet = &ESCAPED.remove(b':');
 
-/// A composed name longer than this (bytes) ends in a digest instead.
+/// A composed name that is longer than this (bytes) ends in a digest instead.
 const MAX_COMPOSED: usize = 256;
 
-/// How much of the resource stays readable in front of a digest (bytes).
+/// How much of the resource is kept readable before a digest (bytes).
 const DIGEST_PREFIX: usize = 64;
 
-/// The name of what a lock protects.
+/// The name of a lock.
 ///
-/// In Redis, the name is that of a key, as it is with Redisson: nothing else may use it. A name such as `lock:order:42`
-/// keeps apart from data that the application keeps under `order:42`. Data of another type under the name of a lock makes
-/// attempts fail with [`Conflict`](crate::LockError::Conflict); so do fields that the application adds to the lock's hash,
-/// when the lock is released: they stay, and no attempt is granted until they are gone.
+/// In Redis, the name is that of a key, as with Redisson: no other data may use it. A name such as `lock:order:42` is separate
+/// from data that the application has under `order:42`. If the key has data of another type, attempts fail with
+/// [`Conflict`](crate::LockError::Conflict). Fields that the application adds to the lock's hash make the release fail in the
+/// same way: they are kept, and no attempt is granted until they are removed.
 ///
 /// There are two ways to a key, for two kinds of input:
 ///
-/// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would
-///   use. It is for names that the program itself chose, such as `"lock:account:42"` or a name shared with a Java service.
-/// * [`LockKey::from_parts`] composes a key from a resource, which the program chose, and components that **strangers may
-///   have chosen**. Every component is percent-encoded (RFC 3986) and joined by `:`, so that different components of one
-///   resource never make the same key, no brace or control character reaches the store, and a name of more than 256 bytes
-///   ends in its SHA-256 instead. A [`Resource`](crate::Resource) composes its keys so.
+/// * [`LockKey::new`] (and `From<&str>`, `From<String>`) takes a name **as it is**, byte for byte what Redisson would use. It
+///   is for names that the program chose, such as `"lock:account:42"` or a name shared with a Java service.
+/// * [`LockKey::from_parts`] composes a key from a resource, which the program chose, and components that **clients may have
+///   chosen**. Every component is percent-encoded (RFC 3986) and joined by `:`, so that different components of one resource
+///   never make the same key, no brace or control character reaches the store, and a name of more than 256 bytes ends in its
+///   SHA-256 instead. A [`Resource`](crate::Resource) composes its keys so.
 ///
-/// **The name is a key in Redis.** The lock is a hash under that name, so choose one that nothing else uses: `lock:order`, not
-/// `order`. What else stands there is never touched; the lock is refused with
+/// **The name is a key in Redis.** The lock is a hash under that name, so choose a name that no other data uses: `lock:order`,
+/// not `order`. Other data under the name is never changed; the lock is refused with
 /// [`LockError::Conflict`](crate::LockError::Conflict).
 ///
 /// ```
@@ -59,14 +59,14 @@ const DIGEST_PREFIX: usize = 64;
 pub struct LockKey {
     /// The whole name.
     name: Arc<str>,
-    /// Hash of `name` under a random key of this process. A key is looked up many times in its life.
+    /// Hash of `name` under a random key of this process. It is computed once, because a key is looked up many times.
     hash: u64,
     /// Where the name begins in it that the program has chosen: behind the name space of a client.
     own: u8,
 }
 
 impl LockKey {
-    /// Takes `name` as it is.
+    /// Uses `name` as it is.
     ///
     /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
     /// brace or one well-formed `{hash tag}`.
@@ -116,7 +116,7 @@ impl LockKey {
         if name.len() <= MAX_COMPOSED {
             return Self::new(name);
         }
-        // An encoded component never contains a bare `#`, so a digest is never mistaken for a component.
+        // An encoded component never contains a bare `#`, so a digest never equals a component.
         let digest = Sha256::digest(name.as_bytes());
         name.truncate(readable);
         name.push_str(":#");
@@ -156,7 +156,7 @@ impl LockKey {
         self
     }
 
-    /// Which of `places` is this key's, for as long as the process lives.
+    /// The place of this key among `places`, constant in this process.
     pub(crate) fn place_among(&self, places: usize) -> usize {
         // The high bits: a map in such a place uses the low bits first.
         (self.hash >> 32) as usize % places
@@ -190,10 +190,10 @@ impl Hash for LockKey {
     }
 }
 
-/// A map of keys that takes their hashes as they are.
+/// A map of keys that uses their stored hashes.
 pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<Carried>>;
 
-/// What a key has written.
+/// The hash that a key has written.
 #[derive(Default)]
 pub(crate) struct Carried(u64);
 

@@ -1,4 +1,4 @@
-//! What requests carry: a place in the queue, a turn, a share. Each finds its way back when it is dropped.
+//! The handles of requests: a place in the queue, a turn, a share. Each returns to the state machine when it is dropped.
 
 use std::future::Future;
 use std::mem;
@@ -23,8 +23,8 @@ use crate::keeper::{self, Driven, End, LiveHold};
 use crate::lock::{FencingToken, HoldId, LockKey, LockMode, Owner};
 use crate::store::{Record, Released, Wakeups};
 
-/// A place in the queue; resolves when the request gets a share or its turn. Dropped before, it leaves; dropped after it
-/// was given something, it passes that on.
+/// A place in the queue. It resolves when the request gets a share or its turn. If it is dropped before, the request
+/// leaves the queue; if it is dropped afterwards, the share or the turn passes to the next request.
 pub(crate) struct Queued {
     queues: Arc<Queues>,
     key: LockKey,
@@ -57,7 +57,7 @@ impl Queued {
         }
     }
 
-    /// Why it has waited in vain until now: others held the lock, or the store has said nothing all the time.
+    /// The error after the time-out: others held the lock, or the store never answered.
     pub(crate) fn in_vain(&self) -> LockError {
         match self.known() {
             Some(retry_after) => LockError::Busy { retry_after },
@@ -69,7 +69,7 @@ impl Queued {
         }
     }
 
-    /// `None`: while it waited, nothing was known of any holder. Otherwise the rest of a holder's lease, if that is known.
+    /// `None`: no holder was known during the wait. Otherwise the rest of a holder's lease, if that is known.
     pub(crate) fn known(&self) -> Option<Option<Duration>> {
         let now = Instant::now();
         let known =
@@ -79,7 +79,7 @@ impl Queued {
                     None => state.has_news_since(self.mode, self.since).then_some(None),
                     remaining => Some(remaining),
                 });
-        // A key that is not in use any more was free a moment ago.
+        // A key that is not in use any more was free recently.
         known.unwrap_or(Some(None))
     }
 }
@@ -111,14 +111,14 @@ impl Drop for Queued {
                 self.queues.at(Instant::now()),
             )
         });
-        // Its waker is foreign code, and not to be dropped under the mutex.
+        // Its waker is code outside this crate, and must not be dropped under the mutex.
         drop(waiter);
         self.queues.apply(&self.key, effects);
-        // What it was given meanwhile is dropped with the receiver, and passed on by that.
+        // A decision that arrived meanwhile is dropped with the receiver, and passes to the next request.
     }
 }
 
-/// The turn to ask the store for a key. Dropped without a grant, it passes to the next in line.
+/// The turn to ask the store for a key. If it is dropped without a grant, it passes to the next request.
 pub(crate) struct Turn {
     queues: Arc<Queues>,
     key: LockKey,
@@ -143,7 +143,7 @@ impl Turn {
         }
     }
 
-    /// The subscription of this turn. The next turns go on with it.
+    /// The subscription of this turn. The next turns use it as well.
     pub(crate) fn wakeups(&mut self) -> &mut Option<Wakeups> {
         &mut self.handoff.wakeups
     }
@@ -152,7 +152,7 @@ impl Turn {
         self.pause().is_some()
     }
 
-    /// How long other processes may take to go first; `None` if this process owes them nothing.
+    /// How long to yield to other processes; `None` if no turn is owed.
     pub(crate) fn pause(&self) -> Option<Duration> {
         match &self.handoff.others {
             Others::Owed(fairness) => fairness.pause(),
@@ -160,14 +160,14 @@ impl Turn {
         }
     }
 
-    /// The end of another process's turn was heard of.
+    /// The release of another process was reported.
     pub(crate) fn heard_release(&mut self) {
         if let Others::Owed(fairness) = &mut self.handoff.others {
             fairness.heard_release();
         }
     }
 
-    /// The hold before was released, and the answer took so long.
+    /// The previous hold was released, and the answer took `took`.
     fn released(&mut self, released: Released, took: Duration) {
         self.handoff.others = match released {
             Released {
@@ -189,12 +189,12 @@ impl Turn {
         self.intent.nested
     }
 
-    /// Whether others of this process hold the key, or ask for it at the same time.
+    /// Whether other requests of this process hold the key, or ask for it at the same time.
     pub(crate) fn is_crowded(&self) -> bool {
         self.queues.with(&self.key, |state| state.is_crowded())
     }
 
-    /// Another holder's lease lasts so long yet. The requests behind this turn may want to know.
+    /// Records the rest of another holder's lease, for the requests behind this turn.
     pub(crate) fn refused(&self, retry_after: Duration) {
         let at = self.queues.at(Instant::now());
         let until = at.now.checked_add(retry_after);
@@ -211,7 +211,7 @@ impl Turn {
         let turn = match &self.handoff.others {
             Others::Unknown => None,
             Others::None => Some(None),
-            // One section, as a turn of theirs.
+            // One section, like a turn of the others.
             Others::Served => Some(Some(Duration::ZERO)),
             Others::Owed(fairness) => {
                 let turn = fairness.next_turn(now);
@@ -224,7 +224,7 @@ impl Turn {
             }
             state.granted(live.clone(), terms, &self.intent, wakeups, at)
         });
-        // Kept only now: should it be lost at once, the state machine knows whom to tell.
+        // The keeper gets the hold only now, so that the state machine knows it if it is lost at once.
         self.queues.keeper().keep(&live);
         self.queues.apply(&self.key, effects);
         Share::new(&self.queues, grant)
@@ -248,7 +248,7 @@ impl Drop for Turn {
     }
 }
 
-/// A share in a live hold. Dropped, it leaves; the last one releases the hold in the background.
+/// A share in a live hold. Dropping it ends the share; the last one releases the hold in the background.
 pub(crate) struct Share {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,
@@ -277,7 +277,7 @@ impl Share {
         self.token
     }
 
-    /// When the share's own time is over.
+    /// The share's own limit.
     pub(crate) fn limit(&self) -> Option<Instant> {
         self.holder.limit
     }
@@ -286,11 +286,11 @@ impl Share {
         self.live.is_lost() || self.is_over()
     }
 
-    /// Leaves, and says whether the store carried the hold until now.
+    /// Ends the share, and returns whether the store carried the hold until now.
     ///
     /// # Cancel safety
     ///
-    /// Leaving happens at the first poll; a release that was begun is finished in the background.
+    /// The share ends at the first poll; a release that has begun continues in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let over = self.is_over();
         let confirmed = match self.leave(Ending::PassOn) {
@@ -304,11 +304,11 @@ impl Share {
         }
     }
 
-    /// Leaves as the last one, and has the store remember `record` if it carried the hold until now.
+    /// Ends the last share. The store keeps `record` if it carried the hold until now.
     ///
     /// # Errors
     ///
-    /// Also `Invalid` if others share the hold: then nothing is remembered.
+    /// Also `Invalid` if others share the hold: then nothing is recorded.
     pub(crate) async fn release_recording(mut self, record: Record) -> Result<(), LockError> {
         if self.is_over() {
             return self.release().await;
@@ -375,7 +375,7 @@ impl Share {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
-    /// Leaves each of them, and says whether the store carried all holds until now.
+    /// Ends each share, and returns whether the store carried all holds until now.
     pub(crate) async fn release_all(
         shares: impl IntoIterator<Item = Self>,
     ) -> Result<(), LockError> {
@@ -400,7 +400,7 @@ impl Share {
         keeper::worst(checked.into_iter().chain([released]).chain(over))
     }
 
-    /// Drops all of them. Holds that end by that are released together in the background.
+    /// Drops all shares. Holds that end are released together in the background.
     pub(crate) fn drop_all(shares: impl IntoIterator<Item = Self>) {
         let mut keeper = None;
         let mut last = Vec::new();
@@ -433,7 +433,7 @@ impl Share {
         Departure::Last(keeper.end(live, record, asked, until_done))
     }
 
-    /// Leaves in this process; `None` if the hold lives on.
+    /// Ends the share in this process; `None` if the hold continues.
     fn depart(&mut self, pass_on: bool) -> Option<Departed> {
         self.left = true;
         let queues = &self.queues;
@@ -454,15 +454,15 @@ impl Share {
     }
 }
 
-/// The last share of a hold has left: the hold is to be released in the store.
+/// The last share of a hold has ended: the hold must be released in the store.
 struct Departed {
     live: Arc<LiveHold>,
     next: Option<Turn>,
 }
 
 impl Departed {
-    /// The end of the hold for the keeper. The next in line asks only when the store was asked; a nested read only when
-    /// nothing is left of the one before.
+    /// The end of the hold, for the keeper. The next request asks only after the release was sent; a nested read asks only
+    /// when nothing is left of the previous one.
     fn end(self) -> End<impl FnOnce(Released) + Send + 'static, Option<Turn>> {
         let (until_done, until_asked) = match self.next {
             Some(turn) if turn.nested().is_some() => (Some(turn), None),
@@ -496,11 +496,11 @@ impl Drop for Resting {
     }
 }
 
-/// How the last share goes.
+/// How the last share ends.
 enum Ending {
-    /// To the next in line, or back to the store.
+    /// The hold is handed over to the next request, or released.
     PassOn,
-    /// Back to the store, leaving a record there.
+    /// The hold is released with a record.
     Record(Record),
 }
 

@@ -1,4 +1,4 @@
-//! What a store can do.
+//! The capabilities of a store.
 
 use std::fmt;
 use std::future::Future;
@@ -11,10 +11,10 @@ use super::{DynInspect, Inspect, inspector};
 use crate::error::{Feature, Unsupported};
 use crate::lock::LockMode;
 
-/// The end of what a store does in the background.
+/// The end of a store's background work.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a store can do. The value does not change while the store lives: a client asks for it once.
+/// The capabilities of a store. The value does not change while the store exists: a client asks for it once.
 ///
 /// ```
 /// use tower_distributed_lock::LockMode;
@@ -35,7 +35,7 @@ pub struct Capabilities {
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
     goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
     inspector: Option<Arc<dyn DynInspect>>,
-    /// Why some features are missing, where the store has more to say than that.
+    /// The reasons for missing features, if the store gives them.
     reasons: Vec<Unsupported>,
 }
 
@@ -53,7 +53,7 @@ impl Capabilities {
         }
     }
 
-    /// A store that can do everything.
+    /// A store with every capability.
     pub fn all() -> Self {
         use LockMode::{Fair, Read, Reentrant, Write};
         Self::new([Reentrant, Fair, Read, Write])
@@ -61,25 +61,25 @@ impl Capabilities {
             .records()
     }
 
-    /// It issues fencing tokens.
+    /// The store issues fencing tokens.
     #[must_use]
     pub fn fencing(mut self) -> Self {
         self.fencing = true;
         self
     }
 
-    /// It keeps records.
+    /// The store keeps records.
     #[must_use]
     pub fn records(mut self) -> Self {
         self.records = true;
         self
     }
 
-    /// It has a runtime of its own for renewals. Without one, holds are renewed on the runtime of their callers.
+    /// The store has its own runtime for renewals. Without one, holds are renewed on the runtime of their callers.
     ///
-    /// A client calls `runtime` when it first has something to renew. [`renew`](super::LockStore::renew) is then called on
-    /// that runtime, even while all workers of the callers' runtime are busy, and must not need those to answer. The
-    /// runtime must live, and be driven, for as long as the store does.
+    /// A client calls `runtime` before its first renewal. [`renew`](super::LockStore::renew) is then called on that runtime,
+    /// even while all workers of the callers' runtime are busy, and its answer must not depend on these workers. The runtime
+    /// must live, and be driven, as long as the store exists.
     #[must_use]
     pub fn renewal_runtime(
         mut self,
@@ -89,8 +89,8 @@ impl Capabilities {
         self
     }
 
-    /// It goes on with work after it has answered. A client that is shut down calls `ended` and waits for the future, so that
-    /// the process may end then. The store bounds that time.
+    /// The store continues work after its answers. A client that is shut down calls `ended` and awaits the future, so that
+    /// the process may end afterwards. The store limits that time.
     #[must_use]
     pub fn goes_on<F>(mut self, ended: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -100,22 +100,21 @@ impl Capabilities {
         self
     }
 
-    /// It can be looked into: `store` is a clone of it. [`LockClient::admin`](crate::LockClient::admin) is for stores that
-    /// say so.
+    /// The store offers inspection: `store` is a clone of it. [`LockClient::admin`](crate::LockClient::admin) needs this.
     #[must_use]
     pub fn inspect(mut self, store: impl Inspect) -> Self {
         self.inspector = Some(inspector(store));
         self
     }
 
-    /// It lacks `feature`; `reason` says to a developer why, and what to do instead.
+    /// The store lacks `feature`; `reason` is for a developer: why, and the alternative.
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
         match feature {
             Feature::Mode(mode) => self.modes.retain(|other| *other != mode),
             Feature::Fencing => self.fencing = false,
             Feature::Records => self.records = false,
-            // `LockStore::partition` says it of each key, and `Inspect` of lists.
+            // `LockStore::partition` decides for each key, and `Inspect` for lists.
             Feature::Key | Feature::Listing => {}
             Feature::Inspection => self.inspector = None,
         }
@@ -127,7 +126,7 @@ impl Capabilities {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] says why not.
+    /// [`Unsupported`], with the reason.
     pub fn check(&self, feature: Feature) -> Result<(), Unsupported> {
         let has = match feature {
             Feature::Mode(mode) => self.modes.contains(&mode),
@@ -144,14 +143,14 @@ impl Capabilities {
         Err(reason.copied().unwrap_or_else(|| feature.into()))
     }
 
-    /// Waits for the work that goes on after an answer. Cancelling the wait does not cancel the work.
+    /// Waits for the work that continues after an answer. Cancelling the wait does not cancel the work.
     pub async fn ended(&self) {
         if let Some(ended) = &self.goes_on {
             ended().await;
         }
     }
 
-    /// What looks into the store.
+    /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
         self.check(Feature::Inspection)?;
         self.inspector
@@ -159,7 +158,7 @@ impl Capabilities {
             .ok_or_else(|| Feature::Inspection.into())
     }
 
-    /// The runtime that renews holds, if the store has one of its own.
+    /// The store's own runtime for renewals, if it has one.
     pub fn runtime(&self) -> Option<Handle> {
         self.renewal_runtime.as_ref().and_then(|runtime| runtime())
     }

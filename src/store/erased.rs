@@ -16,13 +16,14 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use smallvec::SmallVec;
 
-/// A store's answer to come.
+/// The future of a store's answer.
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// [`LockStore`] without its type: futures that own what they need, so that a cancelled caller can hand them on.
+/// [`LockStore`] without its type: futures that own their data, so that they can continue after their caller is
+/// cancelled.
 ///
-/// What the contract leaves to the store's author is checked here, once: an answer of the wrong size is
-/// [`Unanswered`](StoreErrorKind::Unanswered), and records are refused that the store cannot keep.
+/// The rules for the store's author are checked here, once: an answer of the wrong size is
+/// [`Unanswered`](StoreErrorKind::Unanswered), and records are refused if the store does not keep records.
 pub(crate) trait DynStore: Send + Sync {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
     fn acquire_several(
@@ -41,13 +42,13 @@ pub(crate) trait DynStore: Send + Sync {
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
 }
 
-/// A store and what it can do, which is asked once.
+/// A store and its capabilities, which are read once.
 struct Erased<S> {
     store: S,
     capabilities: Capabilities,
 }
 
-/// Takes the type from a store.
+/// Erases the type of a store.
 pub(crate) fn erase(store: impl LockStore) -> Arc<dyn DynStore> {
     Arc::new(Erased {
         capabilities: store.capabilities(),
@@ -140,12 +141,12 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 }
 
-/// An answer that is not one to the question. The question may have had its effect.
+/// The error for an answer that does not fit the question. The question may have taken effect.
 fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
-/// The refusal of an answer about another number of holds than were asked about.
+/// The error for an answer with a wrong number of holds.
 pub(super) fn wrong_size(expected: usize, found: usize) -> StoreError {
     misfit(WrongSize { expected, found })
 }

@@ -1,4 +1,4 @@
-//! A store that can be looked into, without its type.
+//! A store that offers inspection, without its type.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ pub(crate) trait DynInspect: Send + Sync {
     fn audit(&self) -> Answer<'_, Audit>;
 }
 
-/// Takes the type from a store.
+/// Erases the type of a store.
 pub(crate) fn inspector(store: impl Inspect) -> Arc<dyn DynInspect> {
     Arc::new(Erased(store))
 }

@@ -1,24 +1,24 @@
 //! Locks in a majority of several stores: Redlock.
 //!
-//! [`QuorumStore`] is a store made of stores. A hold lives in as many of them as granted it, and counts while more than
-//! half of all carry it; so it outlives the loss of any minority.
+//! [`QuorumStore`] is a store made of stores. A hold exists in every store that granted it, and counts while more than half of
+//! all stores carry it. So it outlives the loss of any minority.
 //!
 //! # What a quorum gives
 //!
 //! 1. **Availability.** Locks are taken, renewed, confirmed and released while a majority of the stores answers.
-//! 2. **Lease exclusion** (S1) while a majority of all stores carries the hold and their clocks run at about the same
-//!    rate. A store that comes back empty has forgotten its holds: one that all of five stores granted survives two such
-//!    losses, one that was granted while two were down survives none. Stores that persist before they answer, or that stay
-//!    down for the longest lease before they come back, lose nothing.
-//! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time:
-//!    only stores that granted before [`acquire`](LockStore::acquire) answered count. A store that was late or refused is
-//!    made to carry a hold that lives longer than 100 ms, and counts when the others have proved that there was no gap.
-//! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot tell a
-//!    late holder from the next: it is for efficiency, or for work whose effect waits for the confirmation.
+//! 2. **Lease exclusion** (S1) while a majority of all stores carries the hold and their clocks run at about the same rate. A
+//!    store that restarts without its data has lost its holds: a hold that all of five stores granted survives two such losses,
+//!    and one that was granted while two were down survives none. Stores that persist before they answer, or that stay down for
+//!    the longest lease before they restart, lose nothing.
+//! 3. **Confirmed exclusion** (S5) without clocks. A hold is confirmed by a majority that has carried it all the time: only
+//!    stores that granted before [`acquire`](LockStore::acquire) answered count. A store that was late or refused gets a hold
+//!    that lives longer than 100 ms, and counts when the others have proved that there was no gap.
+//! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot distinguish a late
+//!    holder from the next one: use it for efficiency, or for work whose effect waits for the confirmation.
 //! 5. **No fair queue.** Each store would have its own order.
 //!
-//! The phases of a read-write lock hold in each store; across stores they may differ for a moment, which delays, but lets
-//! neither side overtake for ever.
+//! The phases of a read-write lock hold in each store; across stores they may differ for a moment, which delays a side, but never
+//! starves it.
 //!
 //! # Sources
 //!
@@ -27,8 +27,7 @@
 //!
 //! # Deployment
 //!
-//! The stores must fail apart from each other: own machines, no replication between them. Every process must name the same
-//! stores.
+//! The stores must fail independently: separate machines, no replication between them. Every process must use the same stores.
 //!
 //! [Distributed Locks with Redis]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 //! [How to do distributed locking]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
@@ -75,10 +74,10 @@ use hold_table::HoldTable;
 use members::Members;
 use running::Running;
 
-/// How long one store may take, unless [`QuorumStore::store_timeout`] says otherwise.
+/// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How much of a lease must be left, unless [`QuorumStore::min_validity`] says otherwise.
+/// How much of a lease must be left; [`QuorumStore::min_validity`] changes it.
 const MIN_VALIDITY: Duration = Duration::from_millis(1);
 
 const NO_QUEUE: &str = "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`";
@@ -87,26 +86,25 @@ const NO_COUNTER: &str =
 
 /// Locks in a majority of several independent stores.
 ///
-/// All stores are asked at the same time, and the answer is given as soon as it is certain: a store that is dead delays
-/// nobody. When a majority has granted, the others have as long again as that took, but no less than 5 ms, to be counted
-/// when the hold is confirmed; a store that needed longer the last time is not waited for. What was sent to a store is
-/// always awaited and tidied up in the background: a grant that arrives when the attempt has failed already is released,
-/// after the store has answered and never before.
+/// It asks all stores at the same time, and answers as soon as the result is certain: a dead store delays no caller. When a
+/// majority has granted, the other stores have the same time again, at least 5 ms, so that their grants count when the hold is
+/// confirmed. It does not wait for a store that took longer the last time. Every question to a store is awaited and cleaned up in
+/// the background: a grant that arrives after the attempt has failed is released, after the store has answered and never before.
 ///
-/// [`LockMode::Fair`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities); the [module](self) says why, and
-/// what else to expect of a quorum. Clones share everything but their settings. Of several clients, each may have a
-/// `QuorumStore` of its own; one client's holds belong to the `QuorumStore` that took them.
+/// [`LockMode::Fair`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities); the [module](self) has the
+/// reasons, and the other properties of a quorum. Clones share everything except their settings. Each client may have a
+/// `QuorumStore` of its own; a client's holds belong to the `QuorumStore` that took them.
 ///
 /// It must be used inside a Tokio runtime, on which it spawns one task for each question to a store.
 ///
 /// # Errors
 ///
-/// Every operation fails when the majority that it needs cannot be had: [`Unanswered`] if any store may have been
-/// changed, [`Unreachable`] or [`Transient`] only if surely none was, [`Conflict`] and [`Refused`] when a majority says so.
+/// Every operation fails without the majority that it needs: [`Unanswered`] if any store may have been changed, [`Unreachable`]
+/// or [`Transient`] only if certainly none was, [`Conflict`] and [`Refused`] if a majority answers so.
 ///
 /// # Cancel safety
 ///
-/// As every [`LockStore`]: drive its futures to their end.
+/// As for every [`LockStore`], drive the futures to their end.
 ///
 /// # Examples
 ///
@@ -136,21 +134,21 @@ pub struct QuorumStore<S> {
 
 struct Shared<S> {
     stores: Box<[S]>,
-    /// Which stores do not keep up with the others: no operation waits for them longer than needed.
+    /// The stores that are slower than the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
     holds: HoldTable,
     echoes: Echoes,
     running: Running,
 }
 
-/// Why some stores do not make a quorum.
+/// Why stores do not form a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidQuorum {
-    /// One or two stores survive the loss of none.
+    /// One or two stores do not survive the loss of any.
     #[error("a quorum needs at least 3 stores, not {0}: fewer survive the loss of none")]
     TooFew(usize),
-    /// One store more or less survives the loss of as many.
+    /// With one store more, the same number of losses is survived.
     #[error(
         "a quorum needs an odd number of stores, not {0}: the last one adds a store that can fail, and tolerates no more failures"
     )]
@@ -189,16 +187,16 @@ impl<S: LockStore> QuorumStore<S> {
 }
 
 impl<S> QuorumStore<S> {
-    /// How long a store may take to answer before it counts as silent; 500 ms by default. A quarter of the lease bounds it
-    /// where a lease is asked for: an attempt that waits for a silent store must still get most of its lease.
+    /// Sets how long a store may take to answer before it counts as silent; 500 ms by default. For an attempt, a quarter of the
+    /// lease limits it, because an attempt that waits for a silent store must still get most of its lease.
     #[must_use]
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
     }
 
-    /// How much of a lease must be left when a majority has granted, after the time that this took and the clocks' drift
-    /// (1 % and 2 ms); 1 ms by default. A grant that leaves less is given back, and fails as unanswered.
+    /// Sets how much of a lease must be left when a majority has granted, after the elapsed time and the clocks' drift (1 % and 2
+    /// ms); 1 ms by default. A grant with less is given back, and fails as unanswered.
     #[must_use]
     pub fn min_validity(mut self, validity: Duration) -> Self {
         self.min_validity = validity;
@@ -209,7 +207,7 @@ impl<S> QuorumStore<S> {
         self.shared.stores.len()
     }
 
-    /// How many stores are more than half of them.
+    /// The number of stores in a majority.
     fn majority_count(&self) -> usize {
         self.count() / 2 + 1
     }
@@ -218,7 +216,7 @@ impl<S> QuorumStore<S> {
         Members::first(self.count())
     }
 
-    /// Until when stores may answer a question that is asked now.
+    /// The deadline for answers to a question that is sent now.
     fn deadline(&self) -> Instant {
         after(Instant::now(), self.store_timeout)
     }
@@ -228,7 +226,7 @@ impl<S> QuorumStore<S> {
         after(now, self.store_timeout.min(lease / 4))
     }
 
-    /// Awaits the answer of a store, however long it takes, and keeps in mind if that is too long.
+    /// Awaits the answer of a store without a limit, and marks the store as slow if it takes too long.
     async fn heard<T>(&self, store: usize, until: Instant, answer: impl Future<Output = T>) -> T {
         tokio::pin!(answer);
         match timeout_at(until, &mut answer).await {
@@ -249,8 +247,8 @@ impl<S> QuorumStore<S> {
     }
 }
 
-/// The attempt as the stores are asked. Each store has a line of its own: were one attempt first here and another there,
-/// neither would have a majority.
+/// The attempt for the stores, without a place in line. Each store has a line of its own: if different attempts were first in
+/// different stores, none would have a majority.
 fn without_place(attempt: &Attempt) -> Attempt {
     Attempt {
         in_line: false,
@@ -319,8 +317,8 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(self.look_at_all().await)
     }
 
-    /// What every store can do, but for what needs one order of all. Holds are renewed on the runtime of the first store
-    /// that has one.
+    /// The capabilities that every store has, without those that need one order over all stores. Holds are renewed on the runtime
+    /// of the first store that has one.
     fn capabilities(&self) -> Capabilities {
         let stores = self.shared.stores.iter();
         let stores: Vec<_> = stores.map(LockStore::capabilities).collect();
@@ -354,7 +352,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         let mut partition = 0;
         for store in &self.shared.stores {
-            // Those that have parts have the same ones.
+            // Stores with partitions have the same ones.
             partition = partition.max(store.partition(key)?);
         }
         Ok(partition)

@@ -1,7 +1,7 @@
 //! Locks in Redis or Valkey, shared by many processes.
 //!
-//! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 take part in the
-//! same locks. What this store adds stands in keys of its own, all of which expire: `tower_lock_…`.
+//! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
+//! locks. Additional data of this store is in separate keys, all of which expire: `tower_lock_…`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -77,23 +77,23 @@ use thread::ConnectionThread;
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
 ///
-/// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for
-/// wake-ups, and one renews. All of them are replaced when they break. While Redis is down, calls fail at once, and a
-/// background task finds out when it is back.
+/// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for wake-ups,
+/// and one is for renewals. All of them are replaced when they break. While Redis is down, calls fail at once, and a
+/// background task reconnects.
 ///
-/// Clients renew what they hold on a thread of the store's own, so that locks stay held while all workers of the runtime
-/// are busy; the thread starts with the first hold, or, where sentinels are asked, with the first connection.
+/// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
+/// The thread starts with the first hold, or, with sentinels, with the first connection.
 ///
-/// When its memory is full, Redis grants nothing more, but holds are still released, with their records, and attempts
-/// withdrawn: each of these scripts first frees, or writes what takes no room, and what it began Redis lets it finish.
+/// When its memory is full, Redis refuses new grants, but holds are still released, with their records, and attempts
+/// withdrawn: each of these scripts first frees memory, or writes without allocation, and Redis lets a script that has
+/// written finish.
 ///
-/// Several keys are acquired in one script, all of them or any, as long as they are no more than a hundred and one server
-/// has them.
+/// Several keys are acquired in one script, all of them or any, if they are at most a hundred and one server has them.
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
 /// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters,
-/// as with Redisson: they find out when they ask again by themselves, within a second.
+/// as with Redisson: they find out by polling, within a second.
 ///
 /// # Examples
 ///
@@ -111,11 +111,11 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    /// Before `router`: its tasks use that, and end first.
+    /// Declared before `router`: its tasks use the router, and end first.
     outside: Arc<Outside>,
     router: Arc<Router>,
     background: Arc<ConnectionThread>,
-    /// Whether replicas are to acknowledge anything.
+    /// Whether replicas must acknowledge changes.
     acknowledging: bool,
 }
 
@@ -132,35 +132,37 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// As [`RedisStoreBuilder::connect`]; its cancellation, too.
+    /// As [`RedisStoreBuilder::connect`], also for cancellation.
     pub async fn connect(address: impl IntoConnectionInfo) -> Result<Self, StoreError> {
         Self::builder(address).connect().await
     }
 
-    /// Begins to set up a store for the server at `address`.
+    /// A builder of a store for the server at `address`.
     pub fn builder(address: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::new(address)
     }
 
-    /// Begins to set up a store in the Redis Cluster to which the servers at `addresses` belong.
+    /// A builder of a store in the Redis Cluster of the servers at `addresses`.
     ///
-    /// Some of its servers are enough: they tell of the others, which are then connected to with the credentials, protocol
-    /// and TLS settings of the first address.
+    /// Some of its servers are enough: they name the others, which get connections with the credentials, protocol and TLS
+    /// settings of the first address.
     ///
-    /// * **TLS.** All addresses begin with `rediss://`, or none. The certificate of a server must be made out to what the
-    ///   others call it: its IP address, unless they announce host names (`cluster-announce-hostname`, with
-    ///   `cluster-preferred-endpoint-type hostname`). One that is not trusted fails alone, with an error that names it:
-    ///   it is sent nothing, and the other servers go on.
-    /// * **Names.** All that belongs to a lock is in one slot. A name that Redisson's naming would scatter, such as `{}a`,
-    ///   `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty name.
-    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do.
-    ///   Others are taken one after the other, all or nothing in the end.
-    /// * **Slots that move** are followed, and so are replicas that take over. While a slot moves, or no server serves it,
-    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): who waits or releases goes on trying. A
-    ///   server that fails concerns only the locks in its slots.
-    /// * **Wake-ups** travel as Redisson's do; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
-    /// * **A failover loses** what the new master had not heard yet, as with sentinels: the holder is told
-    ///   [`Lost`](crate::LockError::Lost), and confirms nothing. [`Replicas`] may have to acknowledge first.
+    /// * **TLS.** All addresses begin with `rediss://`, or none. The certificate of a server must contain the name that
+    ///   the others use for it: its IP address, unless they announce host names (`cluster-announce-hostname`, with
+    ///   `cluster-preferred-endpoint-type hostname`). A server that is not trusted fails alone, with an error that names
+    ///   it: nothing is sent to it, and the other servers are used.
+    /// * **Names.** All keys of a lock are in one slot. A name that Redisson's naming would spread over several slots,
+    ///   such as `{}a`, `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty
+    ///   name.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others
+    ///   are taken one after the other, finally all or nothing.
+    /// * **Moving slots** are followed, and so are replicas that take over. While a slot moves, or no server serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): waiting requests and releases try again. A
+    ///   server that fails affects only the locks in its slots.
+    /// * **Wake-ups** use the same channels as Redisson's; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
+    /// * **A failover loses** changes that the new master did not have, as with sentinels: the holder gets
+    ///   [`Lost`](crate::LockError::Lost), and no confirmation. With [`Replicas`] a change counts only after
+    ///   acknowledgements.
     ///
     /// A restricted user needs more rights than for one server: [`AclRules::cluster`].
     ///
@@ -179,15 +181,15 @@ impl RedisStore {
         RedisStoreBuilder::for_cluster(addresses)
     }
 
-    /// Begins to set up a store from a configuration of [`deadpool_redis`].
+    /// A builder of a store from a configuration of [`deadpool_redis`].
     pub fn from_config(config: Config) -> RedisStoreBuilder {
         RedisStoreBuilder::with_config(config)
     }
 
-    /// Begins to set up a store that takes its connections out of `pool`, and keeps them.
+    /// A builder of a store that takes its connections from `pool`, and keeps them.
     ///
-    /// A pool does not tell where its connections lead, so `subscriptions` says it again, for the connection that listens
-    /// for wake-ups: it must be the same server.
+    /// The target of a pool's connections is unknown, so `subscriptions` names the server for the connection for wake-ups:
+    /// it must be the same server.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
@@ -195,8 +197,8 @@ impl RedisStore {
     /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty
     /// one stands for all locks.
     ///
-    /// Names that carry a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of
-    /// requests (`IdempotencyLayer`) begin with `idempotency:`.
+    /// Names with a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
     pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
     where
         P: Into<String>,
@@ -204,26 +206,26 @@ impl RedisStore {
         AclRules::new(prefixes.into_iter().map(Into::into).collect())
     }
 
-    /// Begins to set up a store in whichever server the sentinels name as `master`.
+    /// A builder of a store in the server that the sentinels name as `master`.
     ///
-    /// All sentinels that there are should be listed: those that answer are believed in the order of the failovers that
-    /// they have seen. Every connection asks them anew, and has its server confirm that it is a master. Commands and
-    /// wake-ups follow a failover without a restart: until there is a master, calls fail with
-    /// [`Transient`](crate::StoreErrorKind::Transient), so that those who wait go on waiting; holds that the new master
-    /// knows are renewed in it, and others are lost. While no sentinel answers, open connections are used on.
+    /// List all sentinels: the answer with the latest failover counts. Every new connection asks them again, and checks
+    /// that its server is a master. Commands and wake-ups follow a failover without a restart: until there is a master,
+    /// calls fail with [`Transient`](crate::StoreErrorKind::Transient), so that waiting requests continue to wait; holds
+    /// that the new master has are renewed there, and others are lost. While no sentinel answers, open connections are
+    /// still used.
     ///
     /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.
     ///
-    /// Sentinels are asked by TLS at `rediss://` addresses, and the servers are then spoken to by TLS as well, unless
-    /// [`servers`](RedisStoreBuilder::servers) says otherwise. Certificates are the same for both, and must be made out to
-    /// the sentinels' addresses as they are written here, and to those of the servers as the sentinels know them: IP
-    /// addresses, unless they announce host names (`resolve-hostnames` and `announce-hostnames` of the sentinels,
-    /// `replica-announce-ip` of the servers). A sentinel that is not trusted is not believed; a master that is not is sent
-    /// nothing, and the error names it.
+    /// With `rediss://` addresses, connections to the sentinels use TLS, and so do those to the servers, unless
+    /// [`servers`](RedisStoreBuilder::servers) is set. The authorities and the client certificate are the same for both.
+    /// Certificates must contain the sentinels' addresses as they are written here, and the servers' addresses as the
+    /// sentinels name them: IP addresses, unless they announce host names (`resolve-hostnames` and `announce-hostnames` of
+    /// the sentinels, `replica-announce-ip` of the servers). The answer of an untrusted sentinel is ignored; nothing is
+    /// sent to an untrusted master, and the error names it.
     ///
-    /// A failover loses what the new master had not heard yet. A hold that it never heard of can be granted again while
-    /// its holder still works: the holder's renewal or release says [`Lost`](crate::LockError::Lost). [`Replicas`] says
-    /// how to prevent that.
+    /// A failover loses changes that the new master did not have. A hold that it did not have can be granted again while
+    /// its holder still works: the holder's renewal or release returns [`Lost`](crate::LockError::Lost). [`Replicas`] can
+    /// prevent that.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
@@ -259,7 +261,7 @@ impl RedisStore {
         Ok(self.call_counting(key, call).await?.0)
     }
 
-    /// Calls a script whose effect counts when enough replicas know of it.
+    /// Calls a script whose effect counts when enough replicas have acknowledged it.
     async fn call_counting(
         &self,
         key: &LockKey,
@@ -276,14 +278,14 @@ impl RedisStore {
         if released.notified > 0 {
             let channel = calls::redissons_channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
-            // Those in line follow the channel, and are woken on one of their own.
+            // Waiters in line follow the channel, and are woken on their own one.
             let outside = here.saturating_sub(self.inner.outside.followers(hold));
             released.notified = released.notified - here.min(1) + outside;
         }
         Ok(released)
     }
 
-    /// Ends a hold by a call, which is confirmed when enough replicas know that it has ended.
+    /// Releases a hold by a call, which is confirmed when enough replicas have acknowledged it.
     async fn end(
         &self,
         hold: &Hold,
@@ -297,11 +299,12 @@ impl RedisStore {
         Ok(released)
     }
 
-    /// Begins leases anew, on the connections that are for that.
+    /// Renews leases, on the connections for renewals.
     async fn extend(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let router = &self.inner.router;
         match batches::renew(router.route(Purpose::Renewals), renewals).await {
-            // There is no connection for renewals. The server may have no room for one more, while the others are there.
+            // There is no connection for renewals. The server may be at its connection limit, while the other connections
+            // are up.
             Err(error) if no_connection(&error) && router.is_up() => {
                 batches::renew(router.route(Purpose::Commands), renewals).await
             }
@@ -309,7 +312,7 @@ impl RedisStore {
         }
     }
 
-    /// Asks which holds are there.
+    /// Asks which holds the store carries.
     async fn look(&self, checks: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let route = self.inner.router.route(Purpose::Commands);
         batches::check(route, checks, self.inner.acknowledging).await
@@ -329,7 +332,7 @@ impl RedisStore {
         }
     }
 
-    /// Waits until a grant counts; one that does not is taken back.
+    /// Waits until a grant counts; a grant that does not count is withdrawn.
     async fn grant(&self, attempts: &[Attempt], effect: ReplicaAck) -> Result<(), StoreError> {
         let Err(error) = effect.counts().await else {
             return Ok(());
@@ -337,14 +340,14 @@ impl RedisStore {
         for attempt in attempts {
             if let Err(failed) = Box::pin(self.withdraw(attempt, false)).await {
                 tracing::debug!(%failed, "could not take back what no replica acknowledged");
-                // It may be held: the caller is told so, and takes it back in its own time.
+                // It may be held: the caller gets `Unanswered`, and withdraws it.
                 return Err(StoreError::new(StoreErrorKind::Unanswered, error));
             }
         }
         Err(error)
     }
 
-    /// Whether one script may ask for all of these.
+    /// Whether one script can ask for all of these.
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
         let keys = attempts.iter().map(|attempt| &attempt.hold.key);
         (1..=BATCH).contains(&attempts.len())
@@ -353,7 +356,7 @@ impl RedisStore {
     }
 }
 
-/// Those of `renewals` at `places`.
+/// The `renewals` at `places`.
 fn of(renewals: &[Renewal], places: &[usize]) -> Vec<Renewal> {
     let places = places.iter();
     places.map(|&place| renewals[place].clone()).collect()
@@ -487,7 +490,7 @@ impl LockStore for RedisStore {
     }
 }
 
-/// Whether an error says that no connection could be had.
+/// Whether an error means that there is no connection.
 fn no_connection(error: &StoreError) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! The client on a real Redis: what is left of it when things go wrong.
+//! The client on a real Redis, with failures.
 
 mod busy;
 mod cancelled;
@@ -34,7 +34,7 @@ async fn client(url: String) -> LockClient {
     LockClient::new(RedisStore::connect(url).await.expect("Redis is there"))
 }
 
-/// Has the server know the mode's scripts, so that the next question takes one round trip.
+/// Loads the mode's scripts into the server, so that the next question takes one round trip.
 async fn know_scripts(locks: &LockClient, mode: LockMode) {
     let guard = locks.lock("scripts").mode(mode).await.expect("free");
     guard.release().await.expect("held");

@@ -1,14 +1,14 @@
-//! What every store promises in every mode: the exported suite, on each store of this crate.
+//! The exported suite, on each store of this crate and in every mode.
 //!
 //! The cases are those of [`tower_distributed_lock::testing::conformance`]. Each runs as the test
-//! `conformance::<store>::<case>::<mode>`; [`complete`] fails when one of these tests is missing and no reason is given for
-//! that. No case waits for a time where it can wait for a fact, and each ends with the assertion that nothing is left: no
-//! key in use in a client, nothing in the store.
+//! `conformance::<store>::<case>::<mode>`; [`complete`] fails if one of these tests is missing without a reason. No case
+//! sleeps where it can wait for a condition, and each ends with the assertion that nothing is left: no key in use in a
+//! client, nothing in the store.
 //!
-//! The stores: `memory` on paused time; `distant`, the same with random delays on the way to it and back;
-//! `quorum`, three of those, of which two make a majority; `redis`, a server for each test, in real time and on several
-//! threads; `cluster`, the same on a Redis Cluster of three masters that all tests share, under names of their own;
-//! `worked`, the example in the documentation of `LockStore`.
+//! The stores: `memory` on paused time; `distant`, the same with random delays in both directions; `quorum`, three of
+//! those, of which two make a majority; `redis`, a server for each test, in real time and on several threads; `cluster`,
+//! the same on a Redis Cluster of three masters that all tests share, with names of their own; `worked`, the example in the
+//! documentation of `LockStore`.
 
 mod apart;
 mod storm;

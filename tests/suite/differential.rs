@@ -1,17 +1,17 @@
-//! The memory store is the specification: whatever is done to it and to a real Redis, in whatever order, has the same
-//! replies, the same holders and waiters with the same time left, wakes the same listeners, and leaves nothing. So has the
-//! store on PostgreSQL in the examples, which another crate would write.
+//! The memory store is the specification: any sequence of operations on it and on a real Redis gives the same replies, the
+//! same holders and waiters with the same remaining times, wakes the same listeners, and leaves nothing. So has the store
+//! on PostgreSQL in the examples, which another crate would write.
 //!
-//! Sequences of operations are drawn from seeds. The first that comes out differently is shrunk and printed with what
-//! replays it:
+//! Sequences of operations are drawn from seeds. The first sequence with a difference is shrunk and printed with the
+//! command that replays it:
 //!
 //! ```text
 //! DIFFERENTIAL=17/3,8,12    runs steps 3, 8 and 12 of seed 17; DIFFERENTIAL=17 runs all of them
 //! DIFFERENTIAL_SECONDS=600  draws more sequences than the few seconds' worth of every day
 //! ```
 //!
-//! Time is the hard part, and [`clock`] solves it: between two steps it stands still in both worlds. Where the stores may
-//! differ, and why, is one table in [`seen`].
+//! Time does not pass during a step in either world: see [`clock`]. The permitted differences between the stores, with
+//! reasons, are in one table in [`seen`].
 
 mod clock;
 mod plan;
@@ -31,10 +31,10 @@ use seen::Seen;
 use step::Step;
 use worlds::Worlds;
 
-/// For how long sequences are drawn if nothing else is said.
+/// The default duration of a run.
 const SECONDS: u64 = 6;
 
-/// How often what must have happened in a run, so that the agreement of the stores means something.
+/// How often each event must occur in a run, so that the agreement of the stores proves something.
 const COVERAGE: &[(&str, usize)] = &[
     ("granted", 100),
     ("refused", 100),
@@ -52,10 +52,10 @@ const COVERAGE: &[(&str, usize)] = &[
     ("woken", 50),
 ];
 
-/// How a sequence came out differently.
+/// A difference in a sequence.
 #[derive(Debug)]
 struct Difference {
-    /// After which of the steps; `None` at the end, when everybody has left.
+    /// The step; `None`: at the end, when every actor has left.
     step: Option<usize>,
     text: String,
 }
@@ -106,7 +106,7 @@ fn come_out_alike(worlds: &mut impl Pair) {
     assert_eq!(lacking(&covered), None, "of {covered:?}");
 }
 
-/// What has happened too seldom.
+/// The events that have occurred too rarely.
 fn lacking(covered: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
     let seldom = |(what, often): &&(&'static str, usize)| {
         covered.get(what).copied().unwrap_or_default() < *often
@@ -127,7 +127,7 @@ fn fail_on(
     panic!("{}", shrink::report(seed, &steps, &difference));
 }
 
-/// Does the steps in both worlds, and says how they come out differently. What happens is counted.
+/// Runs the steps in both worlds, and returns the difference. Counts the events.
 fn come_out(
     worlds: &mut impl Pair,
     seed: u64,

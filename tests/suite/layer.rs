@@ -43,7 +43,7 @@ fn locking() -> (TestStore, LockClient, DistributedLockLayer) {
     (store, locks, layer)
 }
 
-/// Serves `/orders/{id}` at once and says how it is locked: `<mode> <key>`.
+/// Serves `/orders/{id}` at once, with its mode and key as the answer: `<mode> <key>`.
 fn orders() -> Router {
     Router::new().route("/orders/{id}", any(describe))
 }
@@ -106,7 +106,7 @@ pub(crate) fn kind_of(problem: &Value) -> &str {
     kind.unwrap_or_else(|| panic!("{uri}"))
 }
 
-/// Lets what runs in the background come to rest, on paused time.
+/// Lets the background work finish, on paused time.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

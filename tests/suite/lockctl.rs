@@ -31,7 +31,7 @@ pub(crate) fn lockctl(url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a `lockctl` that has ended did.
+/// The result of a `lockctl`.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: i32,
@@ -55,7 +55,7 @@ pub(crate) async fn done(command: Command) -> Done {
     }
 }
 
-/// `lockctl run` under the lock `key` of a script for the shell.
+/// `lockctl run` of a shell script, under the lock `key`.
 fn running(redis: &RedisServer, key: &str, options: &[&str], script: &str) -> Command {
     let mut arguments = vec!["run", "--key", key];
     arguments.extend(options);
@@ -70,7 +70,7 @@ async fn ready(mut command: Command) -> Process {
     process
 }
 
-/// Waits until `text` is among what the process has written.
+/// Waits until the output of the process contains `text`.
 async fn until_written(process: &mut Process, text: &str) {
     eventually("it is written", SOON, async || {
         let output = process.output();

@@ -78,7 +78,7 @@ pub(crate) fn fenced(attempt: Attempt, fencing: Fencing) -> Attempt {
     attempt.fencing(fencing)
 }
 
-/// Asks, and says whether it was granted.
+/// Asks, and returns whether it was granted.
 pub(crate) async fn asks(store: &RedisStore, attempt: &Attempt) -> bool {
     match store.acquire(attempt).await.unwrap() {
         Outcome::Granted { .. } => true,
@@ -86,7 +86,7 @@ pub(crate) async fn asks(store: &RedisStore, attempt: &Attempt) -> bool {
     }
 }
 
-/// Asks, expects a refusal, and says when to ask again.
+/// Asks, expects a refusal, and returns when to ask again.
 pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Duration {
     match store.acquire(attempt).await.unwrap() {
         Outcome::Granted { .. } => panic!("granted"),
@@ -117,7 +117,7 @@ pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {
     set.exec_async(&mut redis).await.unwrap();
 }
 
-/// A wake-up comes.
+/// Waits for a wake-up.
 pub(crate) async fn woken(wakeups: &mut Wakeups) {
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, wakeups.wait())
@@ -125,7 +125,7 @@ pub(crate) async fn woken(wakeups: &mut Wakeups) {
         .expect("a wake-up");
 }
 
-/// No wake-up has come, nor comes in a moment.
+/// Asserts that no wake-up has arrived or arrives soon.
 pub(crate) async fn asleep(wakeups: &mut Wakeups) {
     let moment = Duration::from_millis(100);
     let woken = tokio::time::timeout(moment, wakeups.wait()).await;

@@ -1,7 +1,7 @@
-//! What the tests stand on: real servers, a proxy that injects faults, peer processes, and waiting without sleeping.
+//! The test environment: real servers, a proxy that injects faults, peer processes, and waiting without sleeping.
 //!
-//! Everything here is started by the test that uses it, listens on loopback only, and is gone when its value is dropped.
-//! Nothing here works under tokio's paused clock: real processes do not follow it.
+//! The test that uses a server or process starts it. It listens on loopback only, and ends when its value is dropped.
+//! None of this works under tokio's paused clock, which real processes do not follow.
 
 mod authority;
 mod browser;

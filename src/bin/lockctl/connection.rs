@@ -1,4 +1,4 @@
-//! Which store, and how it is reached.
+//! The store, and the connection to it.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -127,7 +127,7 @@ impl Store {
     }
 }
 
-/// What may stand beside an address.
+/// Credentials from options and environment.
 #[derive(Default)]
 struct Credentials {
     user: Option<String>,
@@ -160,7 +160,7 @@ impl Connection {
         self.namespace.as_deref()
     }
 
-    /// Connects. Of a quorum, some servers may be down.
+    /// Connects. In a quorum, a minority of the servers may be down.
     pub(crate) async fn store(&self) -> Result<Store, Failure> {
         let kind = self.connect().await?;
         let namespace = self.namespace.clone();
@@ -209,7 +209,7 @@ impl Connection {
         Ok(Kind::Redis(self.with_tls(builder)?.connect().await?))
     }
 
-    /// Connects, to look at locks and to break them.
+    /// Connects, to inspect locks and to break them.
     pub(crate) async fn admin(&self) -> Result<LockAdmin, Failure> {
         Ok(self.store().await?.client().admin()?)
     }
@@ -251,7 +251,7 @@ impl Connection {
         })
     }
 
-    /// How servers are spoken to that sentinels name: by TLS if the sentinels are.
+    /// The settings for servers that sentinels name: with TLS if the sentinels' addresses have TLS.
     fn behind_sentinels(&self, sentinels: &[ConnectionInfo]) -> Result<ConnectionInfo, Failure> {
         let is_tls =
             |address: &ConnectionInfo| matches!(address.addr(), ConnectionAddr::TcpTls { .. });
@@ -280,7 +280,8 @@ impl Connection {
     }
 }
 
-/// Reads an address. One that was `shown` on the command line has no password: every user of the machine sees it there.
+/// Reads an address. An address that is `shown` on the command line must not have a password: every user of the machine sees
+/// it there.
 fn address(text: &str, shown: bool) -> Result<ConnectionInfo, Failure> {
     // The text may contain a password, so no message repeats it.
     let address = text

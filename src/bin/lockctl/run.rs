@@ -23,15 +23,15 @@ use crate::cli::{OnLost, RunArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, sentence};
 
-/// How long what an ended wait has left in the store may take to be taken back.
+/// How long the clean-up after an ended wait may take.
 const CLEAN_UP: Duration = Duration::from_secs(2);
 
-/// The longest grace that is chosen by itself.
+/// The longest default grace.
 const LONGEST_GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, Failure> {
     let grace = grace(args)?;
-    // Before anything is held: a signal that comes later must not end lockctl with a lock in its hands.
+    // Before the lock is taken, so that a later signal does not end lockctl while it holds the lock.
     let mut signals = Signals::listen().map_err(|error| {
         Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
     })?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
         (None, None) => Err(Failure::usage("name the lock: --key NAME")),
     };
     if !job.has_begun.get() {
-        // What is left of the wait goes with its lease, if the store does not answer.
+        // If the store does not answer, the remains of the wait expire with their lease.
         let _ = job.locks.shutdown(CLEAN_UP).await;
     }
     code
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
 fn grace(args: &RunArgs) -> Result<Duration, Failure> {
     match (args.on_lost, args.grace) {
         (OnLost::Term, None) => Ok((args.lease / 3).min(LONGEST_GRACE)),
-        // A lease is renewed when a third of it is over: with a longer grace, a healthy command would be ended.
+        // A lease is renewed after a third of it: with a longer grace, a command with a healthy lock would be ended.
         (OnLost::Term, Some(grace)) if grace <= args.lease / 2 => Ok(grace),
         (OnLost::Term, Some(_)) => Err(Failure::usage(
             "--grace is longer than half of --lease: shorten it, or lengthen the lease",
@@ -161,7 +161,7 @@ impl Job<'_> {
     }
 }
 
-/// The exit code, after what became of the command and of the lock.
+/// The exit code, from the results of the command and of the lock.
 fn verdict(
     key: &str,
     ended: Ended,

@@ -1,4 +1,4 @@
-//! Who is woken.
+//! The channels on which waiters are woken.
 
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -6,14 +6,14 @@ use uuid::Uuid;
 use crate::lock::{HoldId, LockMode};
 use crate::store::Attempt;
 
-/// Where a waiter of a key listens.
+/// The channel of a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     /// Attempts in `Reentrant` mode without a place in line.
     Exclusive,
     /// Attempts to read or to write without a place in line.
     ReadWrite,
-    /// Attempts to read, which writers let in.
+    /// Attempts to read, which writers wake.
     Readers,
     /// One waiter of the fair queue.
     Fair(HoldId),
@@ -22,7 +22,7 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Where such an attempt listens.
+    /// The channel of such an attempt.
     pub(super) fn of(attempt: &Attempt) -> Self {
         let hold = &attempt.hold;
         match hold.mode {
@@ -35,13 +35,12 @@ impl Channel {
     }
 }
 
-/// The channels on which something is worth another try.
+/// The channels to wake.
 pub(super) type Wake = [Option<Channel>; 4];
 
-/// The listeners of one key, in the order in which they came.
+/// The listeners of one key, in the order of their arrival.
 ///
-/// Each has a signal of its own: one that several share would wake them in an order of chance, and a simulation could not
-/// be had again.
+/// Each has its own signal: a shared one would wake them in a random order, and a simulation could not be replayed.
 #[derive(Default)]
 pub(super) struct Listeners(Vec<Listener>);
 
@@ -51,7 +50,7 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Begins to listen, until the sender is given to [`Listeners::leave`].
+    /// Adds a listener, until [`Listeners::leave`] gets the sender.
     pub(super) fn join(&mut self, channel: Channel) -> watch::Sender<()> {
         let signal = watch::Sender::new(());
         self.0.push(Listener {
@@ -61,13 +60,13 @@ impl Listeners {
         signal
     }
 
-    /// Ends what one [`Listeners::join`] began.
+    /// Removes the listener of one [`Listeners::join`].
     pub(super) fn leave(&mut self, signal: &watch::Sender<()>) {
         self.0
             .retain(|listener| !listener.signal.same_channel(signal));
     }
 
-    /// How many listen on the channels of those without a place in line.
+    /// The number of listeners on the channels of attempts without a place in line.
     pub(super) fn without_place(&self, wake: Wake) -> usize {
         let counted = |listener: &&Listener| {
             let channel = listener.channel;
@@ -80,7 +79,7 @@ impl Listeners {
             .sum()
     }
 
-    /// What to send in order to wake `wake`.
+    /// The signals that wake `wake`.
     pub(super) fn signals(&self, wake: Wake) -> Signals {
         let woken = |listener: &&Listener| wake.contains(&Some(listener.channel));
         let signals = self.0.iter().filter(woken);
@@ -92,7 +91,7 @@ impl Listeners {
     }
 }
 
-/// Signals to be sent when no mutex is held: wakers are foreign code.
+/// Signals to be sent when no mutex is held, because wakers are code outside this crate.
 #[derive(Default)]
 #[must_use]
 pub(super) struct Signals(Vec<watch::Sender<()>>);

@@ -1,4 +1,4 @@
-//! Looking into all stores, and what they say together.
+//! Inspection of all stores, as one state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::{
     RecordEntry, SHOWN,
 };
 
-/// A hold counts while a majority carries it, here as everywhere: what a minority carries is not shown.
+/// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         let votes = self.look(key).await?;
@@ -39,7 +39,7 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
             .any(|ended| ended))
     }
 
-    /// One store after the other. A key is listed of the first store that carries a hold of it.
+    /// Lists one store after the other. A key is listed with the first store that carries a hold of it.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let mut position = Position::read(query)?;
         let mut entries = Vec::new();
@@ -51,7 +51,7 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
                 Ok(Ok(page)) => page,
                 failed => {
                     position.failed += 1;
-                    // A hold that counts is carried by one of the others, up to here.
+                    // Up to this number of failed stores, one of the others carries every hold that counts.
                     if position.failed > self.count() - self.majority_count() {
                         let votes = vec![failed.ok().map(|answer| answer.map(drop))];
                         return Err(no_majority(self.majority_count(), &votes, false));
@@ -79,13 +79,13 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// What looks into one of the stores.
+    /// The inspector of one store.
     fn member(&self, place: usize) -> Result<Arc<dyn DynInspect>, StoreError> {
         let inspector = self.shared.stores[place].capabilities().inspector();
         inspector.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
     }
 
-    /// What each store shows of a key. Most of them do.
+    /// The inspections of a key by the stores. Fails without a majority.
     async fn look(&self, key: &LockKey) -> Result<Vec<Option<Vote<Inspection>>>, StoreError> {
         let key = key.clone();
         let votes = self.ask_all(false, move |store: Arc<dyn DynInspect>| {
@@ -109,7 +109,7 @@ impl<S: LockStore> QuorumStore<S> {
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
 
-    /// Asks every store, and drives every question to its end. `touches`: whether the question has an effect.
+    /// Asks every store, and drives every question to its end. `touches`: the question has an effect.
     async fn ask_all<T, F>(
         &self,
         touches: bool,
@@ -134,7 +134,8 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-/// Where a list goes on: in which store, how many before it did not answer, and that store's own cursor.
+/// The position of a list: the store, the number of earlier stores that did not answer, and that store's own
+/// cursor.
 struct Position {
     store: usize,
     failed: usize,
@@ -167,7 +168,7 @@ impl Position {
     }
 }
 
-/// Who holds a key by a majority, and who waits for it anywhere.
+/// The holders of a key by a majority, and its waiters in any store.
 fn together(majority: usize, votes: &[Option<Vote<Inspection>>]) -> Inspection {
     let seen = || votes.iter().flatten().flatten();
     let mut carried: Vec<(Holder, Vec<Duration>)> = Vec::new();
@@ -179,7 +180,7 @@ fn together(majority: usize, votes: &[Option<Vote<Inspection>>]) -> Inspection {
         }
     }
     let counted = carried.into_iter().filter_map(|(holder, mut lives)| {
-        // It counts for as long as a majority carries it.
+        // It counts as long as a majority carries it.
         lives.sort_unstable_by(|a, b| b.cmp(a));
         let remaining = *lives.get(majority - 1)?;
         Some(Holder {

@@ -25,7 +25,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Five stores that can be told how to behave, and the quorum of them.
+/// Five stores with settable behaviour, and their quorum.
 fn five() -> (Vec<Scripted>, QuorumStore<Scripted>) {
     let stores: Vec<_> = (0..5).map(|_| Scripted::default()).collect();
     let quorum = QuorumStore::new(stores.clone()).expect("five is a quorum");
@@ -38,7 +38,7 @@ fn set(stores: &[Scripted], mood: Mood) {
     }
 }
 
-/// The attempt of the `n`-th asker to get the one key of these tests.
+/// The attempt of the `n`-th client to get the key of these tests.
 fn attempt(mode: LockMode, n: u64) -> Attempt {
     Attempt {
         hold: Hold {
@@ -76,7 +76,7 @@ fn kind<T: fmt::Debug>(answer: Result<T, StoreError>) -> StoreErrorKind {
     answer.expect_err("no majority").kind()
 }
 
-/// In how many stores the attempt's hold is.
+/// The number of stores with the attempt's hold.
 async fn carriers(stores: &[Scripted], attempt: &Attempt) -> usize {
     let mut count = 0;
     for store in stores {
@@ -85,7 +85,7 @@ async fn carriers(stores: &[Scripted], attempt: &Attempt) -> usize {
     count
 }
 
-/// Lets everything that was spawned come to where it waits for time to pass.
+/// Lets all spawned tasks run until they wait for time to pass.
 async fn settle() {
     sleep(2 * MS).await;
 }

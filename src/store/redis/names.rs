@@ -8,7 +8,7 @@ use redis::{RedisWrite, ToRedisArgs};
 use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey};
 
-/// What distinguishes the field of a write hold.
+/// The suffix of the field of a write hold.
 const WRITE: &str = ":write";
 
 /// Why a name cannot be locked in a Cluster.
@@ -19,12 +19,12 @@ const SCATTERED: &str = "in a Redis Cluster this name would scatter over several
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     lock: &'a str,
-    /// Redisson's rule: a name with a brace anywhere is taken to bring its own hash tag.
+    /// Redisson's rule: a name with a brace anywhere counts as a name with its own hash tag.
     tagged: bool,
 }
 
 impl<'a> Names<'a> {
-    /// What the names of all records begin with.
+    /// The prefix of the names of all records.
     pub(super) const RECORDS: &'static str = "tower_lock_record:";
 
     pub(super) fn of(key: &'a LockKey) -> Self {
@@ -35,7 +35,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether the lock and everything about it are in one slot of a Cluster; what to do if not.
+    /// Checks that all names of the lock are in one slot of a Cluster. The error says what to do.
     pub(super) fn share_a_slot(self) -> Result<(), &'static str> {
         let name = self.lock.as_bytes();
         let is_plain = !name.is_empty() && !name.iter().any(|byte| b"{}".contains(byte));
@@ -50,17 +50,17 @@ impl<'a> Names<'a> {
         self.lock
     }
 
-    /// Where releases of exclusive locks are told. A fair waiter has a channel of its own, `<this>:<hold id>`.
+    /// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
     pub(super) fn channel(self) -> Name<'a> {
         self.name("redisson_lock__channel:")
     }
 
-    /// Where a fair waiter is told that it is first in line.
+    /// The channel of a fair waiter, for the message that it is first in the queue.
     pub(super) fn turn_channel(self, id: HoldId) -> Name<'a> {
         self.channel().of(id)
     }
 
-    /// Where releases of read-write locks are told.
+    /// The channel for releases of read-write locks.
     pub(super) fn rw_channel(self) -> Name<'a> {
         self.name("redisson_rwlock:")
     }
@@ -75,12 +75,12 @@ impl<'a> Names<'a> {
         self.name("redisson_lock_queue:")
     }
 
-    /// Until when each in the fair queue may block it.
+    /// The times until which ids in the fair queue may block it.
     pub(super) fn timeouts(self) -> Name<'a> {
         self.name("redisson_lock_timeout:")
     }
 
-    /// What the keys of all readers begin with.
+    /// The prefix of the keys of all readers.
     pub(super) fn readers_prefix(self) -> Name<'a> {
         self.name("")
     }
@@ -93,7 +93,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Ours: the tombstone of a withdrawn attempt. A writer reads under the id of its write, so the two are told apart.
+    /// Ours: the tombstone of a withdrawn attempt. A writer reads under the id of its write, so the field distinguishes
+    /// the two.
     pub(super) fn tombstone(self, field: Field) -> Name<'a> {
         let (id, suffix) = match field {
             Field::Plain(id) => (id, ""),
@@ -105,12 +106,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Ours: until when each of our ids in the fair queue counts as alive.
+    /// Ours: the times until which our ids in the fair queue count as alive.
     pub(super) fn alive(self) -> Name<'a> {
         self.name("tower_lock_alive:")
     }
 
-    /// Ours: attempts for an exclusive hold that wait. While a writer does, new readers stand back.
+    /// Ours: waiting attempts for an exclusive hold. While a writer waits, new readers are refused.
     pub(super) fn waiting_writers(self) -> Name<'a> {
         self.name("tower_lock_writers:")
     }
@@ -120,12 +121,12 @@ impl<'a> Names<'a> {
         self.name("tower_lock_line:")
     }
 
-    /// Ours: there while those outside the line go first.
+    /// Ours: exists while waiters outside the line go first.
     pub(super) fn outside(self) -> Name<'a> {
         self.name("tower_lock_outside:")
     }
 
-    /// Ours: what the channels begin with on which a process is woken that is first in line, `<this>:<client uuid>`.
+    /// Ours: the prefix of the channels on which the process that is first in line is woken, `<this>:<client uuid>`.
     pub(super) fn turn(self) -> Name<'a> {
         self.name("tower_lock_turn:")
     }
@@ -135,7 +136,7 @@ impl<'a> Names<'a> {
         self.name("tower_lock_enter:")
     }
 
-    /// Ours: readers that wait.
+    /// Ours: waiting readers.
     pub(super) fn waiting_readers(self) -> Name<'a> {
         self.name("tower_lock_readers:")
     }
@@ -145,7 +146,7 @@ impl<'a> Names<'a> {
         self.name("tower_lock_pass:")
     }
 
-    /// Ours: what finished work has left.
+    /// Ours: the record of finished work.
     pub(super) fn record(self) -> Name<'a> {
         self.name("tower_lock_record:")
     }
@@ -197,7 +198,7 @@ impl Name<'_> {
         }
     }
 
-    /// What it is made of.
+    /// Its parts.
     fn parts<'p>(&'p self, id: &'p mut [u8; HoldId::LONGEST]) -> [&'p str; 7] {
         let (open, close) = if self.tagged { ("", "") } else { ("{", "}") };
         let (colon, id) = match self.id {

@@ -1,4 +1,4 @@
-//! What finished work leaves under its key.
+//! Records of finished work.
 
 use bytes::Bytes;
 use redis::Value;
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{Record, shared_work};
 
-/// Ends a hold and, if there was one, remembers `record`.
+/// Releases a hold and, if there was one, keeps `record`.
 pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result<Call, StoreError> {
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RECORD,
@@ -28,7 +28,7 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
         .arg(ms(record.retention)))
 }
 
-/// Asks what is remembered.
+/// Reads a record.
 pub(super) fn read(key: &LockKey) -> Call {
     let names = Names::of(key);
     script::RECORD.call(names, 1, 0).arg(names.record())

@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! The answers of the scripts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const OTHER_FAMILY: i64 = 3;
 const ENDLESS: i64 = 4;
 const NO_LOCK: i64 = 5;
 
-/// The code of a releasing script for a hold that has ended beside something else.
+/// The code of a releasing script for a hold that has ended while its key has other data.
 const NOT_ALONE: i64 = -1;
 
 /// Reads the answer of an acquiring script.
@@ -63,12 +63,13 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
     }
 }
 
-/// Whether a refusal says that Redisson's channel tells when to ask again.
+/// Whether a refusal names Redisson's channel as the one that reports when to ask again.
 pub(super) fn names_redissons_channel(answer: &Value) -> bool {
     matches!(answer, Value::Array(parts) if parts.len() == 3)
 }
 
-/// Reads the answer of a releasing script: nothing was held, or one more than listen on Redisson's channel.
+/// Reads the answer of a releasing script: 0 if nothing was held, otherwise one more than the subscribers
+/// of Redisson's channel.
 pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
         Value::Int(0) => Ok(HoldStatus::Gone.into()),
@@ -84,7 +85,7 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     }
 }
 
-/// Reads the answer of a script that says yes or no.
+/// Reads the answer of a script that returns 1 or 0.
 pub(super) fn standing(answer: &Value) -> Result<HoldStatus, StoreError> {
     match answer {
         Value::Int(1) => Ok(HoldStatus::Held),

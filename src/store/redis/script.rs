@@ -6,13 +6,13 @@ use redis::{Arg, Cmd, ToRedisArgs};
 
 use super::names::Names;
 
-/// A script of constant text. The server is sent its digest, and the text only if it does not know the digest.
+/// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
 pub(super) struct Script {
     text: &'static str,
     digest: OnceLock<String>,
 }
 
-/// Joins the steps that a script shares with others, and the script itself.
+/// Joins the shared steps of a script, and the script itself.
 macro_rules! script {
     ($($file:literal),+) => {
         Script {
@@ -263,7 +263,7 @@ pub(super) static RENEW: Script = script!("shared/on_hash", "renew");
 pub(super) static CHECK: Script = script!("shared/on_hash", "check");
 pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "shared/on_hash", "check");
 
-/// Joins the question of every mode, and a script that asks several of them.
+/// Joins the questions of all modes, and a script that asks several of them.
 macro_rules! several {
     ($file:literal) => {
         script!(
@@ -294,9 +294,9 @@ pub(super) static ACQUIRE_ALL: Script = several!("many/all");
 pub(super) static ACQUIRE_ANY: Script = several!("many/any");
 
 impl Script {
-    /// Begins a call about one lock: `keys` keys are to follow, then `args` further arguments.
+    /// Begins a call about one lock: `keys` keys follow, then `args` arguments.
     pub(super) fn call(&'static self, names: Names<'_>, keys: usize, args: usize) -> Call {
-        // A key is the lock's name, a prefix, an id and a suffix; an argument is at most an id. Room for all of it at once.
+        // A key is the lock's name, a prefix, an id and a suffix; an argument is at most an id. One allocation is enough.
         let bytes = 64 + keys * (names.lock().len() + 80) + args * 64;
         self.call_with_capacity(keys, args, bytes)
     }
@@ -353,7 +353,7 @@ impl Call {
         words.into_iter()
     }
 
-    /// What follows the keys.
+    /// The arguments after the keys.
     pub(super) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let words: Vec<_> = self.words().skip(3 + self.keys).collect();
         words.into_iter()

@@ -1,4 +1,4 @@
-//! The world in which a case runs.
+//! The environment of a case.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
 use crate::{LockClient, LockClientBuilder, LockError, LockKey, LockMode};
 
-/// One testbed, and the clients that a case makes of it: each is what another process would be.
+/// One testbed, and the clients of a case: each stands for another process.
 pub struct Env {
     testbed: Box<dyn DynTestbed>,
     clock: Clock,
@@ -74,7 +74,7 @@ impl Env {
         }
     }
 
-    /// A client like that of another process.
+    /// A client that stands for another process.
     pub(super) async fn client(&self) -> LockClient {
         self.client_with(|builder| builder).await
     }
@@ -89,27 +89,27 @@ impl Env {
         client
     }
 
-    /// Does not keep the clients alive any longer.
+    /// Drops the clients.
     pub(super) fn forget_clients(&self) {
         self.clients.lock().unwrap().clear();
     }
 
-    /// What the clients have asked so far.
+    /// The record of the clients' questions.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// A lease to be renewed or to lapse while the test looks on.
+    /// A lease that is renewed or expires during the test.
     pub(super) fn short_lease(&self) -> Duration {
         match self.clock {
             Clock::Paused => Duration::from_secs(5),
-            // In real time, on a machine that does other things, too.
+            // In real time, on a busy machine.
             Clock::Real => Duration::from_secs(2),
         }
     }
 
-    /// Long enough for everything that is on its way to arrive, and short next to every lease and every poll: for
-    /// asserting that something does *not* happen, and as the length of a piece of work.
+    /// Long enough for everything under way to arrive, and short compared with every lease and every poll: for asserting
+    /// that something does *not* happen, and as the length of a piece of work.
     pub(super) fn moment(&self) -> Duration {
         self.moment
     }
@@ -123,7 +123,7 @@ impl Env {
         }
     }
 
-    /// Ends every hold on [`KEY`] behind its holder's back.
+    /// Ends every hold on [`KEY`] without its holder.
     pub(super) async fn steal(&self) {
         for hold in self.ledger.granted(&LockKey::new(KEY)) {
             self.testbed.steal(&hold).await;
@@ -144,7 +144,7 @@ impl Env {
         }
     }
 
-    /// Whether somebody who comes from elsewhere, and does not wait, finds [`KEY`] taken.
+    /// Whether a request of another client, without a wait, finds [`KEY`] taken.
     pub(super) async fn is_taken(&self, mode: LockMode) -> bool {
         let stranger = self.client().await;
         match stranger.lock(KEY).mode(mode).wait(Duration::ZERO).await {
@@ -157,7 +157,7 @@ impl Env {
         }
     }
 
-    /// Waits for a fact that nobody signals.
+    /// Polls for a condition that is not signalled.
     pub(super) async fn until(&self, what: &str, mut probe: impl AsyncFnMut() -> bool) {
         let over = Instant::now() + self.settles;
         while !probe().await {
@@ -173,7 +173,7 @@ impl Env {
         }
     }
 
-    /// Asserts that the store is, or soon becomes, as empty as it was at first.
+    /// Asserts that the store is, or soon becomes, as empty as at first.
     pub(super) async fn store_is_empty(&self) {
         let over = Instant::now() + self.settles;
         loop {
@@ -186,7 +186,7 @@ impl Env {
         }
     }
 
-    /// What every case ends with.
+    /// The assertions at the end of every case.
     pub(super) async fn nothing_is_left(&self) {
         let clients = self.clients.lock().unwrap().clone();
         for client in &clients {

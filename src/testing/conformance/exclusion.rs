@@ -21,7 +21,7 @@ pub async fn clients_overlap(env: &Env, mode: LockMode) {
     overlap(env, mode, &clients, 4).await;
 }
 
-/// In both modes of the family, everybody works five times.
+/// In both modes of the family, every task works five times.
 async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize) {
     const ROUNDS: usize = 5;
     let site = Site::default();
@@ -51,7 +51,7 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
     assert!(env.ledger().questions() > 0);
 }
 
-/// Not even an owner that is nobody's.
+/// A request with an unused owner does not join either.
 pub async fn a_stranger_joins(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
@@ -66,7 +66,7 @@ pub async fn a_stranger_joins(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(rival(mode)).await);
 }
 
-/// The release of a hold that has lapsed does not touch the hold that came after it.
+/// The release of an expired hold does not end the next hold.
 pub async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
     let late = env.client().await;
     let lapsing = late

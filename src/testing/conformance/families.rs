@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::KEY;
 use super::env::Env;
 
-/// The two would not exclude each other; waiting would not help.
+/// The two kinds do not exclude each other, and waiting does not help.
 pub async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();

@@ -1,4 +1,4 @@
-//! A store whose traffic the tests see.
+//! A store that records its questions for the tests.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -11,13 +11,13 @@ use crate::store::{
 };
 use crate::{Hold, HoldId, LockKey, StoreError};
 
-/// Passes every question on to a store, and writes down what was asked and granted.
+/// Forwards every question to a store, and records questions and grants.
 pub(super) struct Observed<S> {
     inner: S,
     ledger: Arc<Ledger>,
 }
 
-/// What the observed stores of one test were asked.
+/// The questions to the observed stores of one test.
 #[derive(Default)]
 pub(super) struct Ledger {
     questions: AtomicUsize,
@@ -28,12 +28,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// How many questions were asked, of whatever kind but renewals, which come by themselves.
+    /// The number of questions, without renewals, which depend on time.
     pub(super) fn questions(&self) -> usize {
         self.questions.load(Ordering::SeqCst)
     }
 
-    /// How many of them began on this thread: what a request asks while it is polled here.
+    /// The number of questions from this thread: those of a request that is polled here.
     pub(super) fn questions_here() -> usize {
         HERE.get()
     }
@@ -43,7 +43,7 @@ impl Ledger {
         self.under_way.load(Ordering::SeqCst)
     }
 
-    /// How many batches of renewals were sent.
+    /// The number of batches of renewals.
     pub(super) fn renewals(&self) -> usize {
         self.renewals.load(Ordering::SeqCst)
     }
@@ -54,7 +54,7 @@ impl Ledger {
         granted.get(key).cloned().unwrap_or_default()
     }
 
-    /// How many attempts were refused, each counted once however often it asked.
+    /// The number of refused attempts, each counted once.
     pub(super) fn refused(&self) -> usize {
         self.refused.lock().unwrap().len()
     }

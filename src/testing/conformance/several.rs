@@ -185,15 +185,15 @@ pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
     let mut keys: Vec<_> = guards.iter().map(|guard| guard.key().clone()).collect();
     keys.sort();
     keys.dedup();
-    // Readers may well share a segment.
+    // Readers may share a segment.
     assert!(keys.len() == 5 || mode == LockMode::Read);
     for guard in guards {
         guard.release().await.unwrap();
     }
 }
 
-/// Whoever holds it, in whichever process: its release is noticed. In the fair mode a store may tell the first of its queue
-/// alone, where a request for any of several has no place; then a poll notices.
+/// The release is noticed, whichever process holds the segment. In the fair mode a store may wake only the first of its
+/// queue, in which a request for any of several has no place; then a poll notices it.
 pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let notice = match mode {
@@ -225,7 +225,7 @@ pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode
     }
 }
 
-/// A request for any of several does not keep those waiting that ask for one of them.
+/// A request for any of several does not delay requests for one of them.
 pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
@@ -241,7 +241,7 @@ pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
     other.release().await.unwrap();
 }
 
-/// A request that waits for a key that is in use keeps others from one that is free.
+/// A request that waits for a key in use must not block a free key.
 pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
     for free in ["a", "z"] {
         let holder = env
@@ -320,7 +320,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     };
     assert!(matches!(refused, Err(LockError::Overloaded)));
     assert!(waiters.len() >= 2, "turned away too early");
-    // One that waits for one of the keys is one too many as well.
+    // A waiter for one of the keys also counts against the limit.
     let one = locks.lock(KEY).mode(mode).max_waiters(2).await;
     assert!(matches!(one, Err(LockError::Overloaded)), "{one:?}");
     for holder in holders {
@@ -333,7 +333,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     futures_util::future::join_all(released).await;
 }
 
-/// One release is one question, and one more of the next in line.
+/// One release causes one question, and one more of the next in the queue.
 pub async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
     const CROWD: usize = 12;
     let (locks, elsewhere) = (env.client().await, env.client().await);

@@ -1,4 +1,4 @@
-//! Somebody who waits for a lock.
+//! A request that waits for a lock.
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Begins to wait. On return the request stands in line: in its process, or refused by the store.
+    /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
         let (asked, refused) = (Ledger::questions_here(), env.ledger().refused());
         let mut acquiring = request.into_future();
@@ -40,8 +40,8 @@ impl Waiter {
         waiter
     }
 
-    /// Begins to wait, and freezes there, as a process does that is stopped or swapped out: the store hears nothing of it
-    /// any more, neither a question nor a goodbye. A question that is under way is answered first: the store might grant it.
+    /// Begins to wait, and pauses there, like a process that is stopped or swapped out: the store gets no further question
+    /// and no withdrawal. A question that is under way is answered first: the store might grant it.
     pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
         let refused = env.ledger().refused();
         let mut acquiring = request.into_future();
@@ -59,7 +59,7 @@ impl Waiter {
         }
     }
 
-    /// The lock, which must come without the help of a poll.
+    /// The lock, which must be granted without a poll.
     pub(super) async fn promptly(self) -> LockGuard {
         let prompt = self.prompt;
         let granted = timeout(prompt, self.granted()).await;
@@ -71,39 +71,39 @@ impl Waiter {
         self.outcome().await.expect("the lock is granted")
     }
 
-    /// What comes of it.
+    /// The result of the request.
     pub(super) async fn outcome(self) -> Result<LockGuard, LockError> {
         self.task.await.expect("the task does not panic")
     }
 
-    /// Asserts that it goes on waiting.
+    /// Asserts that it continues to wait.
     pub(super) async fn keeps_waiting(&self, env: &Env) {
         sleep(env.moment()).await;
         assert!(!self.task.is_finished(), "it does not wait any more");
     }
 
-    /// Drops the request where it stands.
+    /// Drops the request.
     pub(super) async fn cancel(self) {
         self.task.abort();
         let cancelled = self.task.await.expect_err("it is still waiting");
         assert!(cancelled.is_cancelled());
     }
 
-    /// Drops the request, or the lock that it has been granted meanwhile.
+    /// Drops the request, or the lock that it got meanwhile.
     pub(super) async fn cancel_or_release(self) {
         self.task.abort();
         drop(self.task.await);
     }
 }
 
-/// A waiter that does nothing.
+/// A waiter that is paused.
 pub(super) struct Frozen {
     acquiring: Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>,
     prompt: Duration,
 }
 
 impl Frozen {
-    /// Lets it go on where it stopped.
+    /// Lets it continue where it stopped.
     pub(super) fn thaw(self) -> Waiter {
         Waiter {
             task: tokio::spawn(self.acquiring),

@@ -1,4 +1,4 @@
-//! Dropping is releasing, whatever the moment.
+//! A drop at any moment releases.
 
 use tower_distributed_lock::{LockError, LockMode};
 
@@ -40,7 +40,7 @@ async fn an_acquisition_dropped_with_its_request_on_the_way_leaves_nothing() {
         let _ = asking.await;
         assert!(redis.dump().await.is_empty());
         proxy.requests.release();
-        // It is free soon: the attempt was not left to its lease of 30 s.
+        // The lock is free soon: the attempt does not stay until the end of its lease of 30 s.
         let guard = locks.lock("n").mode(mode).wait(SOON).await;
         guard.expect("free").release().await.expect("held");
         until_nothing_is_left(&redis).await;

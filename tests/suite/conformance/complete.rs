@@ -1,4 +1,4 @@
-//! Nothing is left out unseen.
+//! Checks that no combination is missing without a reason.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -16,7 +16,7 @@ const FENCING: &[&str] = &[
     "a_reader_is_given_a_token",
 ];
 
-/// The cases of the line of processes that wait for an exclusive hold.
+/// The cases of the line of waiting processes.
 const LINE: &[&str] = &[
     "processes_overtake_each_other",
     "a_newcomer_overtakes_the_line",
@@ -25,7 +25,7 @@ const LINE: &[&str] = &[
     "one_that_is_frozen_keeps_its_place",
 ];
 
-/// Combinations that make no sense, and why.
+/// Combinations that are left out, with the reason.
 struct Exception {
     cases: &'static [&'static str],
     stores: &'static [&'static str],

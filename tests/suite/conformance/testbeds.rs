@@ -1,4 +1,4 @@
-//! Where the suite runs.
+//! The testbeds of the suite.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use super::apart::Apart;
 use super::worked_store::WorkedStore;
 use crate::support::{Dump, RedisCluster, RedisServer};
 
-/// A store so far away that questions overtake each other, and callers go while theirs is on its way.
+/// A store with delays, so that questions overtake each other, and callers are dropped while theirs
+/// is under way.
 fn far<S: LockStore>(store: S) -> FaultyStore<S> {
     let slow = Faults::none().chance(Fault::Slow, 1.0);
     FaultyStore::new(
@@ -28,7 +29,7 @@ fn left(is_empty: bool) -> Vec<String> {
     left.into_iter().collect()
 }
 
-/// What is left of the keys and channels of a Redis server.
+/// The keys and channels that are left on a Redis server.
 fn left_in_redis(keys: Dump, channels: BTreeMap<String, usize>) -> Vec<String> {
     // Redisson keeps the counter of the fencing tokens for ever.
     let keys = keys.into_keys();
@@ -55,7 +56,7 @@ impl Testbed for Memory {
     }
 }
 
-/// A memory store that is far away.
+/// A memory store with delays.
 pub(super) struct Distant(MemoryStore);
 
 impl Testbed for Distant {
@@ -75,13 +76,13 @@ impl Testbed for Distant {
     }
 }
 
-/// Memory stores of which a lock needs two, each at its own random distance.
+/// Three memory stores with delays, of which a lock needs two.
 pub(super) struct Quorum([MemoryStore; 3]);
 
 impl Testbed for Quorum {
     type Store = QuorumStore<FaultyStore<MemoryStore>>;
     const CLOCK: Clock = Clock::Paused;
-    // A waiter that a majority granted is still remembered where it was refused.
+    // An attempt that a majority granted is still recorded as a waiter in the store that refused it.
     const SETTLES: Duration = WAITER_LIVENESS.saturating_add(Duration::from_millis(200));
 
     async fn start() -> Self {
@@ -119,13 +120,13 @@ impl Testbed for Redis {
         self.0.client_list().await.len()
     }
 
-    /// As it vanishes in an eviction or a flush: no waiter is woken.
+    /// As in an eviction or a flush, no waiter is woken.
     async fn steal(&self, hold: &Hold) {
         let _: i64 = self.0.ask(&["DEL", hold.key.as_str()]).await;
     }
 }
 
-/// A Redis Cluster that it shares with others, under names of its own.
+/// A shared Redis Cluster, with names of its own.
 pub(super) struct Cluster {
     cluster: &'static RedisCluster,
     prefix: String,

@@ -1,4 +1,4 @@
-//! What is seen of a store after each step, and where two of them may differ.
+//! The observable state of a store after each step, and the permitted differences.
 //!
 //! | where | the memory store | Redis | why |
 //! |---|---|---|---|
@@ -19,10 +19,10 @@ use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
 
 use super::step::{KEYS, Step, Who, queues};
 
-/// How much later a real server may be: less than whatever expires is away from a tick.
+/// How much later a real server may be. It is less than the distance of any expiry from a tick.
 pub(super) const BREATH: Duration = Duration::from_millis(500);
 
-/// A duration that equals those close to it.
+/// A duration that equals durations close to it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct About(pub(super) Duration);
 
@@ -49,8 +49,8 @@ pub(super) enum Reply {
     Failed(StoreErrorKind),
 }
 
-/// Who holds a lock, by name and mode, and for how much longer; who waits for it, in the order of the queue, and who
-/// without an order.
+/// The holders of a lock, by id and mode, with their remaining times; its waiters in the order of the queue, and those without an
+/// order.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Lock {
     pub(super) holders: BTreeMap<(String, &'static str), (u64, About)>,
@@ -82,7 +82,7 @@ impl Lock {
 }
 
 impl Seen {
-    /// How what was seen of the two stores differs.
+    /// The difference between the states of the two stores.
     pub(super) fn difference(step: &Step, memory: &Self, redis: &Self) -> Option<String> {
         if memory.reply != redis.reply {
             return Some(told("the replies differ", &memory.reply, &redis.reply));
@@ -101,7 +101,7 @@ impl Seen {
         None
     }
 
-    /// Whether whoever did the step may have found that those before `who` in a fair queue have lapsed.
+    /// Whether the actor of the step may have found expired waiters before `who` in a fair queue.
     fn may_be_nudged(&self, step: &Step, who: Who) -> bool {
         if matches!(who.mode(), LockMode::Reentrant | LockMode::Write) && !lock_untouched(step, who)
         {
@@ -120,7 +120,7 @@ impl Seen {
         finds && is_next && lock.holders.is_empty()
     }
 
-    /// Counts what has happened.
+    /// Counts the events.
     pub(super) fn count(&self, covered: &mut BTreeMap<&'static str, usize>) {
         let happened = match &self.reply {
             Reply::Granted { .. } => "granted",
@@ -151,7 +151,7 @@ impl Seen {
     }
 }
 
-/// Whether the step is about other keys than that of `who`.
+/// Whether the step concerns other keys than that of `who`.
 fn lock_untouched(step: &Step, who: Who) -> bool {
     let about = |other: &Who| other.key == who.key;
     match step {
@@ -190,7 +190,7 @@ impl From<Outcome> for Reply {
 }
 
 impl Reply {
-    /// What is answered to several attempts, of which all or one is wanted.
+    /// The answer to several attempts, all or any.
     pub(super) fn several(outcome: Result<SeveralOutcome, StoreError>, want: Want) -> Self {
         let fenced = |grant: &Grant| grant.token.is_some();
         match (outcome, want) {

@@ -1,4 +1,4 @@
-//! A store, and what is done to it.
+//! A store, and the operations on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeu
 use super::seen::{Lock, Reply, Seen};
 use super::step::{Ask, KEYS, Step, Who, half_past};
 
-/// A store with those who listen to it.
+/// A store with its listeners.
 pub(super) struct World<S> {
     pub(super) store: S,
     pub(super) listening: BTreeMap<Who, Wakeups>,
@@ -117,7 +117,7 @@ impl<S: Inspect> World<S> {
         }
     }
 
-    /// Who was woken since the last look.
+    /// The actors that were woken since the last call.
     fn woken(&mut self) -> BTreeSet<Who> {
         let mut woken = BTreeSet::new();
         for (who, wakeups) in &mut self.listening {
@@ -146,7 +146,7 @@ impl<S: Inspect> World<S> {
         locks
     }
 
-    /// Everybody stops listening, and takes back whatever they have.
+    /// Every actor stops listening, and withdraws its attempts.
     pub(super) async fn everybody_leaves(&mut self, asked: &BTreeSet<Who>) {
         self.listening.clear();
         for who in asked {

@@ -1,4 +1,4 @@
-//! The two worlds in which every step is done.
+//! The two worlds in which every step runs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::step::{LONG, SENTINEL, Step, TICK, Who};
 use super::world::World;
 use crate::support::{RedisServer, eventually};
 
-/// The memory store and a Redis server, each with a runtime of its own: one whose time is paused, and a real one.
+/// The memory store and a Redis server, each with its own runtime: one with paused time, and one with real time.
 pub(super) struct Worlds {
     paused: Runtime,
     memory: World<MemoryStore>,
@@ -27,7 +27,7 @@ pub(super) struct Worlds {
     clock: Clock,
     /// Wakes when every message before its own has been delivered.
     sentinel: Wakeups,
-    /// Whoever has asked for anything in this sequence.
+    /// The actors that have asked in this sequence.
     asked: BTreeSet<Who>,
 }
 
@@ -57,7 +57,7 @@ impl Worlds {
         }
     }
 
-    /// Everybody leaves. Only records and withdrawals are remembered then.
+    /// Every actor leaves. Only records and withdrawals may remain.
     fn kept_by_nobody(&mut self) -> Option<String> {
         let asked = &self.asked;
         self.paused.block_on(self.memory.everybody_leaves(asked));
@@ -81,7 +81,7 @@ impl Worlds {
         (!left.is_empty()).then(|| format!("nothing ends this in Redis: {left:?}"))
     }
 
-    /// When everything has had its time, nothing is left.
+    /// After all expiries, nothing is left.
     fn kept_for_ever(&mut self, everybody_left: bool) -> Option<String> {
         self.take(&Step::Ticks(LONG));
         let mut left = self.left();
@@ -90,7 +90,7 @@ impl Worlds {
         (!empty).then(|| format!("time is over, and this is left in Redis: {left:?}"))
     }
 
-    /// The server carries no subscription but its sentinel's.
+    /// Asserts that the server has only the subscription of its sentinel.
     pub(super) fn nobody_listens(&mut self) {
         let (server, limit) = (&self.server, Duration::from_secs(10));
         self.redis.listening.clear();
@@ -100,7 +100,8 @@ impl Worlds {
             }));
     }
 
-    /// What is left in Redis but the counters of tokens and what expires within milliseconds, each with whether it expires.
+    /// The keys that are left in Redis, without token counters and keys that expire within milliseconds, and whether each
+    /// expires.
     fn left(&mut self) -> Vec<(String, bool)> {
         let mut keys = self.real.block_on(self.clock.keys());
         let kinds = ["redisson_lock_token:", "tower_lock_outside:"];
@@ -118,7 +119,7 @@ impl Pair for Worlds {
         self.asked.clear();
         self.memory = World::new(MemoryStore::new());
         self.real.block_on(self.clock.begin());
-        // A store of its own: one that goes on serves those who died in the sequence before.
+        // A new store: the previous one may still serve dead actors of the previous sequence.
         let (store, sentinel) = self.real.block_on(connect(&self.server));
         (self.redis, self.sentinel) = (World::new(store), sentinel);
     }
@@ -166,7 +167,7 @@ fn is_redissons(key: &str) -> bool {
     key.starts_with("redisson_lock_queue:") || key.starts_with("redisson_lock_timeout:")
 }
 
-/// How much time passes after a step: the turn of those outside the line is shorter than a step takes.
+/// How much time passes after a step: the turn of waiters outside the line is shorter than a step.
 fn after(step: &Step) -> Duration {
     match step {
         Step::Release(_) | Step::ReleaseRecording(..) | Step::Withdraw(..) => {

@@ -1,4 +1,4 @@
-//! Data that no lock has left.
+//! Data under a lock's name that is not from a lock.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{MODES, PATIENT, client, command, granted, nothing_is_left, outcome, 
 use super::{take_and_release, works_again};
 use crate::support::{RedisServer, eventually};
 
-/// How to write something under the key `n` that is no lock in such a mode.
+/// The commands that write data under the key `n` that is not a lock in this mode.
 fn no_lock(mode: LockMode) -> [Vec<&'static str>; 3] {
     let endless = match mode {
         LockMode::Reentrant | LockMode::Fair => vec!["HSET", "n", "somebody:1", "1"],
@@ -25,7 +25,7 @@ async fn is_conflict(asked: Result<tower_distributed_lock::LockGuard, LockError>
     );
 }
 
-/// L4. A key of another type, or a lock that never expires, is an error at once, and not after the wait, nor never.
+/// L4. A key of another type, or a lock that never expires, is an error at once, and not after the wait.
 #[tokio::test]
 async fn something_that_is_no_lock_is_a_conflict_at_once_and_stays() {
     let server = RedisServer::start().await;
@@ -41,7 +41,7 @@ async fn something_that_is_no_lock_is_a_conflict_at_once_and_stays() {
             }
             assert!(began.elapsed() < PATIENT / 2);
             assert_eq!(server.dump().await, before);
-            // Whoever locks something else does not notice.
+            // Locks on other keys are not affected.
             take_and_release(&[&locks]).await;
             command(&server, &["DEL", "n"]).await;
         }
@@ -49,7 +49,7 @@ async fn something_that_is_no_lock_is_a_conflict_at_once_and_stays() {
     works_again(&server, &[&locks]).await;
 }
 
-/// L4, S5. It happens under a holder and its waiters.
+/// L4, S5. The data is written while there are a holder and waiters.
 #[tokio::test]
 async fn a_lock_overwritten_while_it_is_waited_for_ends_the_wait() {
     let server = RedisServer::start().await;
@@ -73,7 +73,7 @@ async fn a_lock_overwritten_while_it_is_waited_for_ends_the_wait() {
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// L1, L4. Redisson never writes such a count, but whoever does holds the lock until it expires.
+/// L1, L4. Redisson never writes such a count, but a client that does holds the lock until it expires.
 #[tokio::test]
 async fn a_count_that_is_no_number_is_waited_for_like_any_other() {
     let server = RedisServer::start().await;
@@ -98,7 +98,7 @@ async fn a_count_that_is_no_number_is_waited_for_like_any_other() {
     }
 }
 
-/// S1, L2, L8. A brace in a name moves the hash tag of whatever stands beside the lock.
+/// S1, L2, L8. A brace in a name moves the hash tag of the other keys of the lock.
 #[tokio::test]
 async fn names_with_braces_are_locks_like_any_other() {
     let server = RedisServer::start().await;
@@ -126,8 +126,7 @@ async fn passes_on([holder, other]: &[LockClient; 2], name: &str, mode: LockMode
     granted(waiting).await.release().await.expect("held");
 }
 
-/// S4. Somebody takes the end from a lock that is held: its next renewal gives it one again, so that it does not outlive its
-/// holder.
+/// S4. The expiry of a held lock is removed: its next renewal sets it again, so that the lock does not outlive its holder.
 #[tokio::test]
 async fn a_lock_that_lost_its_end_is_given_one_by_its_renewal() {
     let server = RedisServer::start().await;

@@ -25,12 +25,12 @@ pub(super) use thread::JavaThread;
 /// How long any answer may take: longer than any lease in these tests.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A release of Redisson, by the protocol that it speaks.
+/// A version of Redisson, by its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// The current protocol.
     V4_7,
-    /// That of old fleets.
+    /// The old protocol.
     V3_15,
 }
 
@@ -75,12 +75,12 @@ pub(super) struct Redisson {
     unanswered: Arc<Unanswered>,
 }
 
-/// Who waits for which answer; `None` when there will be no more.
+/// The waiting callers by request id; `None` when no more answers will arrive.
 type Unanswered = Mutex<Option<HashMap<u64, oneshot::Sender<String>>>>;
 
 impl Redisson {
-    /// Starts one that renews its leases to `watchdog`, and whose fair waiters (4.7) may block a queue for as long. It has
-    /// taken its first locks, which are slow, when this returns.
+    /// Starts a Redisson that renews its leases to `watchdog`, and whose fair waiters (4.7) may block a queue for the same
+    /// time. When this returns, it has taken its first locks, which are slow.
     pub(super) async fn start(version: Version, redis: &RedisServer, watchdog: Duration) -> Self {
         Self::start_with(version, &[redis.url()], watchdog).await
     }
@@ -115,7 +115,7 @@ impl Redisson {
             jar.display()
         );
         let mut java = Command::new("java");
-        // Starts fast, and leaves the cores to the tests.
+        // For a fast start and a low load.
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar"])
             .arg(jar)
             .args(place)
@@ -146,23 +146,23 @@ impl Redisson {
         redisson
     }
 
-    /// SIGKILL. It is dead on return, and what it was asked is never answered.
+    /// SIGKILL. It is dead on return, and open questions are never answered.
     pub(super) fn kill9(&self) {
         lock(&self.process).kill9();
     }
 
-    /// A thread of it, which is an owner of locks.
+    /// A thread of this Redisson, which is an owner of locks.
     pub(super) fn thread(self: &Arc<Self>) -> JavaThread {
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
         JavaThread::new(self.clone(), format!("thread-{number}"))
     }
 
-    /// Whether anybody holds the lock (`isLocked`).
+    /// Whether the lock is held (`isLocked`).
     pub(super) fn is_held(&self, kind: Kind, name: &str) -> Asked<bool> {
         self.ask(format_args!("held {kind} {name}"))
     }
 
-    /// Ends whatever hold there is; whether there was one.
+    /// Ends any hold. Returns whether there was one.
     pub(super) fn force_unlock(&self, kind: Kind, name: &str) -> Asked<bool> {
         self.ask(format_args!("forceunlock {kind} {name}"))
     }
@@ -173,7 +173,8 @@ impl Redisson {
         if let Some(unanswered) = &mut *lock(&self.unanswered) {
             unanswered.insert(id, sender);
         }
-        // One write: questions of different tests must not mix. A process that has ended answers by its silence.
+        // One write, so that questions of different tests do not mix. An error is ignored: a process that has ended gives
+        // no answer.
         let _ = lock(&self.stdin).write_all(format!("{id} {question}\n").as_bytes());
         Asked::new(&question, answer)
     }
@@ -191,7 +192,7 @@ impl Redisson {
     }
 }
 
-/// Hands every line to who waits for it, on a thread of its own; the first one says that the driver is ready.
+/// Passes every line to its waiting caller, on a separate thread; the first line reports that the driver is ready.
 fn listen(stdout: ChildStdout, unanswered: Arc<Unanswered>) -> oneshot::Receiver<String> {
     let (sender, ready) = oneshot::channel();
     std::thread::spawn(move || {
@@ -207,7 +208,7 @@ fn listen(stdout: ChildStdout, unanswered: Arc<Unanswered>) -> oneshot::Receiver
             let waiting = lock(&unanswered)
                 .as_mut()
                 .and_then(|waiting| waiting.remove(&id));
-            // Nobody may want to know any more.
+            // The caller may have been dropped.
             drop(waiting.map(|waiting| waiting.send(answer.to_owned())));
         }
         *lock(&unanswered) = None;

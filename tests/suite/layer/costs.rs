@@ -1,4 +1,5 @@
-//! What a refusal costs, in allocations: a process that refuses most of its requests must have time for the others.
+//! The cost of a refusal, in allocations: a process that refuses most of its requests must have time for the
+//! others.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::support::{Console, Peer};
 const ORDERS: Resource = Resource::new("lock:order");
 const REQUESTS: usize = 500;
 
-/// The role: says how often a request allocates that is served, and one that is refused because too many wait.
+/// The role: reports the allocations of a request that is served, and of one that is refused because too many wait.
 ///
 /// It is a process of its own, because the allocations of a process are counted together.
 pub(crate) async fn refuser(mut console: Console) {
@@ -34,7 +35,7 @@ pub(crate) async fn refuser(mut console: Console) {
         let app = app.clone();
         tokio::spawn(async move { put(&app, "/orders/2").await })
     };
-    // One request waits in the store; any other would wait behind it, and is refused.
+    // One request waits in the store; every other would wait behind it, and is refused.
     while admin
         .inspect(ORDERS.id(2))
         .await

@@ -14,7 +14,7 @@ use tower_distributed_lock::{DistributedLockLayer, LockMode, OnCancel, Rejection
 use super::locking;
 use super::store::TestStore;
 
-/// Trailers only: the status is in the head, as gRPC wants it.
+/// Trailers only: the status is in the head, as gRPC requires.
 fn status(rejection: &Rejection, _: &Parts) -> http::Response<tonic::body::Body> {
     let code = Code::from_i32(rejection.kind().grpc_code());
     Status::new(code, rejection.kind().as_str()).into_http()

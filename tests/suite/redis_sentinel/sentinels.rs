@@ -1,4 +1,4 @@
-//! What the sentinels say, and what happens when they say nothing.
+//! The answers of sentinels, and silent sentinels.
 
 use std::error::Error;
 use std::time::Duration;
@@ -51,13 +51,13 @@ async fn dead_sentinels_stop_nobody_who_is_connected_and_come_back() {
     sentinels.sentinels[1].kill9();
     let one_left = store(&sentinels).await;
     sentinels.sentinels[2].kill9();
-    // More than one look of the task that watches.
+    // Longer than one round of the watching task.
     tokio::time::sleep(Duration::from_millis(2500)).await;
     for store in [&before, &two_left, &one_left] {
         let hold = patient("k", LockMode::Reentrant);
         assert!(asks(store, &hold).await && releases(store, &hold).await);
     }
-    // Who listened goes on listening.
+    // Listeners continue to listen.
     let hold = attempt("listened", LockMode::Reentrant);
     assert!(asks(&one_left, &hold).await && releases(&one_left, &hold).await);
     woken(&mut wakeups).await;
@@ -144,7 +144,7 @@ async fn no_task_outlives_the_store() {
     assert_eq!(store.check(&[hold.hold]).await.unwrap(), [HoldStatus::Held]);
     assert!(metrics.num_alive_tasks() > 0);
     drop(store);
-    // Whoever still listens keeps nothing alive.
+    // A listener keeps nothing alive.
     eventually("all tasks have ended", super::LIMIT, idle).await;
     drop(wakeups);
 }

@@ -1,4 +1,5 @@
-//! The rights of the Redis user: as few as documented, all of them needed, and looked at before the first lock.
+//! The rights of the Redis user: the documented ones are enough, all of them are needed, and they are checked
+//! before the first lock.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::support::{RedisCluster, RedisSentinels, Replicated, eventually};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A server where strangers may do nothing, and the user `locks` what these rules say.
+/// A server where the default user has no rights, and the user `locks` has these rules.
 async fn server_with(rules: impl ToString) -> RedisServer {
     let user = format!("locks on >secret {}", rules.to_string());
     let builder = RedisServer::builder()
@@ -36,7 +37,7 @@ async fn acl(redis: &mut MultiplexedConnection, words: &[&str]) -> Value {
     command.query_async(redis).await.unwrap()
 }
 
-/// What the server has refused to anybody.
+/// The refusals of the server.
 async fn refusals(server: &RedisServer) -> Value {
     acl(&mut server.connection().await, &["LOG"]).await
 }
@@ -59,7 +60,7 @@ async fn refused(store: &RedisStore, attempt: &Attempt) -> Result<(), StoreError
     Ok(())
 }
 
-/// Everything that a store is asked to do, on keys that begin with `prefix`.
+/// All operations of a store, on keys that begin with `prefix`.
 async fn everything(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
     exclusive(store, &name(prefix, "exclusive")).await?;
     fair(store, &name(prefix, "fair")).await?;
@@ -68,7 +69,7 @@ async fn everything(store: &RedisStore, prefix: &str) -> Result<(), StoreError> 
     records(store, prefix).await
 }
 
-/// A prefix may have opened a hash tag.
+/// A prefix may contain the begin of a hash tag.
 fn name(prefix: &str, rest: &str) -> String {
     let end = if prefix.contains('{') { "}" } else { "" };
     format!("{prefix}{rest}{end}")
@@ -158,7 +159,7 @@ async fn the_documented_rights_are_enough_and_nothing_is_ever_refused() {
     for prefix in PREFIXES {
         let rules = RedisStore::acl_rules([prefix]);
         let server = server_with(&rules).await;
-        // No other user is left.
+        // Removes all other users.
         let mut redis = server.connection().await;
         acl(&mut redis, &["SETUSER", "default", "off"]).await;
         let store = RedisStore::connect(address(&server)).await.unwrap();
@@ -203,7 +204,7 @@ async fn several_prefixes_and_all_keys_are_granted() {
     }
 }
 
-/// Takes one rule away from a user who is connected.
+/// Removes one rule from a connected user.
 async fn without(server: &RedisServer, rules: &AclRules, rule: &str) {
     grant(server, rules.iter().filter(|other| other != rule)).await;
 }
@@ -218,7 +219,7 @@ async fn grant(server: &RedisServer, rules: impl Iterator<Item = String>) {
     flush.exec_async(&mut redis).await.unwrap();
 }
 
-/// What goes wrong without a rule: an operation fails, connecting fails, or the server is left with something.
+/// The effect of a missing rule: an operation fails, connecting fails, or something is left in the server.
 async fn harm(server: &RedisServer, store: &RedisStore, prefix: &str) -> Option<String> {
     if let Err(error) = everything(store, prefix).await {
         assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
@@ -272,7 +273,7 @@ async fn a_user_who_lacks_a_right_takes_no_lock() {
     }
 }
 
-/// Redis 7 gives a new user no channel unless it is told to. Waiters would hear of no release.
+/// Redis 7 gives a new user no channel by default. Waiters would get no messages.
 #[tokio::test]
 async fn a_user_without_the_channels_of_locks_takes_no_lock() {
     for (channels, expected) in [
@@ -418,10 +419,10 @@ async fn a_password_that_changes_shows_at_the_next_connection() {
     .await;
 }
 
-/// What Redis 6.2 does not know, and can do without.
+/// Rules that Redis 6.2 does not know and does not need.
 const OF_SHARDS: [&str; 3] = ["+spublish", "+ssubscribe", "+sunsubscribe"];
 
-/// The user on each of several servers, which then grant it these rules, as far as they know what is meant.
+/// Creates the user on several servers, with the rules that each server knows.
 async fn with_user(servers: impl IntoIterator<Item = &RedisServer>, rules: &AclRules) {
     for server in servers {
         let shards = server.knows_shards().await;

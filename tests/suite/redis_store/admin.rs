@@ -23,7 +23,7 @@ fn holder(id: impl ToString, mode: LockMode, count: u64) -> Holder {
     Holder::new(id.to_string(), mode, Duration::ZERO).count(count)
 }
 
-/// Checks who holds, and that each still does for nearly a lease.
+/// Checks the holders, and that each has nearly a lease left.
 #[track_caller]
 fn assert_holders(inspection: &Inspection, expected: &[Holder]) {
     let mut found = inspection.holders.clone();
@@ -214,7 +214,7 @@ async fn a_hold_that_never_expires_is_shown_as_such_and_can_be_ended() {
     assert_eq!(server.dump().await, Dump::new());
 }
 
-/// A transaction of Redisson adds its id to the name of the thread, and the asynchronous API allows any number for one.
+/// A transaction of Redisson adds its id to the thread's id, and the asynchronous API allows any number as a thread id.
 #[tokio::test]
 async fn holds_of_transactions_and_of_negative_threads_are_shown_and_ended() {
     let (server, store) = server_and_store().await;

@@ -6,7 +6,7 @@ use tower_distributed_lock::store::{Grant, Record, Release, SeveralOutcome, Want
 use super::*;
 use crate::support::Dump;
 
-/// One attempt for each mode, each on a key of its own, one of which brings its own hash tag.
+/// One attempt for each mode, each on its own key; one key has its own hash tag.
 fn one_of_each() -> Vec<Attempt> {
     let keys = ["a", "b{tag}", "c", "d"];
     let attempts = keys.into_iter().zip(MODES);
@@ -15,7 +15,7 @@ fn one_of_each() -> Vec<Attempt> {
         .collect()
 }
 
-/// The tokens of attempts that were all granted.
+/// The tokens of granted attempts.
 fn tokens(outcome: SeveralOutcome) -> Vec<Option<FencingToken>> {
     let SeveralOutcome::Granted(grants) = outcome else {
         panic!("{outcome:?}");
@@ -33,7 +33,7 @@ fn only(index: usize) -> SeveralOutcome {
 async fn all_are_granted_in_one_script_each_in_its_mode_and_with_its_token() {
     let (server, store) = server_and_store().await;
     let attempts = one_of_each();
-    // The text of the script is known from here on.
+    // From here the server knows the script.
     store.acquire_several(&attempts, Want::All).await.unwrap();
     for attempt in &attempts {
         store.withdraw(attempt, false).await.unwrap();
@@ -237,7 +237,7 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
     let monitor = server.monitor().await;
     let released = store.release(&all).await.unwrap();
     let lines = monitor.lines().await;
-    // A connection that is new asks for its rights.
+    // A new connection checks its rights.
     let is_release =
         |line: &&String| line.contains(r#"] "EVALSHA""#) && !line.contains("tower_lock_rights");
     // Each of the two connections sends scripts of its own, and one hold leaves a record.
@@ -268,7 +268,7 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
         assert!(asks(&store, waiter).await && releases(&store, waiter).await);
     }
     let left = server.dump().await;
-    // What says that those outside the line go first expires within milliseconds.
+    // The key for the turn of waiters outside the line expires within milliseconds.
     let left = left.keys().map(String::as_str);
     let left: Vec<_> = left
         .filter(|key| !key.starts_with("tower_lock_outside:"))

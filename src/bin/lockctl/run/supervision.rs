@@ -1,4 +1,4 @@
-//! A command and its lock, until the command has ended.
+//! Supervises a command and its lock, until the command has ended.
 
 use std::io;
 use std::process::ExitStatus;
@@ -17,7 +17,7 @@ use crate::cli::OnLost;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
-    /// Whether it was ended because its lock was lost, or could not be renewed in time.
+    /// Whether lockctl ended it because its lock was lost, or was not renewed in time.
     pub(super) by_loss: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn supervise(
     }
 }
 
-/// Does what is to be done when the lock is lost; when the command is to be killed.
+/// Begins to end the command after a loss. Returns when to kill it.
 fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant> {
     let loss = match lock.is_lost() {
         true => "is lost",
@@ -102,7 +102,7 @@ async fn nearly_lost(lock: &LockHandle, grace: Duration) {
             biased;
             () = lock.lost() => return,
             () = sleep_until(limit) => {
-                // A renewal has moved it meanwhile.
+                // A renewal has moved the deadline meanwhile.
                 if lock.deadline() > deadline {
                     continue;
                 }

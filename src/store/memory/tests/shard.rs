@@ -1,4 +1,4 @@
-//! What a shard keeps, and what it sweeps.
+//! The entries that a shard keeps, and those that it sweeps.
 
 use uuid::Uuid;
 

@@ -1,4 +1,4 @@
-//! Contract 8: an attempt that may be granted is woken, and listening leaves nothing behind.
+//! Contract 8: an attempt that may be granted is woken, and listeners leave nothing.
 
 use super::*;
 use crate::store::WAITER_LIVENESS;
@@ -70,7 +70,7 @@ async fn in_a_fair_queue_the_next_in_line_alone_is_woken() {
     let mut third = waiting(&store, &attempt(LockMode::Fair, 3));
     released(&store, &attempt(LockMode::Fair, 0));
     assert!(woken(&mut first) && !woken(&mut second) && !woken(&mut third));
-    // It takes the wake-up along: the next one inherits it.
+    // It has not used the wake-up: the next one gets it.
     withdraw(&store, &attempt(LockMode::Fair, 1), false);
     assert!(woken(&mut second) && !woken(&mut third));
     granted(&store, &attempt(LockMode::Fair, 2));
