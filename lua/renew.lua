@@ -1,9 +1,10 @@
 -- Begins the leases of several holds anew. Creates nothing, and shortens no life: a renewal may arrive late, for less
 -- than was promised since.
--- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again)
--- ARGV     three for each hold: the field, the lease in ms, 'read', 'write' or 'exclusive'
+-- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again); of a permit
+--          the free permits and those that are held
+-- ARGV     three for each hold: the field, the lease in ms, 'read', 'write', 'exclusive' or 'permit'
 -- Returns  for each hold 1 renewed, 0 gone
--- Needs    on_hash.lua
+-- Needs    on_hash.lua, permit/renew.lua and what it needs
 
 -- Redis 7 compares by itself, which takes one command less than to look first. Where that sets nothing, as on a key
 -- without an expiry, the script compares.
@@ -15,10 +16,7 @@ local function prolong(key, lease)
   return redis.call('PEXPIRE', key, math.max(tonumber(lease), redis.call('PTTL', key))) == 1
 end
 
-local answers = {}
-for i = 1, #KEYS / 2 do
-  local name, timeout = KEYS[2 * i - 1], KEYS[2 * i]
-  local field, lease, kind = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+local function renew(name, timeout, field, lease, kind)
   local held = on_hash('HEXISTS', name, field) == 1
   if held and kind == 'read' then
     held = prolong(timeout, lease)
@@ -26,6 +24,12 @@ for i = 1, #KEYS / 2 do
   if held then
     prolong(name, lease)
   end
-  answers[i] = held and 1 or 0
+  return held and 1 or 0
+end
+
+local answers = {}
+for i = 1, #KEYS / 2 do
+  local renews = ARGV[3 * i] == 'permit' and renew_permit or renew
+  answers[i] = renews(KEYS[2 * i - 1], KEYS[2 * i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i])
 end
 return answers

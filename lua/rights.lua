@@ -9,7 +9,7 @@ local calls = {
   {'HGETALL', name}, {'HLEN', name}, {'HMGET', name, 'f'}, {'HRANDFIELD', name, 1},
   {'HSET', name, 'f', 'v', 'a field without a value'}, {'LINDEX', name, 0},
   {'LREM', name, 0, 'v'}, {'PERSIST', name}, {'PEXPIRE', name, 1}, {'PTTL', name}, {'RENAME', name, name},
-  {'SET', name, 'v', 'NX', 'XX'}, {'TIME'}, {'ZADD', name, 'no number', 'm'},
+  {'SET', name, 'v', 'NX', 'XX'}, {'TIME'}, {'ZADD', name, 'no number', 'm'}, {'ZCARD', name},
   {'ZRANGE', name, 0, 0}, {'ZREM', name, 'm'}, {'ZREMRANGEBYSCORE', name, 0, 0}, {'ZREVRANGE', name, 0, 0},
   {'ZSCORE', name, 'm'},
 }
@@ -32,7 +32,8 @@ end
 for _, call in ipairs(calls) do
   may(call)
 end
-for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'tower_lock_enter:', 'tower_lock_turn:'}) do
+for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'redisson_sc:', 'tower_lock_enter:',
+  'tower_lock_turn:'}) do
   local channel, found = before .. '{' .. name .. '}', #missing
   -- In a Cluster, the other command may publish releases.
   if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', channel, ''))

@@ -1,6 +1,7 @@
 //! Administration: who holds what, who waits, what is remembered, and force.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,8 @@ use bytes::Bytes;
 use crate::audit::Audit;
 use crate::client::LockClient;
 use crate::error::{LockError, StoreError};
+#[cfg(doc)]
+use crate::lock::LockMode;
 use crate::lock::{LockKey, Namespace};
 pub use crate::store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
@@ -118,12 +121,56 @@ impl LockAdmin {
     /// # Cancel safety
     ///
     /// A cancelled call may still be carried out.
+    pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
+        Ok(self.store.force_unlock(&self.named(key)).await?)
+    }
+
+    /// Gives `key` so many permits ([`LockMode::permits`]), whatever limit the requests name that take one: a program need
+    /// not be changed to admit more or fewer at a time. It counts at once, for every process, and stays until it is changed;
+    /// [`leave_permits`](Self::leave_permits) ends it. Redisson's `setPermits` sets the same number.
+    ///
+    /// Permits that are held stay held: when there are more than `limit`, none is granted until enough have ended.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// # use tower_distributed_lock::{LockClient, MemoryStore};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// let admin = locks.admin()?;
+    /// admin.set_permits("upstream:mail", 2).await?;
+    /// let one = locks.lock("upstream:mail").permits(1).await?;
+    /// let other = locks.lock("upstream:mail").permits(1).await?;
+    /// assert_eq!(admin.inspect("upstream:mail").await?.limit, Some(2));
+    /// # drop(one); other.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Invalid`] for a limit of 0; [`LockError::Conflict`] if the key holds something else;
+    /// [`LockError::Unavailable`], also if the store has no permits.
     ///
     /// # Cancel safety
     ///
-    /// A future that is dropped once it was polled may have had its effect.
-    pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.force_unlock(&self.named(key)).await?)
+    /// A cancelled call may still be carried out.
+    pub async fn set_permits(&self, key: impl Into<LockKey>, limit: u32) -> Result<(), LockError> {
+        let limit = NonZeroU32::new(limit)
+            .ok_or_else(|| LockError::invalid("a limit of 0 permits lets no request through"))?;
+        Ok(self.store.set_permits(&self.named(key), Some(limit)).await?)
+    }
+
+    /// Ends what [`set_permits`](Self::set_permits) has set: when no permit is held, the limit is what the next request
+    /// names. It does not touch a limit that Redisson has set.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`set_permits`](Self::set_permits).
+    ///
+    /// # Cancel safety
+    ///
+    /// A cancelled call may still be carried out.
+    pub async fn leave_permits(&self, key: impl Into<LockKey>) -> Result<(), LockError> {
+        Ok(self.store.set_permits(&self.named(key), None).await?)
     }
 
     /// One page of the keys that are held, with their holders and waiters.

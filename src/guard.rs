@@ -291,13 +291,13 @@ impl LockHandle {
         earliest.expect("a guard holds at least one key")
     }
 
-    /// Whether another owner that asks for `key` in `mode` has to wait for this lock.
+    /// Whether another owner that asks for `key` in `mode` has to wait for this lock. The end of another hold frees one of
+    /// several permits.
     pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
+        let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
         self.observed.tenures.iter().any(|tenure| {
             let hold = &tenure.live.hold;
-            hold.key == *key
-                && (hold.mode.is_exclusive() || mode.is_exclusive())
-                && !tenure.live.has_ended()
+            hold.key == *key && (excludes(hold.mode) || excludes(mode)) && !tenure.live.has_ended()
         })
     }
 

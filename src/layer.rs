@@ -33,6 +33,7 @@
 //! | cause | status |
 //! |---|---|
 //! | the wait is over | 423 `lock-contended`, with `Retry-After` |
+//! | all [permits](DistributedLockLayer::permits) are in use and the wait is over | 429 `no-permit`, with `Retry-After` |
 //! | too many requests wait | 503 `lock-overloaded`, with `Retry-After` |
 //! | the store does not answer, or refuses | 503 `lock-unavailable`, with `Retry-After` |
 //! | the lock was lost, or its release is not confirmed | 500 `lock-lost`, `"outcome": "unknown"` |
@@ -241,6 +242,33 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
+    /// Admits at most `limit` requests at a time per key, over all processes, whatever their method. The same as
+    /// [`mode`](Self::mode) with [`LockMode::permits`], which says more.
+    ///
+    /// A request whose wait is over is answered 429 `no-permit` with `Retry-After`: see
+    /// [`no_permit_status`](Self::no_permit_status). With [`wait`](Self::wait) of zero it is answered at once.
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use std::time::Duration;
+    /// use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, key};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// // At most 10 requests of a tenant at a time, in the whole fleet.
+    /// DistributedLockLayer::new(locks)
+    ///     .key(key::param("permit:tenant", "tenant"))
+    ///     .permits(10)
+    ///     .wait(Duration::from_secs(2))
+    /// # ; }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `limit` is 0.
+    pub fn permits(self, limit: u32) -> Self {
+        self.mode(LockMode::permits(limit))
+    }
+
     /// What the safe methods (GET, HEAD, QUERY, OPTIONS and TRACE) take instead of what `mode` says; `None` lets them pass without a lock.
     pub fn safe_methods(mut self, mode: impl Into<Option<LockMode>>) -> Self {
         self.policy.safe = Some(mode.into());
@@ -337,6 +365,12 @@ impl<K, M> DistributedLockLayer<K, M> {
     pub fn contended_status(mut self, status: impl TryInto<StatusCode>) -> Self {
         // What is no status at all is refused as no status of an error, when the layer is built.
         self.policy.contended_status = status.try_into().unwrap_or(StatusCode::OK);
+        self
+    }
+
+    /// The status of a request that has waited for a permit in vain (default 429). See [`permits`](Self::permits).
+    pub fn no_permit_status(mut self, status: impl TryInto<StatusCode>) -> Self {
+        self.policy.no_permit_status = status.try_into().unwrap_or(StatusCode::OK);
         self
     }
 

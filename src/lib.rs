@@ -47,6 +47,7 @@
 //! | type | status | what the client may do |
 //! |---|---|---|
 //! | <a id="lock-contended"></a>`lock-contended` | 423 | repeat after `Retry-After`: another request holds the lock |
+//! | <a id="no-permit"></a>`no-permit` | 429 | repeat after `Retry-After`: as many requests as may use the resource at a time are using it |
 //! | <a id="lock-overloaded"></a>`lock-overloaded` | 503 | repeat after `Retry-After`: too many requests wait for the lock |
 //! | <a id="lock-unavailable"></a>`lock-unavailable` | 503 | repeat after `Retry-After`: the lock store does not answer. Nothing was done |
 //! | <a id="lock-lost"></a>`lock-lost` | 500 | find out what was done: the request has run, in whole or in part, and may have overlapped another |

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io::Write;
+use std::mem;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,9 +23,10 @@ pub use resource::{Resource, ResourceKey};
 
 /// The rule about which holds on one key may coexist.
 ///
-/// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock. An
-/// exclusive lock and a read-write lock are different things in the store: use one of the two on a key. While one of them
-/// is held, the other is refused with [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`].
+/// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock; `Permit` admits
+/// so many holds at a time. An exclusive lock, a read-write lock and permits are different things in the store: use one of
+/// them on a key. While one of them is held, the others are refused with
+/// [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`].
 /// The names are Redisson's; every mode re-enters.
 ///
 /// ```
@@ -49,12 +52,41 @@ pub enum LockMode {
     /// Excludes everybody else. Processes that wait take turns as with `Reentrant`. The write side of Redisson's
     /// `RReadWriteLock`.
     Write,
+    /// At most so many holds at a time: see [`LockMode::permits`]. Redisson's `RPermitExpirableSemaphore`.
+    Permit(NonZeroU32),
 }
 
 impl LockMode {
-    /// Whether a hold in this mode excludes every other owner.
+    /// At most `limit` holds on a key at a time, over all processes.
+    ///
+    /// Each hold has a lease of its own, and its end frees one permit. All who ask name the same limit: while permits of
+    /// a key are held, an attempt with another limit fails with [`LockError::Conflict`](crate::LockError::Conflict). When
+    /// none is held, the next attempt's limit counts. `LockAdmin::set_permits` sets a limit that counts in place of what
+    /// attempts name.
+    ///
+    /// A permit has no fencing token and leaves no record: others hold the key at the same time. A [quorum] of stores
+    /// does not offer it.
+    ///
+    /// [quorum]: crate::store::quorum
+    ///
+    /// # Panics
+    ///
+    /// If `limit` is 0.
+    pub const fn permits(limit: u32) -> Self {
+        match NonZeroU32::new(limit) {
+            Some(limit) => Self::Permit(limit),
+            None => panic!("a limit of 0 permits lets no request through: choose at least 1"),
+        }
+    }
+
+    /// Whether a hold in this mode excludes every other owner. `Read` and `Permit` do not, whatever the limit.
     pub fn is_exclusive(self) -> bool {
-        self != Self::Read
+        !matches!(self, Self::Read | Self::Permit(_))
+    }
+
+    /// Whether `other` is the same mode, whatever the limit of permits.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        mem::discriminant(&self) == mem::discriminant(&other)
     }
 
     /// The kind of lock that this mode belongs to. Modes of different families must not meet on one key.
@@ -62,6 +94,7 @@ impl LockMode {
         match self {
             Self::Reentrant | Self::Fair => LockFamily::Exclusive,
             Self::Read | Self::Write => LockFamily::ReadWrite,
+            Self::Permit(_) => LockFamily::Permits,
         }
     }
 
@@ -72,6 +105,7 @@ impl LockMode {
             Self::Fair => "fair",
             Self::Read => "read",
             Self::Write => "write",
+            Self::Permit(_) => "permit",
         }
     }
 }
@@ -82,13 +116,15 @@ impl Serialize for LockMode {
     }
 }
 
-/// The two kinds of lock. One key belongs to one of them.
+/// The kinds of lock. One key belongs to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockFamily {
     /// [`LockMode::Reentrant`] and [`LockMode::Fair`].
     Exclusive,
     /// [`LockMode::Read`] and [`LockMode::Write`].
     ReadWrite,
+    /// [`LockMode::Permit`].
+    Permits,
 }
 
 /// How long a hold lives without being renewed.

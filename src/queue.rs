@@ -1,10 +1,11 @@
 //! The queue inside the process: one request per key and side asks the store; re-entry, read sharing, hand-over.
 //!
-//! Every key has three queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each
+//! Every key has four queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each
 //! queue talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
 //! on often enough, it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue
 //! behind one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so
-//! they have none here. An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the
+//! they have none here. `Permit` requests ask side by side until one is refused, and then one after the other
+//! ([`permits`]). An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the
 //! store's business.
 //!
 //! Nothing here waits for the store or talks to it: it is a map of state machines ([`KeyState`]) under mutexes, one for
@@ -27,6 +28,7 @@ mod fairness;
 mod hold;
 mod key_state;
 mod owners;
+mod permits;
 mod shards;
 mod share;
 mod shares;

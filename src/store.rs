@@ -58,7 +58,18 @@ pub const LATENESS: Duration = Duration::from_secs(120);
 fn shared_work() -> StoreError {
     StoreError::new(
         StoreErrorKind::Refused,
-        "a read hold leaves no record: others may hold the key at the same time",
+        "a read hold or a permit leaves no record: others may hold the key at the same time",
+    )
+}
+
+/// The refusal of an attempt that names another limit of permits than counts for the key.
+fn other_limit(limit: u32) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Conflict,
+        format!(
+            "the key has {limit} permits, and the attempt names another limit: name the same limit everywhere, or set one \
+             for the key by `LockAdmin::set_permits`"
+        ),
     )
 }
 
@@ -66,8 +77,8 @@ fn shared_work() -> StoreError {
 ///
 /// # Contract
 ///
-/// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read`, or exactly one of anything
-///    else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
+/// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read`, as many permits as their limit
+///    says, or exactly one of anything else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
 ///    that writer releases, its read stays, and other readers may enter.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
 ///    lapses on its own. A renewal never shortens a life: one that arrives late must not undo what was promised since. A
@@ -94,10 +105,14 @@ fn shared_work() -> StoreError {
 ///    ones excepted, so that a listener for one may go on listening for the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
 ///    lock, fails with [`StoreErrorKind::Conflict`].
-/// 10. **Line.** `Reentrant` and `Write` attempts with patience that are [`in_line`](Attempt::in_line) stand in line in the order
+/// 10. **Line.** `Reentrant`, `Write` and `Permit` attempts with patience that are [`in_line`](Attempt::in_line) stand in line in the order
 ///    of their first question, and those in line are granted in that order. One that does not ask for [`WAITER_LIVENESS`]
 ///    loses its place. Whatever frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
-///    first. Attempts without a place are granted whenever the key is free.
+///    first, and a grant of a permit that leaves another one free. Attempts without a place are granted whenever the key is free.
+/// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
+///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
+///    [set](Inspect::set_permits) counts in place of what attempts name. A store may keep the name of a key for permits for a
+///    while after the last of them was released.
 ///
 /// # Errors
 ///
@@ -152,7 +167,7 @@ pub trait LockStore: Send + Sync + 'static {
     /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended beside something that is no hold and was left there; of
     /// several holds, such a one is [`HoldStatus::Unknown`].
     ///
-    /// A `Read` hold that leaves a record is refused, and stays. Records are asked for only of a store that says so in its
+    /// A `Read` hold or a permit that leaves a record is refused, and stays. Records are asked for only of a store that says so in its
     /// [`capabilities`](Self::capabilities).
     fn release(
         &self,

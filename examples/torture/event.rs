@@ -70,10 +70,18 @@ pub(crate) enum Mode {
     Fair,
     Read,
     Write,
+    /// The only permit of a key.
+    Permit,
 }
 
 impl Mode {
-    pub(crate) const ALL: [Self; 4] = [Self::Reentrant, Self::Fair, Self::Read, Self::Write];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Reentrant,
+        Self::Fair,
+        Self::Read,
+        Self::Write,
+        Self::Permit,
+    ];
 
     pub(crate) fn excludes(self) -> bool {
         self != Self::Read
@@ -87,6 +95,7 @@ impl From<LockMode> for Mode {
             LockMode::Fair => Self::Fair,
             LockMode::Read => Self::Read,
             LockMode::Write => Self::Write,
+            LockMode::Permit(_) => Self::Permit,
         }
     }
 }
@@ -98,6 +107,7 @@ impl From<Mode> for LockMode {
             Mode::Fair => Self::Fair,
             Mode::Read => Self::Read,
             Mode::Write => Self::Write,
+            Mode::Permit => Self::permits(1),
         }
     }
 }

@@ -20,15 +20,20 @@ impl Task {
     /// Draws one.
     pub(crate) fn wish(&mut self) -> Wish {
         let random = &mut self.random;
-        let shared = random.bool();
+        let kind = match random.u8(..5) {
+            0..2 => "shared",
+            2 if self.habits.ordered => "permit",
+            _ => "exclusive",
+        };
         // Most go where most are.
         let n = random.usize(..self.habits.keys) * random.usize(..2);
-        let name = |n: usize| format!("{}:{n}", if shared { "shared" } else { "exclusive" });
-        let mode = match (shared, random.u8(..10)) {
-            (true, 0..6) => LockMode::Read,
-            (true, _) => LockMode::Write,
-            (false, 0..5) if self.habits.ordered => LockMode::Fair,
-            (false, _) => LockMode::Reentrant,
+        let name = |n: usize| format!("{kind}:{n}");
+        let mode = match (kind, random.u8(..10)) {
+            ("shared", 0..6) => LockMode::Read,
+            ("shared", _) => LockMode::Write,
+            ("permit", _) => LockMode::permits(1),
+            (_, 0..5) if self.habits.ordered => LockMode::Fair,
+            _ => LockMode::Reentrant,
         };
         let all = || (0..self.habits.keys).map(name);
         let (request, key) = match random.u8(..12) {

@@ -2,10 +2,16 @@
 -- waiting readers get passes, as at its release. If there are too many readers for one script, their timeout keys are
 -- left to expire, as Redisson leaves all of them.
 -- KEYS     1 lock hash, 2 channel, 3 queue, 4 timeouts, 5 alive, 6 read-write channel, 7 waiting readers, 8 passes,
---          9 waiting writers, 10 line
+--          9 waiting writers, 10 line, 11 permits that are held, 12 channel of permits
 -- ARGV     1 publish command, 2 prefix of all reader timeouts, 3 turn channel, 4 channel of readers
 -- Returns  1 ended, 0 nothing was held, 3 not a lock
--- Needs    now.lua, sample.lua, wake_all.lua, line.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua
+-- Needs    now.lua, sample.lua, wake_all.lua, line.lua, fair/queue.lua, fair/wake.lua, write/pass.lua, admin/holders.lua,
+--          permit/force.lua and what it needs
+if type(redis.pcall('GET', KEYS[1])) == 'string' then
+  local ended = end_permits(KEYS[1], KEYS[11], KEYS[12], ARGV[1])
+  call_first(KEYS[10], KEYS[9], ARGV[3], ARGV[1])
+  return ended
+end
 local found, kind = holders(KEYS[1])
 if not kind then
   return 3

@@ -1,9 +1,14 @@
 -- Says who holds a lock, and who waits for it: a hundred of each at most. Changes nothing.
--- KEYS     1 lock hash, 2 fair queue, 3 fair timeouts, 4 alive, 5 passes, 6 waiting writers, 7 waiting readers
+-- KEYS     1 lock hash, 2 fair queue, 3 fair timeouts, 4 alive, 5 passes, 6 waiting writers, 7 waiting readers,
+--          8 permits that are held
 -- ARGV     1 prefix of all reader timeouts
--- Returns  {holders: {id, 'exclusive', 'read' or 'write', count, ms left (-1: for ever)} each; ids of waiters; 1 if there
---          are more holders or waiters, else 0}; 3 not a lock
--- Needs    now.lua, admin/holders.lua
+-- Returns  {holders: {id, 'exclusive', 'read', 'write' or 'permit', count, ms left (-1: for ever)} each; ids of waiters; 1 if
+--          there are more holders or waiters, else 0; the limit of permits (0: none counts)}; 3 not a lock
+-- Needs    now.lua, admin/holders.lua, permit/look.lua
+local free = redis.pcall('GET', KEYS[1])
+if type(free) == 'string' then
+  return look_at_permits(free, KEYS[1], KEYS[8])
+end
 local now, found, kind, more = now_ms(), holders(KEYS[1])
 if not kind then
   return 3
@@ -51,4 +56,4 @@ for set = 5, 7 do
     wait(id)
   end
 end
-return {held, waiters, more and 1 or 0}
+return {held, waiters, more and 1 or 0, 0}

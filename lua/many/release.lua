@@ -2,8 +2,10 @@
 -- KEYS     as many/next.lua
 -- ARGV     as many/next.lua
 -- Returns  of each hold, in order, what the release of its mode returns
--- Needs    many/next.lua; exclusive/leave.lua, fair/leave.lua, read/leave.lua, write/leave.lua and what they need
-local leave = {reentrant = leave_exclusive, fair = leave_fair, read = leave_read, write = leave_write}
+-- Needs    many/next.lua; exclusive/leave.lua, fair/leave.lua, read/leave.lua, write/leave.lua,
+--          permit/leave.lua and what they need
+local leave = {reentrant = leave_exclusive, fair = leave_fair, read = leave_read, write = leave_write,
+  permit = leave_permit}
 local answers = {}
 while is_next() do
   local mode, keys, args = next_call()

@@ -109,6 +109,26 @@ impl LockRequest {
         self
     }
 
+    /// Takes one of `limit` permits: at most so many hold the key at a time, over all processes. The same as
+    /// [`mode`](Self::mode) with [`LockMode::permits`], which says more.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// # use tower_distributed_lock::{LockClient, MemoryStore};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// let first = locks.lock("upstream:mail").permits(2).await?;
+    /// let second = locks.lock("upstream:mail").permits(2).await?; // at the same time
+    /// # drop(first); second.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `limit` is 0.
+    pub fn permits(self, limit: u32) -> Self {
+        self.mode(LockMode::permits(limit))
+    }
+
     /// What its measurements are labelled with, in place of a route (default `none`). One label is one time series per
     /// metric, so choose a name that the program knows, such as `"nightly"`, and never what a client sends.
     pub fn label(self, label: &'static str) -> Self {
@@ -332,6 +352,12 @@ impl LockRequest {
         }
     }
 
+    /// Whether all that it takes are permits.
+    pub(crate) fn takes_permits(&self) -> bool {
+        let mut targets = self.targets().iter();
+        targets.all(|target| matches!(target.mode_in(self.mode), LockMode::Permit(_)))
+    }
+
     fn check(&self) -> Result<(), LockError> {
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
         if self.targets().len() > self.client.inner.max_keys_per_request {
@@ -376,7 +402,7 @@ impl LockRequest {
         target.check(mode)?;
         if self.terms.fenced && !mode.is_exclusive() {
             return Err(LockError::invalid(
-                "a read hold has no fencing token: ask for one with an exclusive mode",
+                "a read hold or a permit has no fencing token: ask for one with an exclusive mode",
             ));
         }
         if self.hold_at_least.is_some() && !mode.is_exclusive() {

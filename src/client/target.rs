@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::LockClient;
 use crate::error::LockError;
-use crate::lock::{LockFamily, LockKey, LockMode, ResourceKey};
+use crate::lock::{LockKey, LockMode, ResourceKey};
 
 /// A key that is asked for: a name, or one thing of a [`Resource`](crate::Resource). It may come with a mode of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub(super) key: LockKey,
     mode: Option<LockMode>,
-    /// `None`: any.
-    family: Option<LockFamily>,
+    /// The mode that its resource is declared with; `None`: any.
+    declared: Option<LockMode>,
 }
 
 impl Target {
@@ -31,16 +31,15 @@ impl Target {
 
     /// The mode of its own, else `asked`, else what its resource is locked in.
     pub(super) fn mode_in(&self, asked: Option<LockMode>) -> LockMode {
-        let default = || self.family.map(LockFamily::default_mode);
-        let mode = self.mode.or(asked).or_else(default);
+        let mode = self.mode.or(asked).or(self.declared);
         mode.unwrap_or(LockMode::Reentrant)
     }
 
     /// Whether its resource is locked in such a mode.
     pub(super) fn check(&self, mode: LockMode) -> Result<(), LockError> {
-        match self.family {
-            Some(family) if family != mode.family() => Err(LockError::invalid(family.mismatch())),
-            _ => Ok(()),
+        match self.declared.and_then(|declared| declared.mismatch(mode)) {
+            Some(mismatch) => Err(LockError::invalid(mismatch)),
+            None => Ok(()),
         }
     }
 }
@@ -50,7 +49,7 @@ impl From<LockKey> for Target {
         Self {
             key,
             mode: None,
-            family: None,
+            declared: None,
         }
     }
 }
@@ -87,11 +86,11 @@ impl From<Arc<str>> for Target {
 
 impl From<ResourceKey> for Target {
     fn from(resource: ResourceKey) -> Self {
-        let (key, family) = resource.into_parts();
+        let (key, declared) = resource.into_parts();
         Self {
             key,
             mode: None,
-            family,
+            declared,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::lock::LockMode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {
-    /// Grants holds in this mode.
+    /// Grants holds in this mode; of permits, whatever their limit.
     Mode(LockMode),
     /// Issues fencing tokens.
     Fencing,
@@ -54,6 +54,7 @@ impl From<Feature> for Unsupported {
             Feature::Mode(LockMode::Fair) => "the lock store does not offer `LockMode::Fair`",
             Feature::Mode(LockMode::Read) => "the lock store does not offer `LockMode::Read`",
             Feature::Mode(LockMode::Write) => "the lock store does not offer `LockMode::Write`",
+            Feature::Mode(LockMode::Permit(_)) => "the lock store does not offer permits",
             Feature::Fencing => "the lock store issues no fencing tokens",
             Feature::Records => {
                 "this store keeps no records: use MemoryStore or RedisStore for idempotency"

@@ -128,9 +128,10 @@ where
     LockClient: FromRef<S>,
 {
     let request = extracted.lock(&LockClient::from_ref(state));
+    let takes_permits = request.takes_permits();
     match request.owner(&owner).route(route).acquire().await {
         Ok(guard) => Ok(Locked(extracted, guard)),
-        Err(error) => Err(LockedRejection::Lock(error.into())),
+        Err(error) => Err(LockedRejection::Lock(Rejection::of(error, takes_permits))),
     }
 }
 

@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::KeyError;
 use crate::error::LockError;
-use crate::lock::{LockFamily, LockKey, LockMode, ResourceKey};
+use crate::lock::{LockKey, LockMode, ResourceKey};
 
 /// What a request names as locked: no key, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
@@ -13,13 +13,17 @@ struct Name {
     key: LockKey,
     /// `None`: the mode of the layer.
     mode: Option<LockMode>,
-    /// The family that its resource is locked in; `None`: any.
-    family: Option<LockFamily>,
+    /// The mode that its resource is declared with; `None`: any.
+    declared: Option<LockMode>,
 }
 
 impl Keys {
-    fn one(key: LockKey, mode: Option<LockMode>, family: Option<LockFamily>) -> Self {
-        Self(smallvec![Name { key, mode, family }])
+    fn one(key: LockKey, mode: Option<LockMode>, declared: Option<LockMode>) -> Self {
+        Self(smallvec![Name {
+            key,
+            mode,
+            declared,
+        }])
     }
 
     /// Whether the request names nothing.
@@ -37,18 +41,19 @@ impl Keys {
         self.0.into_iter().map(|name| name.key)
     }
 
-    /// What to lock and how, where `mode` is that of keys without one of their own.
+    /// What to lock and how, where `mode` is that of keys without one of their own. A resource of permits has one mode.
     pub(crate) fn targets(
         self,
         mode: LockMode,
     ) -> Result<SmallVec<[(LockKey, LockMode); 1]>, LockError> {
         let targets = self.0.into_iter().map(|name| {
-            let mode = name.mode.unwrap_or(mode);
-            match name.family {
-                Some(family) if family != mode.family() => {
-                    Err(LockError::invalid(family.mismatch()))
-                }
-                _ => Ok((name.key, mode)),
+            let only = name
+                .declared
+                .filter(|declared| matches!(declared, LockMode::Permit(_)));
+            let mode = name.mode.or(only).unwrap_or(mode);
+            match name.declared.and_then(|declared| declared.mismatch(mode)) {
+                Some(mismatch) => Err(LockError::invalid(mismatch)),
+                None => Ok((name.key, mode)),
             }
         });
         targets.collect()
@@ -94,15 +99,15 @@ impl IntoKeys for (LockKey, LockMode) {
 
 impl IntoKeys for ResourceKey {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        let (key, family) = self.into_parts();
-        Ok(Keys::one(key, None, family))
+        let (key, declared) = self.into_parts();
+        Ok(Keys::one(key, None, declared))
     }
 }
 
 impl IntoKeys for (ResourceKey, LockMode) {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        let (key, family) = self.0.into_parts();
-        Ok(Keys::one(key, Some(self.1), family))
+        let (key, declared) = self.0.into_parts();
+        Ok(Keys::one(key, Some(self.1), declared))
     }
 }
 

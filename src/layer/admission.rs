@@ -117,7 +117,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
     fn ask_for(&self, targets: SmallVec<[(LockKey, LockMode); 1]>, route: Route) -> Plan {
         let policy = &self.policy;
         let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
-        let reads_only = !targets.iter().any(exclusive);
+        let reads_only = targets.iter().all(|(_, mode)| *mode == LockMode::Read);
         let fenced = policy.fenced && targets.iter().all(exclusive);
         let mut request = match targets.into_inner() {
             Ok([(key, mode)]) => self.client.lock(key).mode(mode),
@@ -149,6 +149,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let Some(plan) = plan else {
             return Ok(None);
         };
+        let takes_permits = plan.request.takes_permits();
         let owner = parts.extensions.get_or_insert_with(Owner::new);
         let began = Instant::now();
         match plan.request.owner(owner).acquire().await {
@@ -168,7 +169,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                 }
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(Rejection::of(error, takes_permits).into()),
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct Policy {
     pub(super) hold_times: Arc<HoldTimes>,
     pub(super) release_on: ReleaseOn,
     pub(super) contended_status: StatusCode,
+    pub(super) no_permit_status: StatusCode,
     pub(super) responder: Responder,
     /// Which requests are looked at.
     pub(super) when: OfRequest<bool>,
@@ -78,6 +79,7 @@ impl Default for Policy {
             hold_times: Arc::default(),
             release_on: ReleaseOn::default(),
             contended_status: StatusCode::LOCKED,
+            no_permit_status: StatusCode::TOO_MANY_REQUESTS,
             responder: Responder::default(),
             when: OfRequest::default(),
             tenant: OfRequest::default(),
@@ -124,8 +126,12 @@ impl Policy {
         self.check_modes(client)?;
         self.body_reader.check()?;
         limits::check(self.lease, self.max_hold)?;
-        if !(self.contended_status.is_client_error() || self.contended_status.is_server_error()) {
+        let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
+        if !is_error(self.contended_status) {
             return Err("`contended_status` needs a status from 400 to 599");
+        }
+        if !is_error(self.no_permit_status) {
+            return Err("`no_permit_status` needs a status from 400 to 599");
         }
         if self.max_keys == 0 {
             return Err("`max_keys` is 0, so every request would be refused: choose at least 1");
@@ -156,11 +162,11 @@ impl Policy {
         {
             return Err(
                 "`safe_methods` and `mode` take locks that never exclude each other: choose both from one family, \
-                 `Read` and `Write` or `Reentrant` and `Fair`",
+                 `Read` and `Write` or `Reentrant` and `Fair`; permits need `mode` alone",
             );
         }
         if self.fenced && !modes.is_empty() && !modes.iter().any(|mode| mode.is_exclusive()) {
-            return Err("`fenced` needs an exclusive mode: a read hold has no token");
+            return Err("`fenced` needs an exclusive mode: a read hold or a permit has no token");
         }
         modes
             .into_iter()
@@ -181,11 +187,13 @@ impl Policy {
         };
         let held = self.hold_times.average();
         match rejection.kind() {
-            RejectionKind::Contended => {
+            RejectionKind::Contended | RejectionKind::NoPermit => {
                 let after = self.hold_times.retry_after(rejection.cause());
-                rejection
-                    .with_status(self.contended_status)
-                    .with_retry_after(after)
+                let status = match rejection.kind() {
+                    RejectionKind::NoPermit => self.no_permit_status,
+                    _ => self.contended_status,
+                };
+                rejection.with_status(status).with_retry_after(after)
             }
             RejectionKind::Overloaded => {
                 let waiters = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);

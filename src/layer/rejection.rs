@@ -48,6 +48,8 @@ pub struct Rejection {
 pub enum RejectionKind {
     /// Another request held the lock until the wait was over: 423 `lock-contended`.
     Contended,
+    /// All permits of the resource were in use until the wait was over: 429 `no-permit`.
+    NoPermit,
     /// Too many wait for this lock already: 503 `lock-overloaded`.
     Overloaded,
     /// The store could not be asked or refused; nothing was held: 503 `lock-unavailable`.
@@ -89,6 +91,7 @@ impl RejectionKind {
     fn status(self) -> StatusCode {
         match self {
             Self::Contended => StatusCode::LOCKED,
+            Self::NoPermit => StatusCode::TOO_MANY_REQUESTS,
             Self::Overloaded | Self::Unavailable | Self::BodyBudget => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -109,6 +112,7 @@ impl RejectionKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Contended => "lock-contended",
+            Self::NoPermit => "no-permit",
             Self::Overloaded => "lock-overloaded",
             Self::Unavailable => "lock-unavailable",
             Self::Lost => "lock-lost",
@@ -160,6 +164,7 @@ impl RejectionKind {
     fn title(self) -> &'static str {
         match self {
             Self::Contended => "The resource is locked by another request",
+            Self::NoPermit => "As many requests as may use the resource at a time are using it",
             Self::Overloaded => "Too many requests wait for the resource",
             Self::Unavailable => "The resource cannot be locked at the moment",
             Self::Lost => "The lock was lost while the request was served",
@@ -185,6 +190,17 @@ impl Rejection {
             retry_after: (kind == RejectionKind::BodyBudget).then(|| retry_after(Duration::ZERO)),
             detail: None,
             cause: None,
+        }
+    }
+
+    /// Why a lock was not acquired; `takes_permits`: what was asked for are permits.
+    pub(crate) fn of(error: LockError, takes_permits: bool) -> Self {
+        let rejection = Self::from(error);
+        match rejection.kind {
+            RejectionKind::Contended if takes_permits => {
+                rejection.with_kind(RejectionKind::NoPermit)
+            }
+            _ => rejection,
         }
     }
 

@@ -30,8 +30,9 @@ use super::{LockFamily, LockKey, LockMode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Resource {
     name: &'static str,
-    /// `None`: whatever the first mode is that it is locked in.
-    family: Option<LockFamily>,
+    /// The mode of a caller that names none; its family is that of the resource. `None`: whatever the first mode is that it
+    /// is locked in.
+    mode: Option<LockMode>,
 }
 
 impl Resource {
@@ -40,7 +41,7 @@ impl Resource {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
-            family: Some(LockFamily::ReadWrite),
+            mode: Some(LockMode::Write),
         }
     }
 
@@ -49,7 +50,32 @@ impl Resource {
     pub const fn exclusive(self) -> Self {
         Self {
             name: self.name,
-            family: Some(LockFamily::Exclusive),
+            mode: Some(LockMode::Reentrant),
+        }
+    }
+
+    /// The same name for permits, so many at a time per key ([`LockMode::permits`]): the limit stands in one place. A client
+    /// that names no mode takes a permit, and so does a layer, whatever its mode.
+    ///
+    /// ```
+    /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::Resource;
+    ///
+    /// const MAILS: Resource = Resource::new("permit:mail").permits(10);
+    ///
+    /// // At most ten at a time for this tenant, over all processes.
+    /// let permit = locks.lock(MAILS.id("tenant-7")).await?;
+    /// # permit.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `limit` is 0; in a constant, the program does not compile.
+    pub const fn permits(self, limit: u32) -> Self {
+        Self {
+            name: self.name,
+            mode: Some(LockMode::permits(limit)),
         }
     }
 
@@ -66,7 +92,7 @@ impl Resource {
     {
         ResourceKey {
             key: LockKey::from_parts(self.name, components),
-            family: self.family,
+            mode: self.mode,
         }
     }
 }
@@ -74,7 +100,7 @@ impl Resource {
 /// A resource of any family, as the extractors of [`key`](crate::key) take it: the layer's mode decides.
 impl From<&'static str> for Resource {
     fn from(name: &'static str) -> Self {
-        Self { name, family: None }
+        Self { name, mode: None }
     }
 }
 
@@ -88,7 +114,7 @@ impl From<&Self> for Resource {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResourceKey {
     key: LockKey,
-    family: Option<LockFamily>,
+    mode: Option<LockMode>,
 }
 
 impl ResourceKey {
@@ -102,13 +128,13 @@ impl ResourceKey {
     pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
         Self {
             key: self.key.tenant(tenant),
-            family: self.family,
+            mode: self.mode,
         }
     }
 
-    /// The key and its family; `None`: any.
-    pub(crate) fn into_parts(self) -> (LockKey, Option<LockFamily>) {
-        (self.key, self.family)
+    /// The key, and the mode of a caller that names none; `None`: any family.
+    pub(crate) fn into_parts(self) -> (LockKey, Option<LockMode>) {
+        (self.key, self.mode)
     }
 }
 
@@ -124,26 +150,27 @@ impl From<&ResourceKey> for LockKey {
     }
 }
 
-impl LockFamily {
-    /// The mode of a caller that names none.
-    pub(crate) fn default_mode(self) -> LockMode {
-        match self {
-            Self::Exclusive => LockMode::Reentrant,
-            Self::ReadWrite => LockMode::Write,
+impl LockMode {
+    /// Why a resource whose callers take this mode by default is not to be locked in `asked`.
+    pub(crate) fn mismatch(self, asked: Self) -> Option<&'static str> {
+        if self.family() == asked.family() {
+            let other_limit = self.family() == LockFamily::Permits && self != asked;
+            return other_limit.then_some(
+                "the resource is declared with another limit of permits: leave the limit to the resource",
+            );
         }
-    }
-
-    /// What to do about a mode of the other family.
-    pub(crate) fn mismatch(self) -> &'static str {
-        match self {
-            Self::Exclusive => {
+        Some(match self.family() {
+            LockFamily::Exclusive => {
                 "the resource is locked exclusively: choose `LockMode::Reentrant` or `LockMode::Fair` for it, or declare it \
                  without `exclusive()`"
             }
-            Self::ReadWrite => {
+            LockFamily::ReadWrite => {
                 "the resource is read and written: choose `LockMode::Read` or `LockMode::Write` for it, or declare it with \
-                 `Resource::exclusive()`"
+                 `Resource::exclusive()` or `Resource::permits()`"
             }
-        }
+            LockFamily::Permits => {
+                "the resource has permits: name no mode for it, or declare it without `permits()`"
+            }
+        })
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::hold::{Holder, LocalHold};
 use super::owners::OwnerRequests;
+use super::permits::PermitQueue;
 use super::wait_queue::{Handoff, Head, WaitQueue, Waiter};
 use super::{At, Decision, Effect, Grant, Intent, Terms};
 use crate::error::LockError;
@@ -27,7 +28,7 @@ use entering::Standing;
 /// Who holds and who waits for one key, in this process.
 ///
 /// It stands under the mutex of its shard. A request enters once and is then in exactly one place: it shares a hold
-/// (`holds`), it asks the store (its queue's head is `Asking`, or it is counted in `fair`, or it is a nested read), it
+/// (`holds`), it asks the store (its queue's head is `Asking`, or it is counted in `fair` or `permit`, or it is a nested read), it
 /// waits in the queue of its side, or it waits for another request of its owner (`owners`). Between two calls:
 ///
 /// * A queue that is not empty has a head.
@@ -43,6 +44,7 @@ pub(super) struct KeyState {
     pub(super) exclusive: WaitQueue,
     pub(super) write: WaitQueue,
     pub(super) read: WaitQueue,
+    pub(super) permit: PermitQueue,
     /// How many `Fair` requests ask the store, where each has a place of its own.
     pub(super) fair: usize,
     pub(super) owners: OwnerRequests,
@@ -70,6 +72,7 @@ impl KeyState {
         self.holds.is_empty()
             && self.fair == 0
             && self.owners.is_empty()
+            && self.permit.is_idle()
             && [&self.exclusive, &self.write, &self.read]
                 .iter()
                 .all(|queue| queue.is_idle())
@@ -101,8 +104,11 @@ impl KeyState {
 
     /// The rest of the lease that requests of this mode wait for: of this process's hold, or else of the holder that the
     /// store named to the head of their queue.
+    /// Of permits, only the store says when the next comes free.
     pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
-        let here = self.holds.iter().filter_map(|hold| hold.remaining(now));
+        let counts = !matches!(mode, LockMode::Permit(_));
+        let here = self.holds.iter().filter(|_| counts);
+        let here = here.filter_map(|hold| hold.remaining(now));
         here.max().or_else(|| {
             let held_until = self.queue_of(mode).held_until();
             held_until?.checked_duration_since(now)
@@ -118,6 +124,9 @@ impl KeyState {
     pub(super) fn refused(&mut self, intent: &Intent, until: Option<Instant>, at: At) {
         if intent.nested.is_none() {
             self.queue(intent.mode).hears(until, at.now);
+        }
+        if let LockMode::Permit(_) = intent.mode {
+            self.permit.refused();
         }
     }
 
@@ -166,6 +175,10 @@ impl KeyState {
                 self.read.hears(None, at.now);
                 effects.extend(self.read.next(wakeups.into()));
             }
+            LockMode::Permit(_) => {
+                self.permit.queue.hears(None, at.now);
+                effects.extend(self.permit.done(wakeups.into()));
+            }
             mode => {
                 let queue = self.queue(mode);
                 queue.head = Head::Holding;
@@ -193,6 +206,7 @@ impl KeyState {
                 self.fair -= 1;
                 effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
             }
+            LockMode::Permit(_) => effects.extend(self.permit.done(handoff)),
             mode => effects.extend(self.queue(mode).next(handoff)),
         }
         self.decided(&intent.owner, at, &mut effects);
@@ -304,6 +318,7 @@ impl KeyState {
             LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
             LockMode::Write => &mut self.write,
             LockMode::Read => &mut self.read,
+            LockMode::Permit(_) => &mut self.permit.queue,
         }
     }
 
@@ -312,6 +327,7 @@ impl KeyState {
             LockMode::Reentrant | LockMode::Fair => &self.exclusive,
             LockMode::Write => &self.write,
             LockMode::Read => &self.read,
+            LockMode::Permit(_) => &self.permit.queue,
         }
     }
 

@@ -40,7 +40,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// A store of locks in these modes, without fencing tokens and records.
+    /// A store of locks in these modes, without fencing tokens and records. One limit of [`LockMode::permits`] stands for
+    /// all.
     pub fn new(modes: impl IntoIterator<Item = LockMode>) -> Self {
         Self {
             modes: modes.into_iter().collect(),
@@ -56,7 +57,7 @@ impl Capabilities {
     /// A store with every capability.
     pub fn all() -> Self {
         use LockMode::{Fair, Read, Reentrant, Write};
-        Self::new([Reentrant, Fair, Read, Write])
+        Self::new([Reentrant, Fair, Read, Write, LockMode::permits(1)])
             .fencing()
             .records()
     }
@@ -111,7 +112,7 @@ impl Capabilities {
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
         match feature {
-            Feature::Mode(mode) => self.modes.retain(|other| *other != mode),
+            Feature::Mode(mode) => self.modes.retain(|other| !other.is_like(mode)),
             Feature::Fencing => self.fencing = false,
             Feature::Records => self.records = false,
             // `LockStore::partition` decides for each key, and `Inspect` for lists.
@@ -129,7 +130,7 @@ impl Capabilities {
     /// [`Unsupported`], with the reason.
     pub fn check(&self, feature: Feature) -> Result<(), Unsupported> {
         let has = match feature {
-            Feature::Mode(mode) => self.modes.contains(&mode),
+            Feature::Mode(mode) => self.modes.iter().any(|other| other.is_like(mode)),
             Feature::Fencing => self.fencing,
             Feature::Records => self.records,
             Feature::Key | Feature::Listing => true,
@@ -139,7 +140,7 @@ impl Capabilities {
             return Ok(());
         }
         let mut reasons = self.reasons.iter();
-        let reason = reasons.find(|reason| reason.feature() == feature);
+        let reason = reasons.find(|reason| is_same(reason.feature(), feature));
         Err(reason.copied().unwrap_or_else(|| feature.into()))
     }
 
@@ -161,6 +162,14 @@ impl Capabilities {
     /// The store's own runtime for renewals, if it has one.
     pub fn runtime(&self) -> Option<Handle> {
         self.renewal_runtime.as_ref().and_then(|runtime| runtime())
+    }
+}
+
+/// Whether they are one feature: a mode of permits is, whatever its limit.
+fn is_same(one: Feature, other: Feature) -> bool {
+    match (one, other) {
+        (Feature::Mode(one), Feature::Mode(other)) => one.is_like(other),
+        _ => one == other,
     }
 }
 

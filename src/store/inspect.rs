@@ -1,12 +1,13 @@
 //! Looking into a store, and force.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 
 use super::LockStore;
 use super::inspection::Inspection;
 use super::listing::{ListQuery, LockEntry, Page, RecordEntry};
 use crate::error::{Feature, StoreError, StoreErrorKind, Unsupported};
-use crate::lock::LockKey;
+use crate::lock::{LockKey, LockMode};
 
 /// A store that [`LockAdmin`](crate::LockAdmin) can look into.
 pub trait Inspect: LockStore {
@@ -16,6 +17,21 @@ pub trait Inspect: LockStore {
 
     /// Ends every hold on `key` and wakes the waiters, as the releases of the holds would; says whether there was any.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Sets how many permits `key` has, whatever the attempts name that take one; `None` leaves it to the attempts again.
+    /// Permits that are held stay held. Those who wait are woken when permits come free by it.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](StoreErrorKind::Conflict) if the key holds something else. The default has no permits, and refuses.
+    fn set_permits(
+        &self,
+        key: &LockKey,
+        limit: Option<NonZeroU32>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (key, limit);
+        async { Err(missing(Feature::Mode(LockMode::permits(1)))) }
+    }
 
     /// Some of the keys that are held.
     ///

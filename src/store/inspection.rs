@@ -21,6 +21,10 @@ pub struct Inspection {
     /// Whether there are more holders or waiters: at most a hundred of each are shown, so that looking at a key costs the
     /// store the same whatever stands in it.
     pub truncated: bool,
+    /// How many permits the key has: what those who hold one have named, or what was set by
+    /// [`LockAdmin::set_permits`](crate::LockAdmin::set_permits) or by Redisson. `None` if it is no key of permits, or none
+    /// is held and no limit was set.
+    pub limit: Option<u32>,
 }
 
 impl Inspection {
@@ -30,6 +34,7 @@ impl Inspection {
             holders,
             waiters,
             truncated: false,
+            limit: None,
         }
     }
 
@@ -43,7 +48,8 @@ impl Inspection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson.
+    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson. A permit of
+    /// Redisson has the id that Redisson gave its user: 32 hexadecimal digits.
     pub id: String,
     /// How it holds the key. The store does not tell `Fair` from `Reentrant`; it says `Reentrant` for both.
     pub mode: LockMode,

@@ -1,6 +1,7 @@
 //! A store that offers inspection, without its type.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send +
 pub(crate) trait DynInspect: Send + Sync {
     fn inspect<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Inspection>;
     fn force_unlock<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool>;
+    fn set_permits<'a>(&'a self, key: &'a LockKey, limit: Option<NonZeroU32>) -> Answer<'a, ()>;
     fn list_locks<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<LockEntry>>;
     fn list_records<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<RecordEntry>>;
     fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>>;
@@ -38,6 +40,10 @@ impl<S: Inspect> DynInspect for Erased<S> {
 
     fn force_unlock<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool> {
         Box::pin(self.0.force_unlock(key))
+    }
+
+    fn set_permits<'a>(&'a self, key: &'a LockKey, limit: Option<NonZeroU32>) -> Answer<'a, ()> {
+        Box::pin(self.0.set_permits(key, limit))
     }
 
     fn list_locks<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<LockEntry>> {

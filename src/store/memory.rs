@@ -26,6 +26,7 @@ use crate::lock::{Hold, LockKey, LockMode};
 mod channel;
 mod inspect;
 mod many;
+mod permits;
 mod records;
 mod roster;
 mod shard;
@@ -33,7 +34,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use channel::Channel;
+use channel::{Channel, Signals};
 use records::Records;
 use shard::Shard;
 
@@ -52,7 +53,8 @@ const SHARDS: usize = 64;
 /// 1. Every operation takes effect and completes at the first poll of its future, which makes all of them cancel safe.
 /// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members; to acquire
 ///    several keys, all or any, is one.
-/// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest);
+/// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest; of
+///    permits, until one comes free);
 ///    if the key has no holder, the rest of the time that the waiters who go first may stay silent.
 /// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
 ///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
@@ -121,7 +123,22 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.shared.shard(&attempt.hold.key).acquire(attempt)
+        let hold = &attempt.hold;
+        let (outcome, signals) = {
+            let mut shard = self.shared.shard(&hold.key);
+            let outcome = shard.acquire(attempt)?;
+            let woken = |entry: &mut shard::Entry, _| {
+                let wake = entry.state.next_permit();
+                entry.listeners.signals(wake)
+            };
+            let signals = match (hold.mode, &outcome) {
+                (LockMode::Permit(_), Outcome::Granted { .. }) => shard.change(&hold.key, woken),
+                _ => Signals::default(),
+            };
+            (outcome, signals)
+        };
+        signals.send();
+        Ok(outcome)
     }
 
     async fn acquire_several(
@@ -248,7 +265,9 @@ impl Shared {
                 lock(&self.records).keep(&hold.key, record, now);
             }
             let notified = match hold.mode {
-                LockMode::Reentrant | LockMode::Write => entry.listeners.without_place(wake),
+                LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {
+                    entry.listeners.without_place(wake)
+                }
                 LockMode::Fair | LockMode::Read => 0,
             };
             if notified > 0 {

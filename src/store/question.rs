@@ -20,7 +20,7 @@ pub struct Attempt {
     /// How long the caller is willing to wait; `None` if it will not ask again. Only attempts with patience are
     /// remembered as waiters.
     pub patience: Option<Duration>,
-    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold takes a place in line, and one for a `Read` hold
+    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold or a permit takes a place in line, and one for a `Read` hold
     /// is woken with the readers that a writer lets in. Without a place an attempt is granted whenever the key is free, and
     /// every release wakes it. A quorum asks its members without: several lines with different fronts would block each
     /// other.
@@ -65,11 +65,11 @@ impl Attempt {
         }
     }
 
-    /// Whether the attempt takes a place in the line of those that wait for an exclusive hold. `Fair` attempts have a queue
+    /// Whether the attempt takes a place in the line of those that wait for an exclusive hold or a permit. `Fair` attempts have a queue
     /// of their own.
     pub(crate) fn stands_in_line(&self) -> bool {
         let mode = self.hold.mode;
-        self.is_called() && matches!(mode, LockMode::Reentrant | LockMode::Write)
+        self.is_called() && (mode.is_exclusive() || matches!(mode, LockMode::Permit(_)))
     }
 
     /// Whether it is woken when it may be granted, and not by every release: the first in line, and the readers that a

@@ -81,6 +81,8 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 const MIN_VALIDITY: Duration = Duration::from_millis(1);
 
 const NO_QUEUE: &str = "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`";
+const NO_PERMITS: &str = "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for \
+                          `LockMode::Permit`";
 const NO_COUNTER: &str =
     "a quorum of stores has no common counter: fencing tokens need a single store";
 
@@ -325,6 +327,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
         let quorum = Capabilities::new(modes)
             .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
+            .without(Feature::Mode(LockMode::permits(1)), NO_PERMITS)
             .without(Feature::Fencing, NO_COUNTER);
         let missing = |mode| {
             let mut stores = stores.iter();

@@ -30,7 +30,7 @@
 //! }
 //!
 //! mod memory {
-//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write, fenced, line);
+//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write permit, fenced, line);
 //! }
 //! # fn main() {}
 //! ```
@@ -44,6 +44,9 @@
 //!    processes that wait stand in [`line`](crate::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares that with the store's
 //!    [`capabilities`](crate::LockStore::capabilities): nothing is left out by mistake. `Read` and `Write` come together.
 //! 4. Run `cargo test`. Nothing else is needed: each test has its own runtime.
+//!
+//! The mode `permit` is a limit of one, under which permits promise what an exclusive mode does. Cases of their own have
+//! other limits.
 //!
 //! # What is not asked
 //!
@@ -83,6 +86,8 @@ pub mod line;
 pub mod loss;
 #[doc(hidden)]
 pub mod order;
+#[doc(hidden)]
+pub mod permits;
 #[doc(hidden)]
 pub mod phases;
 #[doc(hidden)]
@@ -183,11 +188,12 @@ pub fn run<T: Testbed>(
 #[doc(hidden)]
 pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
     use LockMode::{Fair, Read, Reentrant, Write};
+    let permit = LockMode::permits(1);
     on::<T>(async {
         let testbed = T::start().await;
         let store = testbed.connect().await;
         let can = store.capabilities();
-        for mode in [Reentrant, Fair, Read, Write] {
+        for mode in [Reentrant, Fair, Read, Write, permit] {
             let has = can.check(Feature::Mode(mode)).is_ok();
             assert_eq!(has, modes.contains(&mode), "{mode:?}: store, claim");
         }
@@ -221,11 +227,12 @@ fn on<T: Testbed>(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-/// Both modes of a family.
+/// Both modes of a family. Permits have one mode.
 fn family(mode: LockMode) -> [LockMode; 2] {
     match mode {
         LockMode::Reentrant | LockMode::Fair => [LockMode::Reentrant, LockMode::Fair],
         LockMode::Read | LockMode::Write => [LockMode::Read, LockMode::Write],
+        LockMode::Permit(_) => [mode; 2],
     }
 }
 
@@ -241,7 +248,7 @@ fn rival(mode: LockMode) -> LockMode {
 /// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](self).
 ///
 /// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`,
-/// `fenced` if the store issues fencing tokens, and `line` if processes that wait for it stand in line. Each test is called `<case>::<mode>` in the module of the call, which should
+/// `permit`, `fenced` if the store issues fencing tokens, and `line` if processes that wait for it stand in line. Each test is called `<case>::<mode>` in the module of the call, which should
 /// have nothing else in it.
 #[doc(hidden)]
 #[macro_export]
@@ -258,7 +265,7 @@ macro_rules! __conformance {
         }
 
         $crate::__conformance! { @cases [$($mode)+]
-            [reentrant fair read write] {
+            [reentrant fair read write permit] {
                 exclusion: tasks_overlap clients_overlap a_stranger_joins a_late_release_frees_the_next_holder;
                 reentry: an_owner_asks_the_store_again an_inner_drop_frees_the_outer an_outer_drop_frees_the_inner
                     an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
@@ -298,10 +305,10 @@ macro_rules! __conformance {
             [reentrant write] {
                 loss: a_stolen_hold_is_handed_over;
             }
-            [reentrant read write] {
+            [reentrant read write permit] {
                 several: every_request_for_any_asks_at_each_release;
             }
-            [reentrant fair write] {
+            [reentrant fair write permit] {
                 order: waiters_of_one_client_overtake_each_other;
             }
             [fair] {
@@ -313,6 +320,12 @@ macro_rules! __conformance {
                     only_some_readers_are_woken_after_a_write a_reader_starves_among_writers
                     a_frozen_reader_shuts_writers_out
                     one_readers_lapse_ends_another readers_of_one_process_fill_the_store;
+            }
+            [permit] {
+                permits: more_hold_than_there_are_permits a_permit_stays_unused one_release_admits_two
+                    one_permits_lapse_ends_another a_lapsed_permit_is_given_back_twice two_limits_count_at_once
+                    a_limit_outlives_its_holds permits_of_one_process_are_asked_for_one_by_one
+                    a_release_wakes_the_whole_crowd a_waiter_is_forgotten_when_several_permits_come_free;
             }
             [write] {
                 phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
@@ -327,7 +340,7 @@ macro_rules! __conformance {
     (@also $has:tt) => {};
     (@also $has:tt line $($claim:ident)*) => {
         $crate::__conformance! { @cases $has
-            [reentrant write] {
+            [reentrant write permit] {
                 line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
                     one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place;
             }
@@ -340,7 +353,7 @@ macro_rules! __conformance {
                 fencing: a_later_grant_has_a_smaller_token re_entry_changes_the_token
                     a_token_is_made_up_where_none_was_asked_for;
             }
-            [read] {
+            [read permit] {
                 fencing: a_reader_is_given_a_token;
             }
         }
@@ -367,6 +380,9 @@ macro_rules! __conformance {
     (@test write [write $($rest:ident)*] $file:ident $case:ident) => {
         #[test] fn write() { $crate::__conformance!(@run write $file $case) }
     };
+    (@test permit [permit $($rest:ident)*] $file:ident $case:ident) => {
+        #[test] fn permit() { $crate::__conformance!(@run permit $file $case) }
+    };
     (@test $mode:ident [$other:ident $($rest:ident)*] $file:ident $case:ident) => {
         $crate::__conformance!(@test $mode [$($rest)*] $file $case);
     };
@@ -382,4 +398,5 @@ macro_rules! __conformance {
     (@mode fair) => { $crate::LockMode::Fair };
     (@mode read) => { $crate::LockMode::Read };
     (@mode write) => { $crate::LockMode::Write };
+    (@mode permit) => { $crate::LockMode::permits(1) };
 }

@@ -29,10 +29,10 @@ macro_rules! on {
 }
 
 on! {
-    memory: Memory, (reentrant fair read write, fenced, line);
-    distant: Distant, (reentrant fair read write, fenced, line);
+    memory: Memory, (reentrant fair read write permit, fenced, line);
+    distant: Distant, (reentrant fair read write permit, fenced, line);
     quorum: Quorum, (reentrant read write);
-    redis: Redis, (reentrant fair read write, fenced, line);
-    cluster: Cluster, (reentrant fair read write, fenced, line);
+    redis: Redis, (reentrant fair read write permit, fenced, line);
+    cluster: Cluster, (reentrant fair read write permit, fenced, line);
     worked: Worked, (reentrant);
 }

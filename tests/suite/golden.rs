@@ -259,6 +259,7 @@ async fn waiters_listen_where_redisson_tells_them() {
                 LockMode::Reentrant => format!("redisson_lock__channel:{tag}"),
                 LockMode::Fair => format!("redisson_lock__channel:{tag}:{}", waiter.hold.id),
                 LockMode::Read | LockMode::Write => format!("redisson_rwlock:{tag}"),
+                LockMode::Permit(_) => format!("redisson_sc:{tag}"),
             };
             let mut wakeups = store.subscribe(&waiter).await.unwrap();
             assert_eq!(server.pubsub_channels().await.get(&channel), Some(&1));

@@ -15,6 +15,7 @@ mod meeting;
 mod namespace;
 mod ownership;
 mod party;
+mod permits;
 mod queue;
 mod readers;
 mod redisson;

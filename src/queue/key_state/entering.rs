@@ -42,6 +42,15 @@ impl KeyState {
                     terms.wait_behind(self.fair, None)?;
                 }
                 self.fair += 1;
+            } else if let LockMode::Permit(limit) = terms.mode {
+                let waits = terms.max_waiters.is_some();
+                if !self.permit.admits(limit.get() as usize, waits) {
+                    let others = self.permit.queue.len();
+                    terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
+                    self.owners.begin(&terms.owner);
+                    return Ok(Standing::InQueue);
+                }
+                self.permit.begin();
             } else {
                 if terms.mode == LockMode::Read
                     && let Some(grant) = self.share_read(terms, at)
@@ -108,7 +117,7 @@ impl KeyState {
         let other_side = match terms.mode {
             LockMode::Read => LockMode::Write,
             LockMode::Write => LockMode::Read,
-            LockMode::Reentrant | LockMode::Fair => return Ok(None),
+            LockMode::Reentrant | LockMode::Fair | LockMode::Permit(_) => return Ok(None),
         };
         let mut holds = self.holds.iter_mut();
         let owned =

@@ -19,6 +19,8 @@ pub(super) enum Channel {
     Fair(HoldId),
     /// The attempts of one client with a place in line.
     Turn(Uuid),
+    /// Attempts for a permit without a place in line.
+    Permits,
 }
 
 impl Channel {
@@ -31,6 +33,7 @@ impl Channel {
             _ if attempt.is_called() => Self::Turn(hold.id.client()),
             LockMode::Reentrant => Self::Exclusive,
             LockMode::Read | LockMode::Write => Self::ReadWrite,
+            LockMode::Permit(_) => Self::Permits,
         }
     }
 }
@@ -70,8 +73,10 @@ impl Listeners {
     pub(super) fn without_place(&self, wake: Wake) -> usize {
         let counted = |listener: &&Listener| {
             let channel = listener.channel;
-            matches!(channel, Channel::Exclusive | Channel::ReadWrite)
-                && wake.contains(&Some(channel))
+            matches!(
+                channel,
+                Channel::Exclusive | Channel::ReadWrite | Channel::Permits
+            ) && wake.contains(&Some(channel))
         };
         let counted = self.0.iter().filter(counted);
         counted

@@ -1,5 +1,7 @@
 //! Looking into the memory.
 
+use std::num::NonZeroU32;
+
 use tokio::time::Instant;
 
 use super::{MemoryStore, SHARDS, lock};
@@ -22,6 +24,19 @@ impl Inspect for MemoryStore {
         let forced = signals.is_some();
         signals.unwrap_or_default().send();
         Ok(forced)
+    }
+
+    async fn set_permits(
+        &self,
+        key: &LockKey,
+        limit: Option<NonZeroU32>,
+    ) -> Result<(), StoreError> {
+        let signals = self.shared.shard(key).change(key, |entry, _| {
+            let wake = entry.state.set_permits(limit)?;
+            Ok::<_, StoreError>(entry.listeners.signals(wake))
+        })?;
+        signals.send();
+        Ok(())
     }
 
     /// Shard by shard, and in each by name.

@@ -4,17 +4,19 @@
 //! with the present time, so that whatever stands here is live.
 
 use std::mem;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
+use super::permits::Permits;
 use super::roster::Roster;
 use crate::error::{StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
-use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
+use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS, other_limit};
 
 /// How long those outside the line may take to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
@@ -29,6 +31,8 @@ pub(super) struct State {
     sole: Option<Sole>,
     /// The read holds.
     reads: Roster,
+    /// The permits. There are none beside a `sole` hold or `reads`.
+    permits: Permits,
     /// Fair waiters, in the order in which they are served.
     queue: Roster,
     /// Attempts for a `Reentrant` or `Write` hold that wait: they hold back new readers.
@@ -47,7 +51,8 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Sole {
-    /// `Exclusive`: a `Reentrant` or `Fair` hold, which are the same thing once granted. `ReadWrite`: a `Write` hold.
+    /// `Exclusive`: a `Reentrant` or `Fair` hold, which are the same thing once granted. `ReadWrite`: a `Write` hold. A permit
+    /// is never here.
     family: LockFamily,
     id: HoldId,
     until: Instant,
@@ -63,6 +68,8 @@ pub(super) enum Verdict {
     },
     Withdrawn,
     Conflict,
+    /// The permits that are held have another limit than the attempt names.
+    OtherLimit(NonZeroU32),
 }
 
 impl Verdict {
@@ -79,6 +86,7 @@ impl Verdict {
                 StoreErrorKind::Conflict,
                 "the key is held by a lock of another family",
             )),
+            Self::OtherLimit(limit) => Err(other_limit(limit.into())),
         }
     }
 }
@@ -88,6 +96,7 @@ impl State {
     pub(super) fn expire(&mut self, now: Instant) {
         self.sole.take_if(|sole| sole.until <= now);
         self.reads.expire(now);
+        self.permits.expire(now);
         self.queue.expire(now);
         self.waiting.expire(now);
         self.outside.take_if(|until| *until <= now);
@@ -104,6 +113,7 @@ impl State {
     /// Whether nothing is left that could change an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.is_free()
+            && self.permits.is_idle()
             && self.queue.is_empty()
             && self.waiting.is_empty()
             && self.readers.is_empty()
@@ -137,6 +147,9 @@ impl State {
         if self.is_held_by_other_than(hold.mode.family()) {
             return Verdict::Conflict;
         }
+        if let Some(limit) = self.other_limit(hold) {
+            return Verdict::OtherLimit(limit);
+        }
         match self.obstacle(hold, in_line) {
             Some(until) => Verdict::Refused {
                 retry_after: until - now,
@@ -149,6 +162,7 @@ impl State {
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
         let present = match hold.mode {
             LockMode::Read => self.reads.until(hold.id),
+            LockMode::Permit(_) => self.permits.holds().until(hold.id),
             _ => self
                 .sole
                 .as_ref()
@@ -165,6 +179,7 @@ impl State {
     pub(super) fn holds(&self, hold: &Hold) -> bool {
         match hold.mode {
             LockMode::Read => self.reads.until(hold.id).is_some(),
+            LockMode::Permit(_) => self.permits.holds().until(hold.id).is_some(),
             _ => self.sole.as_ref().is_some_and(|sole| sole.is(hold)),
         }
     }
@@ -173,6 +188,7 @@ impl State {
     pub(super) fn release(&mut self, hold: &Hold) -> Option<Wake> {
         let held = match hold.mode {
             LockMode::Read => self.reads.remove(hold.id),
+            LockMode::Permit(_) => self.permits.remove(hold.id),
             _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
         };
         held.then(|| match hold.mode {
@@ -181,20 +197,33 @@ impl State {
             LockMode::Read if self.is_free() => self.wake(Channel::ReadWrite),
             LockMode::Read => NOBODY,
             LockMode::Write => self.let_readers_go_first(),
+            LockMode::Permit(_) => self.wake(Channel::Permits),
         })
     }
 
     /// Ends every hold, and says who is to be woken; `None` if there is none.
     pub(super) fn force(&mut self) -> Option<Wake> {
+        if self.permits.clear() {
+            return Some(self.wake(Channel::Permits));
+        }
         let read = !mem::take(&mut self.reads).is_empty();
         match self.sole.take().map(|sole| sole.family) {
-            Some(LockFamily::Exclusive) => {
+            Some(LockFamily::Exclusive | LockFamily::Permits) => {
                 let [others, _, first, _] = self.wake(Channel::Exclusive);
                 Some([others, self.next(), first, None])
             }
             Some(LockFamily::ReadWrite) => Some(self.let_readers_go_first()),
             None => read.then(|| self.wake(Channel::ReadWrite)),
         }
+    }
+
+    /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)
+    pub(super) fn set_permits(&mut self, limit: Option<NonZeroU32>) -> Result<Wake, StoreError> {
+        if self.is_held_by_other_than(LockFamily::Permits) {
+            return Verdict::Conflict.refusal().map(|_| NOBODY);
+        }
+        self.permits.set(limit);
+        Ok(self.wake(Channel::Permits))
     }
 
     /// Takes back whatever an attempt has left, refuses it for as long as `memory` says, and says who is to be
@@ -210,14 +239,18 @@ impl State {
     /// Who holds, and who waits.
     pub(super) fn inspect(&self, now: Instant) -> Inspection {
         let sole = self.sole.as_ref().map(|sole| match sole.family {
-            LockFamily::Exclusive => (LockMode::Reentrant, sole.id, sole.until),
+            LockFamily::Exclusive | LockFamily::Permits => {
+                (LockMode::Reentrant, sole.id, sole.until)
+            }
             LockFamily::ReadWrite => (LockMode::Write, sole.id, sole.until),
         });
         let reads = self
             .reads
             .iter()
             .map(|(id, until)| (LockMode::Read, id, until));
-        let holders = sole.into_iter().chain(reads);
+        let permits = self.permits.holds().iter();
+        let permits = permits.map(|(id, until)| (self.permits.mode(), id, until));
+        let holders = sole.into_iter().chain(reads).chain(permits);
         let waiters = [&self.queue, &self.passes, &self.waiting, &self.readers];
         let waiters = waiters.into_iter().flat_map(Roster::iter);
         Inspection {
@@ -227,6 +260,7 @@ impl State {
                 .map(|(mode, id, until)| Holder::new(id.to_string(), mode, until - now))
                 .collect(),
             waiters: waiters.take(SHOWN).map(|(id, _)| id.to_string()).collect(),
+            limit: self.permits.limit().map(NonZeroU32::get),
         }
     }
 
@@ -240,17 +274,30 @@ impl State {
     }
 
     fn is_free(&self) -> bool {
-        self.sole.is_none() && self.reads.is_empty()
+        self.sole.is_none() && self.reads.is_empty() && self.permits.is_free()
     }
 
     fn is_held_by_other_than(&self, family: LockFamily) -> bool {
         match &self.sole {
             Some(sole) => sole.family != family,
-            None => !self.reads.is_empty() && family != LockFamily::ReadWrite,
+            None => {
+                !self.reads.is_empty() && family != LockFamily::ReadWrite
+                    || !self.permits.is_free() && family != LockFamily::Permits
+            }
         }
     }
 
-    /// Until when, at the longest, something stands in the way of `hold`; `None` if nothing does. (10)
+    /// The limit of permits that `hold` contradicts. (11)
+    fn other_limit(&self, hold: &Hold) -> Option<NonZeroU32> {
+        match hold.mode {
+            LockMode::Permit(_) if self.holds(hold) => None, // (4)
+            LockMode::Permit(asked) => self.permits.contradicts(asked),
+            _ => None,
+        }
+    }
+
+    /// Until when something stands in the way of `hold`, at the longest, or, of permits, until one comes free; `None` if
+    /// nothing does. (10)
     fn obstacle(&self, hold: &Hold, in_line: bool) -> Option<Instant> {
         if self.holds(hold) {
             return None; // (4)
@@ -274,6 +321,7 @@ impl State {
                 .max(self.reads.longest())
                 .or(self.passes.longest())
                 .or_else(in_front),
+            LockMode::Permit(limit) => self.permits.next_free(limit).or_else(in_front),
         }
     }
 
@@ -292,6 +340,9 @@ impl State {
             }
             return;
         }
+        if let LockMode::Permit(limit) = hold.mode {
+            return self.permits.put(id, limit, until);
+        }
         let until = self.reads.until(id).map_or(until, |read| read.max(until));
         self.sole = Some(Sole { family, id, until });
     }
@@ -301,11 +352,11 @@ impl State {
         match hold.mode {
             LockMode::Fair => self.queue.put(hold.id, until),
             LockMode::Read => self.readers.put(hold.id, until),
-            LockMode::Reentrant | LockMode::Write if in_line => {
+            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) if in_line => {
                 self.waiting.put(hold.id, until);
                 self.line.put(hold.id, until);
             }
-            LockMode::Reentrant => {}
+            LockMode::Reentrant | LockMode::Permit(_) => {}
             LockMode::Write => self.waiting.put(hold.id, until),
         }
     }
@@ -313,7 +364,7 @@ impl State {
     /// Gives up the place among those who wait, and says who was held back by nothing else. (8)
     fn stop_waiting(&mut self, hold: &Hold) -> Wake {
         match hold.mode {
-            LockMode::Reentrant => self.leave_line(hold),
+            LockMode::Reentrant | LockMode::Permit(_) => self.leave_line(hold),
             LockMode::Fair => {
                 self.queue.remove(hold.id);
                 match self.is_free() {
@@ -344,6 +395,12 @@ impl State {
         }
     }
 
+    /// A permit was granted: if another is free, the next in line is woken. (10)
+    pub(super) fn next_permit(&self) -> Wake {
+        let free = self.permits.has_free().then(|| self.first_in_line());
+        [None, None, free.flatten(), None]
+    }
+
     /// A release has woken some that wait outside the line: one of them has the time to take the lock before the line
     /// does. (10)
     pub(super) fn let_those_outside_go_first(&mut self, now: Instant) {
@@ -364,7 +421,7 @@ impl State {
     fn leave_line(&mut self, hold: &Hold) -> Wake {
         let was_first = self.line.first().is_some_and(|(first, _)| first == hold.id);
         self.line.remove(hold.id);
-        if hold.mode == LockMode::Reentrant {
+        if hold.mode != LockMode::Write {
             self.waiting.remove(hold.id);
         }
         #[cfg(test)]

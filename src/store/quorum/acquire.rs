@@ -10,7 +10,7 @@ use super::hold_table::HoldRef;
 use super::majority::{Conclusion, MajorityCall, Vote, Votes};
 use super::members::Members;
 use super::vote_count::{VoteCount, no_majority};
-use super::{NO_COUNTER, NO_QUEUE, QuorumStore, after};
+use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockMode;
 use crate::store::{Attempt, LockStore, Outcome};
@@ -142,6 +142,9 @@ impl<S: LockStore> QuorumStore<S> {
         let refused = |why| Err(StoreError::new(StoreErrorKind::Refused, why));
         if attempt.hold.mode == LockMode::Fair {
             return refused(NO_QUEUE);
+        }
+        if let LockMode::Permit(_) = attempt.hold.mode {
+            return refused(NO_PERMITS);
         }
         if attempt.fencing.is_some() {
             return refused(NO_COUNTER);

@@ -200,5 +200,6 @@ fn together(majority: usize, votes: &[Option<Vote<Inspection>>]) -> Inspection {
         holders: counted.collect(),
         waiters,
         truncated,
+        limit: None,
     }
 }

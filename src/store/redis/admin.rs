@@ -1,5 +1,6 @@
 //! Administration: Redisson's holders and waiters, and ours.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::Value;
@@ -33,6 +34,18 @@ impl Inspect for RedisStore {
         }
     }
 
+    async fn set_permits(
+        &self,
+        key: &LockKey,
+        limit: Option<NonZeroU32>,
+    ) -> Result<(), StoreError> {
+        let call = |publish| Ok(set_permits(key, limit, publish));
+        match self.call(key, call).await? {
+            Value::Int(NO_LOCK) => Err(no_lock()),
+            answer => standing(&answer).map(drop),
+        }
+    }
+
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         self.walk_locks(query).await
     }
@@ -52,7 +65,7 @@ impl Inspect for RedisStore {
 pub(super) fn inspect(key: &LockKey) -> Call {
     let names = Names::of(key);
     script::INSPECT
-        .call(names, 7, 1)
+        .call(names, 8, 1)
         .arg(names.lock())
         .arg(names.queue())
         .arg(names.timeouts())
@@ -60,13 +73,14 @@ pub(super) fn inspect(key: &LockKey) -> Call {
         .arg(names.passes())
         .arg(names.waiting_writers())
         .arg(names.waiting_readers())
+        .arg(names.permits())
         .arg(names.readers_prefix())
 }
 
 fn force(key: &LockKey, publish: Channels) -> Call {
     let names = Names::of(key);
     script::FORCE
-        .call(names, 10, 4)
+        .call(names, 12, 4)
         .arg(names.lock())
         .arg(names.channel())
         .arg(names.queue())
@@ -77,24 +91,44 @@ fn force(key: &LockKey, publish: Channels) -> Call {
         .arg(names.passes())
         .arg(names.waiting_writers())
         .arg(names.line())
+        .arg(names.permits())
+        .arg(names.permit_channel())
         .arg(publish)
         .arg(names.readers_prefix())
         .arg(names.turn())
         .arg(names.enter())
 }
 
+fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
+    let names = Names::of(key);
+    script::PERMIT_SET
+        .call(names, 6, 3)
+        .arg(names.lock())
+        .arg(names.permits())
+        .arg(names.permit_channel())
+        .arg(names.set_limit())
+        .arg(names.waiting_writers())
+        .arg(names.line())
+        .arg(limit.map_or(0, NonZeroU32::get))
+        .arg(publish)
+        .arg(names.turn())
+}
+
 pub(super) fn inspection(answer: &Value) -> Option<Inspection> {
-    let [holders, waiters, Value::Int(more)] = array(answer)? else {
+    let [holders, waiters, Value::Int(more), Value::Int(limit)] = array(answer)? else {
         return None;
     };
+    let limit = u32::try_from(*limit).ok().and_then(NonZeroU32::new);
+    let holder = |answer| holder(answer, limit);
     Some(Inspection {
         holders: array(holders)?.iter().map(holder).collect::<Option<_>>()?,
         waiters: array(waiters)?.iter().map(text).collect::<Option<_>>()?,
         truncated: *more == 1,
+        limit: limit.map(NonZeroU32::get),
     })
 }
 
-fn holder(answer: &Value) -> Option<Holder> {
+fn holder(answer: &Value, limit: Option<NonZeroU32>) -> Option<Holder> {
     let [id, mode, Value::Int(count), Value::Int(left)] = array(answer)? else {
         return None;
     };
@@ -102,9 +136,15 @@ fn holder(answer: &Value) -> Option<Holder> {
         "exclusive" => LockMode::Reentrant,
         "read" => LockMode::Read,
         "write" => LockMode::Write,
+        // More are held than there are permits after a limit of one was lowered.
+        "permit" => LockMode::Permit(limit.unwrap_or(NonZeroU32::MIN)),
         _ => return None,
     };
-    Some(Holder::new(text(id)?, mode, lifetime(*left)).count(u64::try_from(*count).ok()?))
+    let id = match mode {
+        LockMode::Permit(_) => permit(id)?,
+        _ => text(id)?,
+    };
+    Some(Holder::new(id, mode, lifetime(*left)).count(u64::try_from(*count).ok()?))
 }
 
 /// A life without end is told by a negative number.
@@ -119,6 +159,17 @@ pub(super) fn array(value: &Value) -> Option<&[Value]> {
     }
 }
 
+/// The name of a permit: ours is a hold id, Redisson's are bytes, which Redisson shows in hexadecimal.
+fn permit(value: &Value) -> Option<String> {
+    let Value::BulkString(bytes) = value else {
+        return None;
+    };
+    match bytes.len() {
+        16 => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        _ => text(value),
+    }
+}
+
 /// A name in the store; what is no text in it is shown as such.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
@@ -128,5 +179,5 @@ pub(super) fn text(value: &Value) -> Option<String> {
 }
 
 fn no_lock() -> StoreError {
-    conflict("the key holds a hash that is no lock")
+    conflict("the key holds data that is no lock")
 }

@@ -85,6 +85,26 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 .arg(reserve)
                 .arg(retention)
         }
+        LockMode::Permit(limit) => script::PERMIT_ACQUIRE
+            .call(names, 8, 6)
+            .arg(names.lock())
+            .arg(names.permits())
+            .arg(names.permit_channel())
+            .arg(names.tombstone(field(hold)))
+            .arg(names.set_limit())
+            .arg(names.waiting_writers())
+            .arg(names.line())
+            .arg(names.outside())
+            .arg(lease)
+            .arg(Field::Plain(id))
+            .arg(if attempt.stands_in_line() {
+                liveness
+            } else {
+                0
+            })
+            .arg(names.turn())
+            .arg(publish)
+            .arg(limit.get()),
     }
 }
 
@@ -95,6 +115,7 @@ pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
         LockMode::Fair => &script::FAIR_RELEASE,
         LockMode::Read => &script::READ_RELEASE,
         LockMode::Write => &script::WRITE_RELEASE,
+        LockMode::Permit(_) => &script::PERMIT_RELEASE,
     };
     release_by(script, hold, None, publish)
 }
@@ -153,6 +174,15 @@ pub(super) fn release_by(
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
+        LockMode::Permit(_) => begin(6, 3)
+            .arg(names.permits())
+            .arg(names.permit_channel())
+            .arg(names.waiting_writers())
+            .arg(names.line())
+            .arg(names.outside())
+            .arg(record)
+            .arg(id)
+            .arg(publish),
     }
     .arg(names.turn())
     .arg((hold.mode == LockMode::Write).then(|| names.enter()))
@@ -211,6 +241,17 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
             .arg(Field::Plain(id))
             .arg(publish)
             .arg(names.readers_prefix()),
+        LockMode::Permit(_) => script::PERMIT_WITHDRAW
+            .call(names, 7, 4)
+            .arg(names.lock())
+            .arg(names.permits())
+            .arg(names.permit_channel())
+            .arg(names.waiting_writers())
+            .arg(names.line())
+            .arg(names.outside())
+            .arg(names.tombstone(field(hold)))
+            .arg(Field::Plain(id))
+            .arg(publish),
     };
     let enter = (hold.mode == LockMode::Write).then(|| names.enter());
     let call = call.arg(names.turn()).arg(enter);
@@ -230,6 +271,7 @@ pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> 
                 LockMode::Reentrant | LockMode::Fair => "exclusive",
                 LockMode::Read => "read",
                 LockMode::Write => "write",
+                LockMode::Permit(_) => "permit",
             })
     })
 }
@@ -238,8 +280,8 @@ pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> 
 pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
     holds
         .clone()
-        .fold(about(&script::CHECK, 1, holds, None), |call, hold| {
-            call.arg(field(hold))
+        .fold(about(&script::CHECK, 2, holds, None), |call, hold| {
+            call.arg(field(hold)).arg(check_kind(hold))
         })
 }
 
@@ -248,9 +290,17 @@ pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) ->
     let mark = holds.clone().next();
     let mark = mark.map(|hold| Names::of(&hold.key).mark());
     holds.clone().fold(
-        about(&script::CHECK_MARKED, 1, holds, mark),
-        |call, hold| call.arg(field(hold)),
+        about(&script::CHECK_MARKED, 2, holds, mark),
+        |call, hold| call.arg(field(hold)).arg(check_kind(hold)),
     )
+}
+
+/// What tells the check of a permit from that of any other hold.
+fn check_kind(hold: &Hold) -> &'static str {
+    match hold.mode {
+        LockMode::Permit(_) => "permit",
+        LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Write => "",
+    }
 }
 
 /// The channel that says when such an attempt is to be made again.
@@ -271,6 +321,7 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair => names.channel(),
         LockMode::Read | LockMode::Write => names.rw_channel(),
+        LockMode::Permit(_) => names.permit_channel(),
     }
 }
 
@@ -292,6 +343,7 @@ fn about<'a>(
         match hold.mode {
             LockMode::Read => call.arg(names.reader_timeout(hold.id)),
             LockMode::Reentrant | LockMode::Fair | LockMode::Write => call.arg(names.lock()),
+            LockMode::Permit(_) => call.arg(names.permits()),
         }
     });
     call.arg(last)
@@ -299,7 +351,9 @@ fn about<'a>(
 
 pub(super) fn field(hold: &Hold) -> Field {
     match hold.mode {
-        LockMode::Reentrant | LockMode::Fair | LockMode::Read => Field::Plain(hold.id),
+        LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Permit(_) => {
+            Field::Plain(hold.id)
+        }
         LockMode::Write => Field::Write(hold.id),
     }
 }

@@ -65,6 +65,24 @@ impl<'a> Names<'a> {
         self.name("redisson_rwlock:")
     }
 
+    /// Where permits that come free are told.
+    pub(super) fn permit_channel(self) -> Name<'a> {
+        self.name("redisson_sc:")
+    }
+
+    /// The permits that are held, and until when.
+    pub(super) fn permits(self) -> Name<'a> {
+        Name {
+            suffix: ":timeout",
+            ..self.name("")
+        }
+    }
+
+    /// Ours: marks a limit of permits that counts in place of what attempts name.
+    pub(super) fn set_limit(self) -> Name<'a> {
+        self.name("tower_lock_limit:")
+    }
+
     /// The counter of fencing tokens.
     pub(super) fn token(self) -> Name<'a> {
         self.name("redisson_lock_token:")
@@ -302,6 +320,9 @@ mod tests {
                 (names.token(), format!("redisson_lock_token:{tag}")),
                 (names.queue(), format!("redisson_lock_queue:{tag}")),
                 (names.timeouts(), format!("redisson_lock_timeout:{tag}")),
+                (names.permit_channel(), format!("redisson_sc:{tag}")),
+                (names.permits(), format!("{tag}:timeout")),
+                (names.set_limit(), format!("tower_lock_limit:{tag}")),
                 (names.readers_prefix(), tag.to_owned()),
                 (
                     names.reader_timeout(id),

@@ -19,7 +19,7 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
         LockMode::Reentrant => &script::EXCLUSIVE_RECORD,
         LockMode::Fair => &script::FAIR_RECORD,
         LockMode::Write => &script::WRITE_RECORD,
-        LockMode::Read => return Err(shared_work()),
+        LockMode::Read | LockMode::Permit(_) => return Err(shared_work()),
     };
     let names = Names::of(&hold.key);
     Ok(release_by(script, hold, Some(names.record()), publish)

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, LockFamily};
-use crate::store::{HoldStatus, Outcome, Released};
+use crate::store::{HoldStatus, Outcome, Released, other_limit};
 
 /// The codes of the acquiring scripts; lua/*/acquire.lua name them.
 const GRANTED: i64 = 0;
@@ -15,6 +15,7 @@ const WITHDRAWN: i64 = 2;
 const OTHER_FAMILY: i64 = 3;
 const ENDLESS: i64 = 4;
 const NO_LOCK: i64 = 5;
+const OTHER_LIMIT: i64 = 6;
 
 /// The code of a releasing script for a hold that has ended while its key has other data.
 const NOT_ALONE: i64 = -1;
@@ -51,6 +52,9 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
                 "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: \
                  use the name of a lock for one kind of lock and nothing else"
             }
+            LockFamily::Permits => {
+                "the key holds a lock, and was asked for a permit: use the name of a lock for one kind of lock"
+            }
         })),
         (ENDLESS, _) => Err(conflict(
             "the key holds a hash that never expires, so no lock: give the lock a name that nothing else uses, such as \
@@ -59,6 +63,9 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
         (NO_LOCK, _) => Err(conflict(
             "the key holds data of the application: give the lock a name that nothing else uses, such as `lock:order:42`",
         )),
+        (OTHER_LIMIT, Some(limit)) => {
+            Err(other_limit(u32::try_from(limit.max(0)).unwrap_or(u32::MAX)))
+        }
         _ => Err(unintelligible(answer)),
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
 /// What a [`RedisStore`](super::RedisStore) asks of the server.
-const LOCKING: [&str; 33] = [
+const LOCKING: [&str; 34] = [
     "del",
     "eval",
     "evalsha",
@@ -42,6 +42,7 @@ const LOCKING: [&str; 33] = [
     "time",
     "unsubscribe",
     "zadd",
+    "zcard",
     "zrange",
     "zrem",
     "zremrangebyscore",
@@ -72,11 +73,12 @@ const ROUTING: [&str; 6] = [
 ];
 
 /// What stands before the names of the keys that belong to a lock, besides its own.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "redisson_lock_queue:",
     "redisson_lock_timeout:",
     "redisson_lock_token:",
     "tower_lock_alive:",
+    "tower_lock_limit:",
     "tower_lock_line:",
     "tower_lock_outside:",
     "tower_lock_pass:",
@@ -90,9 +92,10 @@ const KEYS: [&str; 11] = [
 const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
 
 /// What stands before the names of the channels that belong to a lock.
-const CHANNELS: [&str; 4] = [
+const CHANNELS: [&str; 5] = [
     "redisson_lock__channel:",
     "redisson_rwlock:",
+    "redisson_sc:",
     "tower_lock_enter:",
     "tower_lock_turn:",
 ];
@@ -394,6 +397,7 @@ mod tests {
                 "~*",
                 "&redisson_lock__channel:*",
                 "&redisson_rwlock:*",
+                "&redisson_sc:*",
                 "&tower_lock_enter:*",
                 "&tower_lock_turn:*"
             ]

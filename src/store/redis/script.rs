@@ -213,6 +213,46 @@ pub(super) static WRITE_WITHDRAW: Script = script!(
     "write/withdraw"
 );
 
+pub(super) static PERMIT_ACQUIRE: Script = script!(
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
+    "shared/outside",
+    "shared/place",
+    "permit/stock",
+    "permit/give",
+    "permit/ask",
+    "permit/acquire"
+);
+pub(super) static PERMIT_RELEASE: Script = script!(
+    "shared/on_hash",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
+    "shared/outside",
+    "permit/give",
+    "permit/leave",
+    "permit/release"
+);
+pub(super) static PERMIT_WITHDRAW: Script = script!(
+    "shared/on_hash",
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
+    "shared/outside",
+    "permit/give",
+    "permit/leave",
+    "permit/withdraw"
+);
+pub(super) static PERMIT_SET: Script = script!(
+    "shared/now",
+    "shared/waiters",
+    "shared/line",
+    "permit/stock",
+    "permit/give",
+    "permit/set"
+);
+
 pub(super) static RELEASE_SEVERAL: Script = script!(
     "shared/on_hash",
     "shared/holds",
@@ -231,6 +271,8 @@ pub(super) static RELEASE_SEVERAL: Script = script!(
     "fair/leave",
     "read/leave",
     "write/leave",
+    "permit/give",
+    "permit/leave",
     "many/next",
     "many/release"
 );
@@ -243,6 +285,7 @@ pub(super) static INSPECT: Script = script!(
     "shared/holds",
     "shared/sample",
     "admin/holders",
+    "permit/look",
     "admin/inspect"
 );
 pub(super) static FORCE: Script = script!(
@@ -256,12 +299,22 @@ pub(super) static FORCE: Script = script!(
     "fair/wake",
     "write/pass",
     "admin/holders",
+    "permit/stock",
+    "permit/give",
+    "permit/force",
     "admin/force"
 );
 pub(super) static RIGHTS: Script = script!("rights");
-pub(super) static RENEW: Script = script!("shared/on_hash", "renew");
-pub(super) static CHECK: Script = script!("shared/on_hash", "check");
-pub(super) static CHECK_MARKED: Script = script!("replicas/mark", "shared/on_hash", "check");
+pub(super) static RENEW: Script = script!(
+    "shared/on_hash",
+    "shared/now",
+    "permit/give",
+    "permit/renew",
+    "renew"
+);
+pub(super) static CHECK: Script = script!("shared/on_hash", "shared/now", "check");
+pub(super) static CHECK_MARKED: Script =
+    script!("replicas/mark", "shared/on_hash", "shared/now", "check");
 
 /// Joins the questions of all modes, and a script that asks several of them.
 macro_rules! several {
@@ -283,6 +336,9 @@ macro_rules! several {
             "fair/ask",
             "read/ask",
             "write/ask",
+            "permit/stock",
+            "permit/give",
+            "permit/ask",
             "many/next",
             "many/ask_next",
             $file

@@ -103,7 +103,7 @@ pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     for locks in [env.client().await, env.client().await] {
         for waiting in [mode, rival(mode)] {
             // Only those whom the holder keeps out.
-            if waiting.is_exclusive() || mode.is_exclusive() {
+            if waiting != LockMode::Read || mode != LockMode::Read {
                 waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
             }
         }
@@ -117,7 +117,7 @@ pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     // itself, within a second.
     let unwoken = match mode {
         LockMode::Reentrant | LockMode::Fair => Duration::from_secs(3),
-        LockMode::Read | LockMode::Write => Duration::ZERO,
+        LockMode::Read | LockMode::Write | LockMode::Permit(_) => Duration::ZERO,
     };
     let all = timeout(env.prompt() * 2 + unwoken, served.join_all()).await;
     all.expect("each release wakes the next");

@@ -15,6 +15,7 @@ pub async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
         LockMode::Fair,
         LockMode::Read,
         LockMode::Write,
+        LockMode::permits(1),
     ] {
         if other.family() == mode.family() || !env.has(other) {
             continue;

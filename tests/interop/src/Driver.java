@@ -26,6 +26,7 @@ import java.util.concurrent.atomic.LongAdder;
 import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -85,6 +86,12 @@ import org.redisson.config.ReadMode;
  * forceunlock &lt;kind&gt; &lt;name&gt;                       true | false   whether there was a lock
  * burst &lt;kind&gt; &lt;name&gt; &lt;waiters&gt; &lt;rounds&gt;          sections, elapsed µs, worst wait µs
  *                                                 waiters threads lock and unlock rounds times each, with nothing between
+ *
+ * setpermits &lt;name&gt; &lt;limit&gt;                       true | false   trySetPermits(); false: a limit was set before
+ * addpermits &lt;name&gt; &lt;number&gt;
+ * freepermits &lt;name&gt;                              number         availablePermits()
+ * takepermit &lt;name&gt; &lt;wait&gt; &lt;lease&gt;                 id | none      a wait of -1 is acquire(); a lease of -1 never ends
+ * givepermit &lt;name&gt; &lt;id&gt;                           true | false   tryRelease()
  *
  * uuid                                            the client's, as in `ready`
  * shutdown                                        closes the client; holds stay until they expire
@@ -152,6 +159,11 @@ public final class Driver {
             case "ttl" -> lock(request.word(), request.word()).remainTimeToLive();
             case "forceunlock" -> lock(request.word(), request.word()).forceUnlock();
             case "burst" -> burst(request.word(), request.word(), (int) request.number(), request.number());
+            case "setpermits" -> permits(request).trySetPermits((int) request.number());
+            case "addpermits" -> addPermits(permits(request), (int) request.number());
+            case "freepermits" -> permits(request).availablePermits();
+            case "takepermit" -> takePermit(permits(request), request.number(), request.number());
+            case "givepermit" -> permits(request).tryRelease(request.word());
             case "uuid" -> redisson.getId();
             case "shutdown" -> done(redisson::shutdown);
             default -> throw new IllegalArgumentException("no such command: " + request.command);
@@ -232,6 +244,19 @@ public final class Driver {
             case "fenced" -> fencedLock(name);
             default -> throw new IllegalArgumentException("no such kind: " + kind);
         };
+    }
+
+    private RPermitExpirableSemaphore permits(Request request) {
+        return redisson.getPermitExpirableSemaphore(request.word());
+    }
+
+    private static Object addPermits(RPermitExpirableSemaphore permits, int number) {
+        return done(() -> permits.addPermits(number));
+    }
+
+    private static Object takePermit(RPermitExpirableSemaphore permits, long wait, long lease) throws Exception {
+        String id = wait < 0 ? permits.acquire(lease, MILLISECONDS) : permits.tryAcquire(wait, lease, MILLISECONDS);
+        return id == null ? "none" : id;
     }
 
     /** Throughput and hand-over under contention; every thread has a lock object of its own, as every request handler would. */

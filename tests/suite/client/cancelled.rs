@@ -55,6 +55,7 @@ async fn a_waiter_dropped_leaves_neither_entry_nor_subscription() {
         let held = match mode {
             LockMode::Reentrant | LockMode::Fair => LockMode::Reentrant,
             LockMode::Read | LockMode::Write => LockMode::Write,
+            LockMode::Permit(_) => mode,
         };
         let guard = holder.lock("n").mode(held).await.expect("free");
         let before = redis.dump().await;

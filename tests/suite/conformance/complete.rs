@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const STORES: &[&str] = &["memory", "distant", "quorum", "redis", "cluster", "worked"];
-const MODES: &[&str] = &["reentrant", "fair", "read", "write"];
+const MODES: &[&str] = &["reentrant", "fair", "read", "write", "permit"];
 
 /// All cases.
 const EVERY: &[&str] = &[];
@@ -48,8 +48,14 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         cases: EVERY,
+        stores: &["quorum"],
+        modes: &["permit"],
+        why: "a majority of three stores with two permits each would grant three",
+    },
+    Exception {
+        cases: EVERY,
         stores: &["worked"],
-        modes: &["fair", "read", "write"],
+        modes: &["fair", "read", "write", "permit"],
         why: "it is an example of the smallest store",
     },
     Exception {
@@ -71,8 +77,8 @@ const EXCEPTIONS: &[Exception] = &[
             "a_token_is_made_up_where_none_was_asked_for",
         ],
         stores: STORES,
-        modes: &["read"],
-        why: "readers are not fenced",
+        modes: &["read", "permit"],
+        why: "readers and permits are not fenced",
     },
     Exception {
         cases: &["a_reader_is_given_a_token"],
@@ -95,8 +101,8 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &["a_stolen_hold_is_handed_over"],
         stores: STORES,
-        modes: &["fair", "read"],
-        why: "never handed over: the store serves fair waiters in their order, and readers share",
+        modes: &["fair", "read", "permit"],
+        why: "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for",
     },
     Exception {
         cases: &["waiters_of_one_client_overtake_each_other"],
@@ -112,7 +118,7 @@ const EXCEPTIONS: &[Exception] = &[
             "a_frozen_waiter_blocks_the_queue",
         ],
         stores: STORES,
-        modes: &["reentrant", "read", "write"],
+        modes: &["reentrant", "read", "write", "permit"],
         why: "only the fair mode has an order across clients",
     },
     Exception {
@@ -132,7 +138,7 @@ const EXCEPTIONS: &[Exception] = &[
             "readers_of_one_process_fill_the_store",
         ],
         stores: STORES,
-        modes: &["reentrant", "fair", "write"],
+        modes: &["reentrant", "fair", "write", "permit"],
         why: "about readers",
     },
     Exception {
@@ -150,8 +156,25 @@ const EXCEPTIONS: &[Exception] = &[
             "an_owner_that_reads_and_writes_at_once_waits_for_itself",
         ],
         stores: STORES,
-        modes: &["reentrant", "fair", "read"],
+        modes: &["reentrant", "fair", "read", "permit"],
         why: "about writers",
+    },
+    Exception {
+        cases: &[
+            "more_hold_than_there_are_permits",
+            "a_permit_stays_unused",
+            "one_release_admits_two",
+            "one_permits_lapse_ends_another",
+            "a_lapsed_permit_is_given_back_twice",
+            "two_limits_count_at_once",
+            "a_limit_outlives_its_holds",
+            "permits_of_one_process_are_asked_for_one_by_one",
+            "a_release_wakes_the_whole_crowd",
+            "a_waiter_is_forgotten_when_several_permits_come_free",
+        ],
+        stores: STORES,
+        modes: &["reentrant", "fair", "read", "write"],
+        why: "about permits",
     },
 ];
 

@@ -11,7 +11,7 @@ use tower_distributed_lock::{Hold, LockStore, MemoryStore, QuorumStore, RedisSto
 
 use super::apart::Apart;
 use super::worked_store::WorkedStore;
-use crate::support::{Dump, RedisCluster, RedisServer};
+use crate::support::{Dump, Entry, RedisCluster, RedisServer, Stored};
 
 /// A store with delays, so that questions overtake each other, and callers are dropped while theirs
 /// is under way.
@@ -31,10 +31,19 @@ fn left(is_empty: bool) -> Vec<String> {
 
 /// The keys and channels that are left on a Redis server.
 fn left_in_redis(keys: Dump, channels: BTreeMap<String, usize>) -> Vec<String> {
-    // Redisson keeps the counter of the fencing tokens for ever.
-    let keys = keys.into_keys();
-    let keys = keys.filter(|key| !key.starts_with("redisson_lock_token:"));
+    let keys = keys.into_iter();
+    let keys = keys.filter(|(key, entry)| !is_remembered(key, entry));
+    let keys = keys.map(|(key, _)| key);
     keys.chain(channels.into_keys()).collect()
+}
+
+/// Whether Redis keeps it when nothing is held: Redisson keeps the counter of the fencing tokens for ever, and a number of
+/// free permits is kept for a day, for clients of Redisson that wait.
+fn is_remembered(key: &str, entry: &Entry) -> bool {
+    let is_number = |text: &String| text.parse::<i64>().is_ok();
+    let counts = matches!(&entry.stored, Stored::String(text) if is_number(text));
+    key.starts_with("redisson_lock_token:")
+        || counts && entry.ttl.is_some() && !key.starts_with("tower_lock_")
 }
 
 pub(super) struct Memory(MemoryStore);
@@ -122,7 +131,8 @@ impl Testbed for Redis {
 
     /// As in an eviction or a flush, no waiter is woken.
     async fn steal(&self, hold: &Hold) {
-        let _: i64 = self.0.ask(&["DEL", hold.key.as_str()]).await;
+        let permits = format!("{{{}}}:timeout", hold.key);
+        let _: i64 = self.0.ask(&["DEL", hold.key.as_str(), &permits]).await;
     }
 }
 
@@ -156,6 +166,7 @@ impl Testbed for Cluster {
     async fn steal(&self, hold: &Hold) {
         let name = format!("{}{}", self.prefix, hold.key);
         self.cluster.delete(&name).await;
+        self.cluster.delete(&format!("{{{name}}}:timeout")).await;
     }
 }
 

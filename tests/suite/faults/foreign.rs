@@ -14,6 +14,7 @@ fn no_lock(mode: LockMode) -> [Vec<&'static str>; 3] {
         LockMode::Reentrant | LockMode::Fair => vec!["HSET", "n", "somebody:1", "1"],
         LockMode::Read => vec!["HSET", "n", "mode", "write", "somebody:1:write", "1"],
         LockMode::Write => vec!["HSET", "n", "mode", "read", "somebody:1", "1"],
+        LockMode::Permit(_) => vec!["SET", "n", "1x"],
     };
     [vec!["SET", "n", "x"], vec!["RPUSH", "n", "x"], endless]
 }
@@ -80,7 +81,9 @@ async fn a_count_that_is_no_number_is_waited_for_like_any_other() {
     let locks = client(server.url()).await;
     for mode in MODES {
         let fields = match rival(mode) {
-            LockMode::Reentrant | LockMode::Fair => vec!["somebody:1", "many"],
+            LockMode::Reentrant | LockMode::Fair | LockMode::Permit(_) => {
+                vec!["somebody:1", "many"]
+            }
             LockMode::Write => vec!["mode", "write", "somebody:1:write", "many"],
             LockMode::Read => vec!["mode", "read", "somebody:1", "many"],
         };

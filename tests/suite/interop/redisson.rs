@@ -167,6 +167,37 @@ impl Redisson {
         self.ask(format_args!("forceunlock {kind} {name}"))
     }
 
+    /// Gives the semaphore a limit, unless it has one (`trySetPermits`).
+    pub(super) fn set_permits(&self, name: &str, limit: u32) -> Asked<bool> {
+        self.ask(format_args!("setpermits {name} {limit}"))
+    }
+
+    /// Changes the limit by so many (`addPermits`).
+    pub(super) fn add_permits(&self, name: &str, number: i32) -> Asked<()> {
+        self.ask(format_args!("addpermits {name} {number}"))
+    }
+
+    /// How many permits are free.
+    pub(super) fn free_permits(&self, name: &str) -> Asked<u64> {
+        self.ask(format_args!("freepermits {name}"))
+    }
+
+    /// Takes a permit: its id, or `none` when the wait is over.
+    pub(super) fn take_permit(&self, name: &str, wait: Duration, lease: Duration) -> Asked<String> {
+        let (wait, lease) = (wait.as_millis(), lease.as_millis());
+        self.ask(format_args!("takepermit {name} {wait} {lease}"))
+    }
+
+    /// Takes one that never lapses, however long that takes (`acquire()`).
+    pub(super) fn take_permit_for_ever(&self, name: &str) -> Asked<String> {
+        self.ask(format_args!("takepermit {name} -1 -1"))
+    }
+
+    /// Gives a permit back; whether it was held until then.
+    pub(super) fn give_permit(&self, name: &str, id: &str) -> Asked<bool> {
+        self.ask(format_args!("givepermit {name} {id}"))
+    }
+
     fn ask<T: Reading>(&self, question: impl Display) -> Asked<T> {
         let id = self.questions.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();

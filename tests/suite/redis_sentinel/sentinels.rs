@@ -20,6 +20,7 @@ async fn two_stores_that_know_only_the_sentinels_exclude_and_wake_each_other() {
         let yours = match mode {
             LockMode::Reentrant | LockMode::Fair => patient("k", LockMode::Reentrant),
             LockMode::Read | LockMode::Write => yours,
+            LockMode::Permit(_) => patient("k", mode),
         };
         assert!(asks(&a, &mine).await && !asks(&b, &yours).await);
         let mut wakeups = b.subscribe(&yours).await.unwrap();

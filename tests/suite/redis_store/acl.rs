@@ -65,6 +65,7 @@ async fn everything(store: &RedisStore, prefix: &str) -> Result<(), StoreError> 
     exclusive(store, &name(prefix, "exclusive")).await?;
     fair(store, &name(prefix, "fair")).await?;
     read_write(store, &name(prefix, "read-write")).await?;
+    permits(store, &name(prefix, "permits")).await?;
     several(store, prefix).await?;
     records(store, prefix).await
 }
@@ -128,6 +129,22 @@ async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     store.withdraw(&other, true).await?;
     store.withdraw(&later, true).await?;
     store.release_one(&late.hold).await.map(drop)
+}
+
+async fn permits(store: &RedisStore, key: &str) -> Result<(), StoreError> {
+    let holder = attempt(key, LockMode::permits(1));
+    let waiter = patient(key, LockMode::permits(1));
+    acquire(store, &holder).await?;
+    refused(store, &waiter).await?;
+    let mut wakeups = store.subscribe(&waiter).await?;
+    store.release_one(&holder.hold).await?;
+    woken(&mut wakeups).await;
+    acquire(store, &waiter).await?;
+    let renewal = Renewal::new(waiter.hold.clone(), LEASE);
+    assert_eq!(store.renew(&[renewal]).await?, [HoldStatus::Held]);
+    let holds = [waiter.hold.clone()];
+    assert_eq!(store.check(&holds).await?, [HoldStatus::Held]);
+    store.withdraw(&waiter, true).await
 }
 
 async fn several(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
@@ -282,12 +299,13 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
             &[
                 "&redisson_lock__channel:*",
                 "&redisson_rwlock:*",
+                "&redisson_sc:*",
                 "&tower_lock_enter:*",
                 "&tower_lock_turn:*",
             ][..],
         ),
         (
-            "resetchannels &redisson_lock__channel:*",
+            "resetchannels &redisson_lock__channel:* &redisson_sc:*",
             &[
                 "&redisson_rwlock:*",
                 "&tower_lock_enter:*",
@@ -305,7 +323,7 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
         assert!(server.dump().await.is_empty());
     }
     let ours = "&tower_lock_enter:* &tower_lock_turn:*";
-    let theirs = "&redisson_lock__channel:* &redisson_rwlock:*";
+    let theirs = "&redisson_lock__channel:* &redisson_rwlock:* &redisson_sc:*";
     let server = server_with(format!("~* +@all {theirs} {ours}")).await;
     let store = RedisStore::connect(address(&server)).await.unwrap();
     everything(&store, "k").await.unwrap();

@@ -183,8 +183,14 @@ async fn what_is_no_lock_is_neither_shown_nor_deleted() {
         assert_eq!(forced.kind(), StoreErrorKind::Conflict);
         assert_eq!(server.dump().await.len(), 1);
     };
-    redis.set("k", "7").await.unwrap();
+    redis.set("k", "seven").await.unwrap();
     conflicts().await;
+    // A number without an expiry is what Redisson keeps for permits of which none is held.
+    redis.set("k", "7").await.unwrap();
+    let seen = store.inspect(&LockKey::new("k")).await.unwrap();
+    assert!(!seen.is_held() && seen.limit == Some(7));
+    assert!(!store.force_unlock(&LockKey::new("k")).await.unwrap());
+    assert_eq!(redis.get("k").await.unwrap().as_deref(), Some("7"));
     let thread = format!("{JAVA}:1");
     for (field, value) in [
         ("name", "Ada"),

@@ -68,6 +68,7 @@ async fn all_or_nothing_and_the_first_that_stood_back_is_named() {
             match MODES[taken].family() {
                 LockFamily::Exclusive => LockMode::Reentrant,
                 LockFamily::ReadWrite => LockMode::Write,
+                LockFamily::Permits => MODES[taken],
             },
         );
         assert!(asks(&store, &holder).await);

@@ -21,6 +21,7 @@ async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
                 LockMode::Fair => wanted.family() == held.family(),
                 LockMode::Read => wanted == LockMode::Write,
                 LockMode::Write => wanted.family() == held.family(),
+                LockMode::Permit(_) => wanted == held,
             };
             if !concerned {
                 continue;

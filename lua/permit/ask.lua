@@ -1,0 +1,52 @@
+-- Whether a permit can be granted now: why not, or else what grants it. A refused attempt with a place in line keeps it.
+-- keys     as permit/acquire.lua
+-- args     as permit/acquire.lua
+-- Needs    now.lua, place.lua and what it needs, outside.lua, permit/stock.lua, permit/give.lua
+local function ask_permit(keys, args)
+  local counter, held, alive, line, id = keys[1], keys[2], keys[6], keys[7], args[2]
+  local limit, now = tonumber(args[6]), now_ms()
+  if redis.call('EXISTS', keys[4]) == 1 then
+    return 2
+  end
+  local free, lapsed = take_stock(counter, held, now)
+  if free == false then
+    return 5
+  end
+  local ends, taken, names = redis.call('ZSCORE', held, id), redis.call('ZCARD', held), false
+  if not free or taken == 0 and redis.call('PTTL', counter) >= 0 then
+    free, names = limit - taken, true
+  elseif not ends and free + taken ~= limit and redis.call('EXISTS', keys[5]) == 0 then
+    return {6, free + taken}
+  end
+
+  local others, dropped, theirs = nil, false, nil
+  if args[3] ~= '0' and not ends then
+    others, dropped = others_first(line, alive, id, now)
+    theirs = not others and outside_turn(keys[8], free <= 0)
+  end
+  if not ends and (free <= 0 or others or theirs) then
+    local left = free <= 0 and next_free(held, free, now) or others or theirs
+    if args[3] == '0' then
+      return {1, left}
+    end
+    local listens = not others and (theirs or are_redissons(held))
+    return refuse_in_line(line, alive, id, args, now, dropped, left, listens)
+  end
+
+  return nil, function()
+    if not ends then
+      free = free - 1
+      redis.call('SET', counter, free, names and 'PX' or 'KEEPTTL', names and IDLE or nil)
+    end
+    redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
+    outlive(counter, held, now)
+    leave_line(line, alive, id)
+    if free > 0 then
+      if lapsed > 0 then
+        redis.call(args[5], keys[3], free)
+      end
+      call_first(line, alive, args[4], args[5])
+    end
+    return 0
+  end
+end

@@ -1,0 +1,11 @@
+-- Begins the lease of a permit anew. A permit that has lapsed is gone, also while it still stands in the set.
+-- Needs    on_hash.lua, now.lua, permit/give.lua
+local function renew_permit(counter, held, id, lease)
+  local now, ends = now_ms(), tonumber(on_hash('ZSCORE', held, id) or 0)
+  if ends <= now then
+    return 0
+  end
+  redis.call('ZADD', held, math.max(now + lease, ends), id)
+  outlive(counter, held, now)
+  return 1
+end

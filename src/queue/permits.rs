@@ -1,0 +1,60 @@
+//! The queue of the requests for permits of a key.
+
+use super::Effect;
+use super::wait_queue::{Handoff, Head, WaitQueue};
+
+/// The requests for permits of a key.
+///
+/// Every request needs a hold of its own, so none is shared or passed on. Requests ask the store side by side, as many as
+/// there are permits, until one of them is refused. From then on new requests wait, and those that ask stay: each listens
+/// and asks again. When the last of them is done, the next request asks, and so on: a permit that comes free is asked for
+/// by one request of the process, however many wait.
+///
+/// Between two calls, `queue.head` is `Asking` while `asking > 0` and `Idle` otherwise, requests wait only while
+/// `asking > 0`, and `refused` only holds then.
+#[derive(Default)]
+pub(super) struct PermitQueue {
+    pub(super) queue: WaitQueue,
+    /// How many requests ask the store.
+    asking: usize,
+    /// One of them was refused.
+    refused: bool,
+}
+
+impl PermitQueue {
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_idle()
+    }
+
+    /// Whether a new request asks now. One that does not wait (`waits`) asks unless it is known to be in vain.
+    pub(super) fn admits(&self, limit: usize, waits: bool) -> bool {
+        !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)
+    }
+
+    /// A request asks.
+    pub(super) fn begin(&mut self) {
+        self.asking += 1;
+        self.queue.head = Head::Asking;
+    }
+
+    /// A request that asks was refused, and asks on.
+    pub(super) fn refused(&mut self) {
+        self.refused = true;
+    }
+
+    /// A request that asked is done, granted or not.
+    pub(super) fn done(&mut self, handoff: Handoff) -> Option<Effect> {
+        self.asking -= 1;
+        if self.asking > 0 && self.refused {
+            return handoff.wakeups.map(Effect::Unsubscribe);
+        }
+        self.refused = false;
+        let next = self.queue.next(handoff);
+        if let Some(Effect::Ask(..)) = next {
+            self.begin();
+        } else if self.asking > 0 {
+            self.queue.head = Head::Asking;
+        }
+        next
+    }
+}

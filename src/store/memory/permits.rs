@@ -1,0 +1,124 @@
+//! The permits of one key.
+
+use std::num::NonZeroU32;
+
+use tokio::time::Instant;
+
+use super::roster::Roster;
+use crate::lock::{HoldId, LockMode};
+
+/// Who holds a permit, and how many there are.
+///
+/// While `limit` is `None`, there is no hold, and the next attempt names the limit.
+#[derive(Debug, Default)]
+pub(super) struct Permits {
+    holds: Roster,
+    limit: Option<Limit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    permits: NonZeroU32,
+    /// It was set for the key, and not named by an attempt. It counts for every attempt, whatever that names.
+    is_set: bool,
+}
+
+impl Permits {
+    /// Removes holds that have lapsed, and the limit that their attempts named if none is left.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.holds.expire(now);
+        self.settle();
+    }
+
+    /// Whether nothing is left that could change an answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.limit.is_none()
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.holds.is_empty()
+    }
+
+    pub(super) fn holds(&self) -> &Roster {
+        &self.holds
+    }
+
+    /// The limit that counts now.
+    pub(super) fn limit(&self) -> Option<NonZeroU32> {
+        self.limit.map(|limit| limit.permits)
+    }
+
+    /// The limit that an attempt which names `asked` contradicts.
+    pub(super) fn contradicts(&self, asked: NonZeroU32) -> Option<NonZeroU32> {
+        let other = |limit: &Limit| !limit.is_set && limit.permits != asked;
+        self.limit.filter(other).map(|limit| limit.permits)
+    }
+
+    /// Whether one more may be granted.
+    pub(super) fn has_free(&self) -> bool {
+        self.limit()
+            .is_some_and(|limit| self.next_free(limit).is_none())
+    }
+
+    /// When the next permit comes free by itself; `None` if one is free.
+    pub(super) fn next_free(&self, asked: NonZeroU32) -> Option<Instant> {
+        let limit = self.limit().unwrap_or(asked).get() as usize;
+        let mut ends: Vec<_> = self.holds.iter().map(|(_, until)| until).collect();
+        // More are held than there are permits after a limit was lowered.
+        let lacking = ends.len().checked_sub(limit)?;
+        ends.sort_unstable();
+        Some(ends[lacking])
+    }
+
+    /// Sets the limit, or leaves it to attempts.
+    pub(super) fn set(&mut self, limit: Option<NonZeroU32>) {
+        match limit {
+            Some(permits) => {
+                self.limit = Some(Limit {
+                    permits,
+                    is_set: true,
+                });
+            }
+            None => {
+                if let Some(limit) = &mut self.limit {
+                    limit.is_set = false;
+                }
+                self.settle();
+            }
+        }
+    }
+
+    /// Lets the hold live until then.
+    pub(super) fn put(&mut self, id: HoldId, asked: NonZeroU32, until: Instant) {
+        self.limit.get_or_insert(Limit {
+            permits: asked,
+            is_set: false,
+        });
+        self.holds.put(id, until);
+    }
+
+    /// Ends a hold, and says whether there was one.
+    pub(super) fn remove(&mut self, id: HoldId) -> bool {
+        let held = self.holds.remove(id);
+        self.settle();
+        held
+    }
+
+    /// Ends every hold, and says whether there was any.
+    pub(super) fn clear(&mut self) -> bool {
+        let held = !std::mem::take(&mut self.holds).is_empty();
+        self.settle();
+        held
+    }
+
+    /// The mode of a hold.
+    pub(super) fn mode(&self) -> LockMode {
+        LockMode::Permit(self.limit().unwrap_or(NonZeroU32::MIN))
+    }
+
+    fn settle(&mut self) {
+        if self.holds.is_empty() {
+            self.limit.take_if(|limit| !limit.is_set);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! At most so many at a time: GUARANTEES S1 for permits, L2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::KEY;
+use super::env::Env;
+use super::waiter::Waiter;
+use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest};
+
+/// How many permits most of these cases have.
+const LIMIT: u32 = 3;
+
+fn permit(locks: &LockClient) -> LockRequest {
+    locks.lock(KEY).permits(LIMIT)
+}
+
+/// Every permit, in two clients by turns.
+async fn all(here: &LockClient, elsewhere: &LockClient) -> Vec<LockGuard> {
+    let mut guards = Vec::new();
+    for n in 0..LIMIT as usize {
+        let asking = permit([here, elsewhere][n % 2]).wait(Duration::ZERO);
+        guards.push(asking.await.unwrap());
+    }
+    guards
+}
+
+async fn is_taken(env: &Env) -> bool {
+    let asking = permit(&env.client().await).wait(Duration::ZERO);
+    match asking.await {
+        Ok(guard) => {
+            guard.release().await.unwrap();
+            false
+        }
+        Err(LockError::Busy { .. }) => true,
+        Err(error) => panic!("neither free nor taken: {error}"),
+    }
+}
+
+async fn end(guards: impl IntoIterator<Item = LockGuard>) {
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// And as many do, when many come.
+pub async fn more_hold_than_there_are_permits(env: &Env, _: LockMode) {
+    let (here, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut working = JoinSet::new();
+    for locks in [env.client().await, env.client().await, env.client().await] {
+        for _ in 0..4 {
+            let (locks, here, most) = (locks.clone(), here.clone(), most.clone());
+            let moment = env.moment();
+            working.spawn(async move {
+                for _ in 0..5 {
+                    let guard = permit(&locks).await.unwrap();
+                    let now = here.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert!(now <= LIMIT as usize, "{now} at a time");
+                    most.fetch_max(now, Ordering::SeqCst);
+                    sleep(moment / 4).await;
+                    here.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    working.join_all().await;
+    assert_eq!(most.load(Ordering::SeqCst), LIMIT as usize);
+}
+
+/// Though there are permits enough for all who ask.
+pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let guards = all(&here, &elsewhere).await;
+    assert!(is_taken(env).await);
+    let refused = permit(&here).wait(env.moment()).await;
+    assert!(
+        matches!(refused, Err(LockError::Busy { .. })),
+        "{refused:?}"
+    );
+    end(guards).await;
+    end(all(&elsewhere, &here).await).await;
+}
+
+/// Of those who wait, one enters for each who leaves.
+pub async fn one_release_admits_two(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let mut guards = all(&here, &elsewhere).await;
+    let (entered, mut entering) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = JoinSet::new();
+    for locks in [&here, &elsewhere, &here, &elsewhere] {
+        let (asking, entered) = (permit(locks), entered.clone());
+        waiting.spawn(async move { entered.send(asking.await.unwrap()).unwrap() });
+    }
+    sleep(env.moment()).await;
+    for _ in 0..4 {
+        assert!(entering.try_recv().is_err(), "there is no permit");
+        guards.swap_remove(0).release().await.unwrap();
+        let next = timeout(env.prompt(), entering.recv()).await;
+        guards.push(next.expect("one enters").unwrap());
+        sleep(env.moment()).await;
+    }
+    waiting.join_all().await;
+    end(guards).await;
+}
+
+/// Several permits come free at once, and one message is for all of them.
+pub async fn a_waiter_is_forgotten_when_several_permits_come_free(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    for holder in [&here, &elsewhere] {
+        let guards = all(holder, holder).await;
+        let mut waiters = Vec::new();
+        for locks in [&here, &elsewhere, &here] {
+            waiters.push(Waiter::queue(env, permit(locks)).await);
+        }
+        let ends = guards.into_iter().map(LockGuard::release);
+        for released in futures_util::future::join_all(ends).await {
+            released.unwrap();
+        }
+        for waiter in waiters {
+            // Held until the next has entered as well.
+            let guard = waiter.promptly().await;
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(1)).await;
+                drop(guard);
+            });
+        }
+        env.until("all are free", async || !is_taken(env).await)
+            .await;
+        env.store_is_empty().await;
+    }
+}
+
+pub async fn one_permits_lapse_ends_another(env: &Env, _: LockMode) {
+    let lease = env.short_lease();
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let lapsing = permit(&here).lease(Lease::Fixed(lease)).await.unwrap();
+    let renewed = permit(&here).lease(Lease::Renewed(lease)).await.unwrap();
+    let long = permit(&elsewhere).await.unwrap();
+    let next = Waiter::queue(env, permit(&elsewhere)).await;
+    lapsing.lost().await;
+    let next = next.promptly().await;
+    assert!(!renewed.is_lost() && !long.is_lost());
+    assert!(is_taken(env).await, "one permit came free, not two");
+    sleep(lease).await;
+    assert!(is_taken(env).await, "a permit that is renewed came free");
+    assert!(matches!(lapsing.release().await, Err(LockError::Lost)));
+    end([renewed, long, next]).await;
+}
+
+/// By its lapse, and by its release after that.
+pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
+    let lease = Lease::Fixed(env.short_lease());
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let mut guards = all(&here, &elsewhere).await;
+    guards.pop().unwrap().release().await.unwrap();
+    let lapsed = permit(&here).lease(lease).await.unwrap();
+    lapsed.lost().await;
+    let next = permit(&elsewhere).wait(env.prompt());
+    guards.push(next.await.unwrap());
+    drop(lapsed);
+    sleep(env.moment()).await;
+    assert!(is_taken(env).await);
+    end(guards).await;
+}
+
+/// The program says two things of one resource: it learns that, rather than one of them at random.
+pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let guard = permit(&here).await.unwrap();
+    for other in [LIMIT - 1, LIMIT + 1] {
+        for locks in [&here, &elsewhere] {
+            let refused = locks.lock(KEY).permits(other).await;
+            assert!(
+                matches!(refused, Err(LockError::Conflict(_))),
+                "{refused:?}"
+            );
+        }
+    }
+    // The same limit goes on.
+    end([guard, permit(&elsewhere).await.unwrap()]).await;
+}
+
+/// A new version of the program has another limit.
+pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    end(all(&here, &elsewhere).await).await;
+    for limit in [1, LIMIT + 2] {
+        let mut guards = Vec::new();
+        for _ in 0..limit {
+            let asking = elsewhere.lock(KEY).permits(limit).wait(Duration::ZERO);
+            guards.push(asking.await.unwrap());
+        }
+        let one_more = here.lock(KEY).permits(limit).wait(Duration::ZERO).await;
+        assert!(
+            matches!(one_more, Err(LockError::Busy { .. })),
+            "{one_more:?}"
+        );
+        end(guards).await;
+    }
+}
+
+/// As many requests of one process come at once as there are permits: each asks for itself, and none waits for another.
+pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockMode) {
+    const MANY: u32 = 24;
+    let locks = env.client().await;
+    let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
+    let granted = futures_util::future::join_all(asking).await;
+    let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
+    assert_eq!(env.ledger().questions(), MANY as usize);
+    end(guards).await;
+}
+
+/// However many wait in a process, one or two of them ask for what comes free.
+pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
+    const CROWD: usize = 12;
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let mut guards = all(&here, &elsewhere).await;
+    let (entered, mut entering) = tokio::sync::mpsc::unbounded_channel();
+    let mut crowd = JoinSet::new();
+    for _ in 0..CROWD {
+        for locks in [&here, &elsewhere] {
+            let (asking, entered) = (permit(locks), entered.clone());
+            crowd.spawn(async move { drop(entered.send(asking.await.unwrap())) });
+        }
+    }
+    sleep(env.moment()).await;
+    let before = env.ledger().questions();
+    guards.pop().unwrap().release().await.unwrap();
+    guards.push(
+        timeout(env.prompt(), entering.recv())
+            .await
+            .unwrap()
+            .unwrap(),
+    );
+    sleep(env.moment()).await;
+    let asked = env.ledger().questions() - before;
+    // At first as many asked side by side as there are permits, and those were refused together.
+    assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
+    drop(guards);
+    for _ in 1..2 * CROWD {
+        drop(entering.recv().await.unwrap());
+    }
+    crowd.join_all().await;
+}
