@@ -253,7 +253,7 @@ async fn waiters_listen_where_redisson_tells_them() {
             let waiter = match mode {
                 LockMode::Fair => patient(name, mode),
                 // With patience it would listen on channels of ours.
-                LockMode::Reentrant | LockMode::Read | LockMode::Write => attempt(name, mode),
+                _ => attempt(name, mode),
             };
             let channel = match mode {
                 LockMode::Reentrant => format!("redisson_lock__channel:{tag}"),

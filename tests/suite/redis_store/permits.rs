@@ -103,7 +103,8 @@ async fn permits_are_redissons() {
             let ttl = dump[key].ttl.expect("both expire");
             assert!(ttl > DAY && ttl <= DAY + LEASE, "{key}: {ttl:?}");
         }
-        let waiter = patient(name, LockMode::permits(3));
+        // With patience it would listen on a channel of ours.
+        let waiter = permit(name, 3);
         let mut wakeups = store.subscribe(&waiter).await.unwrap();
         assert_eq!(server.pubsub_channels().await.get(channel), Some(&1));
         assert!(releases(&store, &one).await && !releases(&store, &one).await);
