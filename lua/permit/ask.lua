@@ -36,7 +36,7 @@ local function ask_permit(keys, args)
   return nil, function()
     if not ends then
       free = free - 1
-      redis.call('SET', counter, free, names and 'PX' or 'KEEPTTL', names and IDLE or nil)
+      redis.call('SET', counter, free, unpack(names and {'PX', IDLE} or {'KEEPTTL'}))
     end
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
     outlive(counter, held, now)
