@@ -49,8 +49,8 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
                  kind of lock"
             }
             LockFamily::ReadWrite => {
-                "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: \
-                 use the name of a lock for one kind of lock and nothing else"
+                "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: use \
+                 the name of a lock for one kind of lock and nothing else"
             }
             LockFamily::Permits => {
                 "the key holds a lock, and was asked for a permit: use the name of a lock for one kind of lock"
