@@ -1,6 +1,6 @@
 //! What every store promises, as tests: a store of another crate proves itself with one macro call.
 //!
-//! A [`Testbed`] says how a test comes by a store, and what must be gone when the test ends. [`conformance!`] makes the
+//! A [`Testbed`] says how a test comes by a store, and what must be gone when the test ends. [`conformance!`](macro@crate::testing::conformance) makes the
 //! tests: one for each case and each mode that the store has, so that the name of a failed test names the hazard and the
 //! mode. The stores of this crate run the very same cases.
 //!
@@ -245,7 +245,7 @@ fn rival(mode: LockMode) -> LockMode {
     }
 }
 
-/// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](self).
+/// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](mod@crate::testing::conformance).
 ///
 /// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`,
 /// `permit`, `fenced` if the store issues fencing tokens, and `line` if processes that wait for it stand in line. Each test is called `<case>::<mode>` in the module of the call, which should
