@@ -25,7 +25,7 @@
 //! a lock is written down with the machine's monotonic clock; at the end the sections of all processes are compared.
 //!
 //! It needs `redis-server` (or what `REDIS_SERVER` names) for `--store redis` and `quorum`, and starts its own, on free
-//! loopback ports.
+//! loopback ports; and PostgreSQL for `--store postgres`, in a directory of its own.
 
 mod blow;
 mod clock;
@@ -52,6 +52,9 @@ use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
 use options::{Role, Store};
+use postgres_store::PostgresStore;
+use support::PostgresServer;
+use tower_distributed_lock::MemoryStore;
 
 /// Resolves at the first SIGINT or SIGTERM.
 async fn asked_to_stop() {
@@ -79,7 +82,12 @@ async fn main() -> Result<ExitCode> {
     };
     let torture = async {
         match options.store {
-            Store::Memory => memory::torture(&options).await,
+            Store::Memory => memory::torture(&options, MemoryStore::new()).await,
+            Store::Postgres => {
+                let database = PostgresServer::shared().database().await;
+                let store = PostgresStore::connect(&database.config()).await?;
+                memory::torture(&options, store).await
+            }
             Store::Redis | Store::Quorum => redis::torture(&options).await,
         }
     };

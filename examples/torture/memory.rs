@@ -1,4 +1,4 @@
-//! Torture of several clients of one process.
+//! Torture of several clients of one process, on a store that misbehaves.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
-use tower_distributed_lock::{LockClient, MemoryStore};
+use tower_distributed_lock::{Inspect, LockClient, LockStore};
 
 use crate::blow::{Score, Scores};
 use crate::clock::now;
@@ -26,7 +26,7 @@ use crate::worker::{Orders, start};
 const LAPSED: Duration = Duration::from_secs(10);
 
 /// Runs, and reports.
-pub(crate) async fn torture(options: &Options) -> Result<Report> {
+pub(crate) async fn torture<S: Inspect>(options: &Options, store: S) -> Result<Report> {
     let habits = Habits {
         keys: options.keys,
         tasks: options.tasks,
@@ -34,7 +34,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
         gullible: options.gullible,
         ordered: true,
     };
-    let store = FaultyStore::new(MemoryStore::new(), faults(), options.seed);
+    let store = FaultyStore::new(store, faults(), options.seed);
     let history = Arc::new(Mutex::new(History::default()));
     let (stopping, stop) = watch::channel(false);
     let mut crew = Vec::new();
@@ -87,9 +87,9 @@ fn faults() -> Faults {
         .outage(OUTAGE)
 }
 
-async fn flush_now_and_then(
+async fn flush_now_and_then<S: LockStore>(
     options: &Options,
-    store: &FaultyStore<MemoryStore>,
+    store: &FaultyStore<S>,
     history: &Mutex<History>,
 ) {
     let mut random = Rng::with_seed(options.seed);
@@ -109,7 +109,7 @@ async fn flush_now_and_then(
     }
 }
 
-fn scores(store: &FaultyStore<MemoryStore>) -> Scores {
+fn scores<S: LockStore>(store: &FaultyStore<S>) -> Scores {
     let tally = store.tally();
     let named = [
         (Fault::RequestLost, "request lost"),
@@ -130,8 +130,7 @@ fn scores(store: &FaultyStore<MemoryStore>) -> Scores {
     named.map(|(fault, name)| (name, score(fault))).into()
 }
 
-async fn nothing_is_held(store: &FaultyStore<MemoryStore>, habits: &Habits) -> Result<()> {
-    use tower_distributed_lock::Inspect;
+async fn nothing_is_held<S: Inspect>(store: &FaultyStore<S>, habits: &Habits) -> Result<()> {
     let began = Instant::now();
     for (key, _) in habits.keys() {
         loop {

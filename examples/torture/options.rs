@@ -10,9 +10,9 @@ Tortures the locks of several processes, and checks afterwards what was promised
 
     cargo run --release --example torture -- [options]
 
-    --store memory|redis|quorum   where the locks live; redis-server is started where it is needed (default redis)
+    --store memory|redis|quorum|postgres   where the locks live; servers are started where they are needed (default redis)
     --minutes N, --seconds N      for how long (default 1 minute)
-    --procs N                     how many processes; clients of one process on the memory store (default 4)
+    --procs N                     how many processes; clients of one process on memory and postgres (default 4)
     --tasks N                     how many tasks in each (default 8)
     --keys N                      how many keys of each family (default 3)
     --lease MS                    how long a lock lives without renewal (default 1500)
@@ -40,6 +40,7 @@ pub(crate) enum Store {
     Memory,
     Redis,
     Quorum,
+    Postgres,
 }
 
 impl Store {
@@ -48,13 +49,14 @@ impl Store {
             Self::Memory => "memory",
             Self::Redis => "redis",
             Self::Quorum => "quorum",
+            Self::Postgres => "postgres",
         }
     }
 
     /// The number of servers.
     pub(crate) fn servers(self) -> usize {
         match self {
-            Self::Memory => 0,
+            Self::Memory | Self::Postgres => 0,
             Self::Redis => 1,
             Self::Quorum => 3,
         }
@@ -89,7 +91,8 @@ pub(crate) fn read() -> Result<Role> {
                     Some("memory") => Store::Memory,
                     Some("redis") => Store::Redis,
                     Some("quorum") => Store::Quorum,
-                    other => bail!("no store {other:?}: memory, redis or quorum"),
+                    Some("postgres") => Store::Postgres,
+                    other => bail!("no store {other:?}: memory, redis, quorum or postgres"),
                 }
             }
             Long("minutes") => {

@@ -94,7 +94,7 @@ impl fmt::Display for Report {
             "torture: {}, {} {}, {:.0} s, seed {}\n",
             self.store.as_str(),
             self.procs,
-            if self.store == Store::Memory {
+            if matches!(self.store, Store::Memory | Store::Postgres) {
                 "clients"
             } else {
                 "processes"

@@ -10,6 +10,8 @@ mod eventually;
 mod monitor;
 #[path = "../../tests/suite/support/port.rs"]
 mod port;
+#[path = "../postgres_store/tests/server/mod.rs"]
+mod postgres_server;
 #[path = "../../tests/suite/support/process.rs"]
 mod process;
 #[path = "../../tests/suite/support/proxy.rs"]
@@ -22,6 +24,7 @@ pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
 pub(crate) use monitor::Monitor;
 pub(crate) use port::ReservedPort;
+pub(crate) use postgres_server::Server as PostgresServer;
 pub(crate) use process::Process;
 pub(crate) use proxy::{Ending, Proxy};
 pub(crate) use redis_server::RedisServer;

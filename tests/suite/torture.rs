@@ -56,6 +56,14 @@ async fn clients_of_one_memory_store_are_tortured() {
 }
 
 #[tokio::test]
+async fn clients_of_the_store_on_postgres_are_tortured() {
+    let figures = torture("postgres", "10").await;
+    assert_eq!(figures["S6"], 0);
+    assert!(figures["request late"] > 0);
+    assert!(figures["granted, fair"] > 0);
+}
+
+#[tokio::test]
 async fn processes_that_share_a_server_are_tortured() {
     let figures = torture("redis", "12").await;
     assert_eq!(figures["S6"], 0);
