@@ -24,16 +24,8 @@ pub(super) struct LocalHold {
     limit: Option<Instant>,
     pub(super) granted: Instant,
     /// The route of its present holder: that of the first share.
-    #[cfg_attr(
-        not(feature = "console"),
-        expect(dead_code, reason = "a console reads it")
-    )]
     pub(super) route: Route,
     /// When its present holder got it.
-    #[cfg_attr(
-        not(feature = "console"),
-        expect(dead_code, reason = "a console reads it")
-    )]
     pub(super) since: Instant,
     /// The number of hand-overs.
     pub(super) passed: u32,
