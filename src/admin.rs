@@ -102,10 +102,6 @@ impl LockAdmin {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the question. It changes nothing.
-    ///
-    /// # Cancel safety
-    ///
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self, key: impl Into<LockKey>) -> Result<Inspection, LockError> {
         Ok(self.store.inspect(&self.named(key)).await?)
@@ -156,7 +152,10 @@ impl LockAdmin {
     pub async fn set_permits(&self, key: impl Into<LockKey>, limit: u32) -> Result<(), LockError> {
         let limit = NonZeroU32::new(limit)
             .ok_or_else(|| LockError::invalid("a limit of 0 permits lets no request through"))?;
-        Ok(self.store.set_permits(&self.named(key), Some(limit)).await?)
+        Ok(self
+            .store
+            .set_permits(&self.named(key), Some(limit))
+            .await?)
     }
 
     /// Ends what [`set_permits`](Self::set_permits) has set: when no permit is held, the limit is what the next request

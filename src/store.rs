@@ -140,7 +140,7 @@ fn other_limit(limit: u32) -> StoreError {
 /// The feature `testing` has the suite that the stores of this crate pass. One macro call makes a test of each case in each
 /// mode:
 ///
-/// ```ignore
+/// ```text
 /// tower_distributed_lock::testing::conformance!(MyTestbed: reentrant fair read write, fenced);
 /// ```
 ///

@@ -132,7 +132,7 @@ impl RejectionKind {
 
     /// The gRPC status code for a service behind a layer, such as `tonic::Code::from_i32` takes it. With tonic:
     ///
-    /// ```ignore
+    /// ```text
     /// layer.rejection(|rejection, _| {
     ///     let code = tonic::Code::from_i32(rejection.kind().grpc_code());
     ///     tonic::Status::new(code, rejection.kind().as_str()).into_http::<tonic::body::Body>()
@@ -145,7 +145,7 @@ impl RejectionKind {
             // DEADLINE_EXCEEDED
             Self::BodyTimeout => 4,
             // RESOURCE_EXHAUSTED
-            Self::Overloaded | Self::BodyBudget | Self::BodyTooLarge => 8,
+            Self::NoPermit | Self::Overloaded | Self::BodyBudget | Self::BodyTooLarge => 8,
             // FAILED_PRECONDITION
             Self::KeyReused => 9,
             // ABORTED
