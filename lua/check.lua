@@ -1,4 +1,4 @@
--- Says which of several holds are there. Changes nothing.
+-- Returns which of several holds exist. Changes nothing.
 -- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again); of a permit
 --          the free permits and those that are held
 -- ARGV     two for each hold: the field, and 'permit' if it is one

@@ -1,13 +1,13 @@
--- Begins the leases of several holds anew. Creates nothing, and shortens no life: a renewal may arrive late, for less
--- than was promised since.
+-- Renews the leases of several holds. Creates nothing, and never shortens an expiry: a renewal may arrive late, with a
+-- shorter lease than one that was promised since.
 -- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again); of a permit
 --          the free permits and those that are held
 -- ARGV     three for each hold: the field, the lease in ms, 'read', 'write', 'exclusive' or 'permit'
 -- Returns  for each hold 1 renewed, 0 gone
 -- Needs    on_hash.lua, permit/renew.lua and what it needs
 
--- Redis 7 compares by itself, which takes one command less than to look first. Where that sets nothing, as on a key
--- without an expiry, the script compares.
+-- Redis 7 compares in the command (GT), which saves one command. If that sets nothing, as on a key without an expiry,
+-- the script compares.
 local compares = redis.REDIS_VERSION_NUM ~= nil
 local function prolong(key, lease)
   if compares and redis.call('PEXPIRE', key, lease, 'GT') == 1 then

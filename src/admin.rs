@@ -1,4 +1,4 @@
-//! Administration: who holds what, who waits, what is remembered, and force.
+//! Administration: holders, waiters, records, and breaking locks.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -17,10 +17,10 @@ pub use crate::store::{
 };
 use crate::store::{DynInspect, inspector};
 
-/// Looks into locks of any holder, and breaks them.
+/// Inspects the locks of any holder, and breaks them.
 ///
-/// It is a type of its own, so that code that takes locks does not break them by mistake. Of a client, it is made by
-/// [`LockClient::admin`]. Holders and waiters appear under the names that they have in the store, those of Redisson clients too. Clones administer the
+/// It is a separate type, so that code that takes locks does not break them by mistake. [`LockClient::admin`] makes it for a
+/// client's store. Holders and waiters appear under their ids in the store, those of Redisson clients too. Clones administer the
 /// same store.
 ///
 /// ```
@@ -94,11 +94,11 @@ impl LockAdmin {
         Ok(page)
     }
 
-    /// Who holds `key`, and who waits for it. A free key has neither.
+    /// Returns the holders of `key`, and its waiters. A free key has neither.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key holds something that is no lock.
+    /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key is not a lock.
     ///
     /// # Cancel safety
     ///
@@ -107,16 +107,16 @@ impl LockAdmin {
         Ok(self.store.inspect(&self.named(key)).await?)
     }
 
-    /// Ends every hold on `key`, and wakes those who wait for it; says whether there was any. The holders find their locks
-    /// lost at their next renewal or release. It also ends a hold that would never expire.
+    /// Ends every hold on `key`, and wakes its waiters. Returns whether there was any hold. The holders learn of the loss at
+    /// their next renewal or release. It also ends a hold that never expires.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key holds something that is no lock.
+    /// [`LockError::Unavailable`]; [`LockError::Conflict`] if the key is not a lock.
     ///
     /// # Cancel safety
     ///
-    /// A cancelled call may still be carried out.
+    /// A cancelled call may still take effect.
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
         Ok(self.store.force_unlock(&self.named(key)).await?)
     }
@@ -172,7 +172,7 @@ impl LockAdmin {
         Ok(self.store.set_permits(&self.named(key), None).await?)
     }
 
-    /// One page of the keys that are held, with their holders and waiters.
+    /// Returns one page of the held keys, with their holders and waiters.
     ///
     /// Locks of Redisson clients are listed too. In a Redis database with many other keys most pages are empty: follow
     /// [`Page::next`] to the end.
@@ -207,7 +207,7 @@ impl LockAdmin {
         self.page(query, list, |entry| &mut entry.key).await
     }
 
-    /// One page of the keys under which a record is kept, such as the response to an idempotent request.
+    /// Returns one page of the keys with a record, such as the response to an idempotent request.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl LockAdmin {
         self.page(query, list, |entry| &mut entry.key).await
     }
 
-    /// The record under `key`, as its writer encoded it.
+    /// Returns the record under `key`, as its writer encoded it.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl LockAdmin {
         Ok(self.store.record(&self.named(key)).await?)
     }
 
-    /// Removes the record under `key`; says whether there was one. The work that left it runs again when it is repeated.
+    /// Removes the record under `key`. Returns whether there was one. A repeat of its work runs again.
     ///
     /// # Errors
     ///
@@ -247,7 +247,7 @@ impl LockAdmin {
         Ok(self.store.forget_record(&self.named(key)).await?)
     }
 
-    /// Looks at the deployment of the store, as [`LockClient::audit`](crate::LockClient::audit).
+    /// Audits the deployment of the store, as [`LockClient::audit`](crate::LockClient::audit).
     ///
     /// # Errors
     ///
@@ -278,7 +278,7 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`LockError::Unsupported`] if the store cannot be looked into.
+    /// [`LockError::Unsupported`] if the store offers no inspection.
     pub fn admin(&self) -> Result<LockAdmin, LockError> {
         let store = self.inspector().map_err(LockError::Unsupported)?;
         Ok(LockAdmin {

@@ -50,20 +50,19 @@ const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
-/// A client works in the background: one task renews what is held, another finishes what dropped guards and cancelled
-/// requests have left. They start when they are first needed, and end when the last clone and the last guard are gone.
+/// A client has background tasks: one task renews holds, others clean up after dropped guards and cancelled requests. They start
+/// when they are first needed, and end with the last clone and the last guard.
 ///
 /// # A runtime whose workers are all busy
 ///
-/// Handlers that compute, or block, on all workers of a runtime keep it from doing anything else. With a `RedisStore`
-/// (and a quorum of those) what is held is renewed all the same, on a thread and a connection of the store's own: the
-/// locks stay held for as long as the process lives, and releases are confirmed afterwards. [`max_hold`] is what ends the
-/// hold of a handler that never comes back. With a [`MemoryStore`] renewals need a free worker, unless [`renew_on`] says
-/// otherwise: a hold that was not renewed in time is lost, at its deadline, and its release says so.
+/// Handlers that compute, or block, on all workers of a runtime stop every other task. With a `RedisStore` (and a quorum of
+/// those) holds are renewed nevertheless, on a thread and a connection of the store: the locks are held as long as the process
+/// lives, and releases are confirmed afterwards. [`max_hold`] ends the hold of a handler that never returns. With a
+/// [`MemoryStore`] renewals need a free worker, unless [`renew_on`] names another runtime: a hold that is not renewed in time is
+/// lost at its deadline, and its release fails.
 ///
-/// Whatever else a client does waits for a worker: a guard that is dropped meanwhile is renewed no more, and released
-/// late or not at all, so that its lease ends it; a waiter in a fair queue loses its place after
-/// [`WAITER_LIVENESS`](crate::store::WAITER_LIVENESS).
+/// All other work of a client waits for a worker. A guard that is dropped meanwhile is not renewed any more, and is released late
+/// or ends with its lease. A waiter in a fair queue loses its place after [`WAITER_LIVENESS`](crate::store::WAITER_LIVENESS).
 ///
 /// [`MemoryStore`]: crate::MemoryStore
 /// [`max_hold`]: LockRequest::max_hold
@@ -116,12 +115,13 @@ impl LockClient {
         }
     }
 
-    /// The identity under which this client's holds stand in the store: the first part of every hold id.
+    /// The id of this client: the first part of every hold id in the store.
     pub fn id(&self) -> Uuid {
         self.inner.id
     }
 
-    /// Asks for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it first.
+    /// Makes a request for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it
+    /// first.
     ///
     /// ```
     /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
@@ -135,9 +135,8 @@ impl LockClient {
     /// # }
     /// ```
     ///
-    /// A string is taken **as it is**. Compose a name of what strangers may have chosen by
-    /// [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id`
-    /// such as `1:refund` names another lock.
+    /// A string is used **as it is**. Compose a name with input of clients by [`Resource::id`](crate::Resource::id) or
+    /// [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id` such as `1:refund` names another lock.
     ///
     /// Inside a handler whose layer holds the key, another owner would wait for its own request. The client then fails with
     /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
@@ -171,12 +170,12 @@ impl LockClient {
         self.lock(key).try_acquire().await
     }
 
-    /// Asks for the locks on all `keys`, or for none of them.
+    /// Makes a request for the locks on all `keys`: all or none.
     ///
-    /// They are asked for at once. If one of them is in use, the request waits for it and holds none of the others
-    /// meanwhile; when it has got that one, it asks for the rest. After a few such rounds it takes the keys one after the
-    /// other, always in the same order, so that it gets them in the end, and requests that name the same keys never wait
-    /// for each other in a circle. A key named twice is taken once. A key may come with a mode of its own.
+    /// The request asks for all keys at once. If one of them is in use, it waits for that key and holds none of the others
+    /// meanwhile; then it asks for the rest. After a few such rounds it takes the keys one after the other, always in the same
+    /// order. So it eventually gets them, and requests for the same keys never deadlock. A key that is named twice is taken once.
+    /// A key may come with a mode of its own.
     ///
     /// ```
     /// # async fn f(locks: tower_distributed_lock::LockClient) -> Result<(), tower_distributed_lock::LockError> {
@@ -196,12 +195,12 @@ impl LockClient {
         LockRequest::all(self.clone(), keys.into_iter().map(Into::into).collect())
     }
 
-    /// Asks for the lock on one of `keys`: the first that is free, or becomes free. [`LockGuard::key`] tells which.
+    /// Makes a request for the lock on one of `keys`: the first that is or becomes free. [`LockGuard::key`] returns which.
     ///
-    /// It is for a resource that is split into segments to cool it down, such as ten counters that together are one stock.
-    /// Requests begin at different keys, so that the segments are used alike. A request that waits stands in the queue of
-    /// every key, behind those of this process that came before, and [`max_waiters`](LockRequest::max_waiters) counts it
-    /// there. In the store it has no place in a fair queue.
+    /// It is for a resource that is split into segments to reduce contention, such as ten counters that together are one stock.
+    /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
+    /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
+    /// it has no place in a fair queue.
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///
@@ -221,13 +220,13 @@ impl LockClient {
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released.
     ///
-    /// Guards that are still alive find their locks lost. Call it when the server has stopped serving, and before the
-    /// runtime ends: what is not released then frees itself when its lease is over.
+    /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
+    /// a hold that is not released ends with its lease.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unavailable`] if not everything was released within `timeout`. What is not released by then goes on in
-    /// the background for as long as the runtime lives.
+    /// [`LockError::Unavailable`] if not everything was released within `timeout`. The remaining releases continue in the
+    /// background as long as the runtime lives.
     ///
     /// # Cancel safety
     ///
@@ -238,7 +237,7 @@ impl LockClient {
         closed.send_replace(true);
         keeper.abandon_all();
         let done = async {
-            // The last request that was inside may have been granted something since.
+            // The last request may have been granted a hold since.
             closed.closed().await;
             keeper.abandon_all();
             keeper.drained().await;
@@ -249,10 +248,10 @@ impl LockClient {
             .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
     }
 
-    /// Looks at the deployment of the store: which promises hold on it, and what weakens them. For the start of a service,
-    /// and for its operators.
+    /// Audits the deployment of the store: which promises hold on it, and what weakens them. For the start of a service, and for
+    /// its operators.
     ///
-    /// It takes no lock and changes nothing. What the store may not be asked is among the warnings.
+    /// It takes no lock and changes nothing. Settings that the user may not read are among the warnings.
     ///
     /// # Errors
     ///
@@ -260,7 +259,7 @@ impl LockClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the questions. They change nothing.
+    /// Dropping the future cancels the questions. They change nothing.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         let audit = self.inner.store.clone().audit();
         Ok(self.driven(audit).await?)
@@ -285,12 +284,12 @@ impl LockClient {
         Ok(began.elapsed())
     }
 
-    /// How many keys this client holds or waits for just now.
+    /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.queues.len()
     }
 
-    /// Whether the store can serve such requests; the text of a refusal is for the caller's eyes.
+    /// Whether the store supports such requests. The error text is for the caller.
     pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), Unsupported> {
         let capabilities = self.inner.store.capabilities();
         capabilities.check(Feature::Mode(mode))?;
@@ -309,12 +308,12 @@ impl LockClient {
         &self.inner.namespace
     }
 
-    /// What looks into the store.
+    /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
         self.inner.store.capabilities().inspector()
     }
 
-    /// Whether the store can hold such a key; the text of a refusal is for the caller's eyes.
+    /// Whether the store accepts the key. The error text is for the caller.
     pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), Unsupported> {
         self.inner
             .store
@@ -322,32 +321,32 @@ impl LockClient {
             .map(drop)
     }
 
-    /// Whether finished work can leave something behind.
+    /// Whether the store keeps records.
     pub(crate) fn keeps_records(&self) -> bool {
         let capabilities = self.inner.store.capabilities();
         capabilities.check(Feature::Records).is_ok()
     }
 
-    /// What a finished piece of work has left under `key`.
+    /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         let record = self.inner.store.clone().record(self.named(key.clone()));
         Ok(self.driven(record).await?)
     }
 
-    /// Drives a question to its end, also when its caller goes: the store is promised that.
+    /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
     fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Result<T, StoreError>> {
         Driven::new(self.inner.queues.keeper().clone(), answer)
     }
 
-    /// What happened, for a console to show.
+    /// The journal of events, for a console.
     fn journal(&self) -> &Journal {
         self.inner.queues.journal()
     }
 
-    /// Lets a request in, unless the client was shut down.
+    /// Admits a request, unless the client was shut down.
     ///
-    /// Every request holds its [`Door`] until it has left all that it leaves behind to the background: the shutdown waits
-    /// for the last one.
+    /// Every request holds its [`Door`] until it has handed all its clean-up to the background. The shutdown waits for the last
+    /// one.
     fn enter(&self) -> Door {
         Door(self.inner.closed.subscribe())
     }
@@ -368,7 +367,7 @@ impl fmt::Debug for LockClient {
     }
 }
 
-/// What a request holds while it takes locks. It is dropped after the work: what the work leaves is counted by then.
+/// Held by a request while it takes locks. It is dropped after the work, when the clean-up of the work is counted.
 struct Door(watch::Receiver<bool>);
 
 impl Door {
@@ -381,11 +380,11 @@ impl Door {
         let flag = self.0.clone();
         let mut closing = pin!(self.0.wait_for(|closed| *closed));
         poll_fn(|cx| {
-            // A waiter that is woken by a shutdown must not be granted what the shutdown has just given up.
+            // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.
             if *flag.borrow() {
                 return Poll::Ready(Err(LockError::Shutdown));
             }
-            // A request that need not wait does not wait for a shutdown either.
+            // A request that does not wait for a lock does not wait for a shutdown either.
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
@@ -400,9 +399,9 @@ impl Door {
 
 /// Settings of a [`LockClient`].
 ///
-/// Waiters of one key and one process queue in the process, and a lock that is released passes straight to the next of
-/// them. These settings bound how long that may go on before other processes get their turn. Then every process that
-/// listens for the lock at that moment may have a turn before this one asks again.
+/// Waiters of one key and one process queue in the process, and a released lock is handed over directly to the next of them.
+/// These settings limit how long that continues before other processes get their turn. Then every process that listens for the
+/// lock at that moment may have a turn before this one asks again.
 ///
 /// ```
 /// # use tower_distributed_lock::{LockClient, MemoryStore};
@@ -424,49 +423,49 @@ pub struct LockClientBuilder {
 }
 
 impl LockClientBuilder {
-    /// Passes a lock on inside the process at most `times` in a row (default 64; 0: never).
+    /// Limits the hand-overs inside the process to `times` in a row (default 64; 0: none).
     pub fn handovers(mut self, times: u32) -> Self {
         self.pace.handovers = times;
         self
     }
 
-    /// Passes a lock on inside the process for at most `time` since the store granted it (default 50 ms).
+    /// Limits the hand-overs inside the process to `time` after the grant of the store (default 50 ms).
     pub fn handover_time(mut self, time: Duration) -> Self {
         self.pace.handover_time = time.min(FOR_EVER);
         self
     }
 
-    /// Lets new readers join a read hold of the process for `window` since the store granted it (default 5 ms); later ones
-    /// ask the store, where waiting writers of other processes are seen.
+    /// Lets new readers join a read hold of the process for `window` after the grant of the store (default 5 ms). Later readers
+    /// ask the store, which knows waiting writers of other processes.
     pub fn share_window(mut self, window: Duration) -> Self {
         self.pace.share_window = window.min(FOR_EVER);
         self
     }
 
-    /// How many keys the client's requests may hold or wait for at a time (default 262,144). A request for one more fails
+    /// Sets how many keys the client's requests may hold or wait for at a time (default 262,144). A request for one more fails
     /// with [`LockError::Overloaded`].
     ///
-    /// It bounds the memory that callers can make the client use, when they choose the keys. A few keys more are possible
-    /// while threads race for the last one.
+    /// It limits the memory of the client where callers choose the keys. A few more keys are possible while threads race for the
+    /// last one.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
         self
     }
 
-    /// How many keys one [`lock_all`](LockClient::lock_all) or [`lock_any`](LockClient::lock_any) may name (default 1024).
-    /// A request that names more fails with [`LockError::Invalid`], and takes nothing.
+    /// Sets how many keys one [`lock_all`](LockClient::lock_all) or [`lock_any`](LockClient::lock_any) may name (default 1024). A
+    /// request that names more fails with [`LockError::Invalid`], and takes nothing.
     pub fn max_keys_per_request(mut self, keys: usize) -> Self {
         self.max_keys_per_request = keys;
         self
     }
 
-    /// How long the store keeps a key's counter of fencing tokens after its last use (default 30 days; `None`: for ever, as
+    /// Sets how long the store keeps a key's counter of fencing tokens after its last use (default 30 days; `None`: for ever, as
     /// Redisson does).
     ///
-    /// Counters that are kept for ever are as many as the keys that were ever fenced, and strangers may choose keys. Tokens
-    /// rise all the same when a counter is forgotten: without one they follow the server's clock, and a counter is kept
-    /// while its tokens are ahead of that clock. Redisson's `getFencedLock` begins at 1 without a counter: where Java
-    /// services fence the same keys, choose `None`.
+    /// If counters are kept for ever, there are as many as keys that were ever fenced, and clients may choose keys. Tokens also
+    /// rise after a counter has expired: without a counter they follow the server's clock, and a counter is kept while its tokens
+    /// are ahead of that clock. Redisson's `getFencedLock` begins at 1 without a counter: where Java services fence the same
+    /// keys, choose `None`.
     pub fn token_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
         self.token_retention = retention.into();
         self
@@ -504,12 +503,11 @@ impl LockClientBuilder {
         self
     }
 
-    /// Renews holds on `runtime` (default: where the store says, as `RedisStore` does; else on that
-    /// of the caller that first takes a lock).
+    /// Renews holds on `runtime` (default: the store's runtime, which `RedisStore` has; otherwise that of the caller that first
+    /// takes a lock).
     ///
-    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may keep all workers of their runtime busy for longer
-    /// than a lease: a runtime on a thread of its own renews meanwhile. `runtime` must be driven for as long as
-    /// locks are held.
+    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may block all workers of their runtime for longer than a
+    /// lease: a runtime on a separate thread renews meanwhile. `runtime` must be driven as long as locks are held.
     pub fn renew_on(mut self, runtime: Handle) -> Self {
         self.renew_on = Some(runtime);
         self
@@ -549,7 +547,7 @@ impl fmt::Debug for LockClientBuilder {
     }
 }
 
-/// Random, and of another version than Redisson's ids: a script can tell whose a hold is.
+/// Random, and of another version than Redisson's ids, so that a script can distinguish their holds.
 fn new_id() -> Uuid {
     uuid::Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
 }

@@ -1,4 +1,4 @@
-//! What a caller holds.
+//! Guards and handles of held locks.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,11 +16,11 @@ use crate::queue::{Share, Shares};
 use crate::store::{DynStore, HoldStatus, Record, Renewal};
 use crate::telemetry::{Holding, Labels, Waiting};
 
-/// A lock that is held: one key, or several at once.
+/// A held lock: one key, or several at once.
 ///
 /// As long as the guard lives, the lock is renewed, unless its lease is fixed or its longest hold is over. Dropping the
-/// guard releases the lock in the background; it never blocks, and works outside a runtime too. [`LockGuard::release`]
-/// releases it and says whether it was held until then.
+/// guard releases the lock in the background; it never blocks, and also works outside a runtime. [`LockGuard::release`]
+/// releases it and returns whether it was held until then.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -78,14 +78,14 @@ impl LockGuard {
         Ok(self)
     }
 
-    /// The same, at the end of the wait for it.
+    /// The same, with the observation of its wait.
     pub(crate) fn observed(mut self, waiting: Waiting) -> Self {
         let holding = waiting.granted(self.shares.iter().map(Share::live));
         self.holding = holding.map(Box::new);
         self
     }
 
-    /// For the work that is done under the lock.
+    /// The span of the work under the lock.
     pub(crate) fn span(&self) -> Span {
         let holding = self.holding.as_deref();
         holding.map_or_else(Span::none, Holding::span)
@@ -96,49 +96,49 @@ impl LockGuard {
         self.holding.as_deref().map(Holding::labels)
     }
 
-    /// The key that is held; the first in order if there are several.
+    /// The held key; the first in order if there are several.
     pub fn key(&self) -> &LockKey {
         &self.shares[0].live().hold.key
     }
 
-    /// Every key that is held, in order.
+    /// Every held key, in order.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         self.shares.iter().map(|share| &share.live().hold.key)
     }
 
     /// The mode of the hold on [`LockGuard::key`].
     ///
-    /// Re-entry joins what its owner holds already, so this may be the mode of an outer acquisition.
+    /// Re-entry joins a hold that the owner has already, so this may be the mode of an outer acquisition.
     pub fn mode(&self) -> LockMode {
         self.shares[0].live().hold.mode
     }
 
-    /// The token of this grant of [`LockGuard::key`]; `None` unless it was asked for. A guard of several keys has
+    /// The token of this grant of [`LockGuard::key`]; `None` unless it was requested. A guard of several keys has
     /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.shares[0].token()
     }
 
-    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// Every key with the token of its grant, in order; `None` unless it was requested. A token protects the resource of its
     /// own key only.
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
         let shares = self.shares.iter();
         shares.map(|share| (&share.live().hold.key, share.token()))
     }
 
-    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys.
+    /// The time until which the lock is certainly held without a renewal, by this process's clock; the earliest of all keys.
     pub fn deadline(&self) -> Instant {
         let deadlines = self.shares.iter().map(Tenure::of);
         let earliest = deadlines.map(|tenure| tenure.deadline()).min();
         earliest.expect("a guard holds at least one key")
     }
 
-    /// Whether any of its keys is lost: its deadline passed, or the store said so.
+    /// Whether any of its keys is lost: its deadline passed, or the store answered that the hold is gone.
     pub fn is_lost(&self) -> bool {
         self.shares.iter().any(|share| Tenure::of(share).is_lost())
     }
 
-    /// Waits until any of its keys is lost; for as long as the guard is held, this may never return.
+    /// Waits until any of its keys is lost; this may never return while the guard is held.
     ///
     /// # Cancel safety
     ///
@@ -150,7 +150,7 @@ impl LockGuard {
         }
     }
 
-    /// A cheap observer, which can outlive the guard and be handed to others.
+    /// A cheap observer, which can outlive the guard and be passed to other tasks.
     pub fn handle(&self) -> LockHandle {
         LockHandle {
             observed: self.handles.of(&self.shares),
@@ -159,9 +159,9 @@ impl LockGuard {
 
     /// Releases the lock, and confirms that it was held until now.
     ///
-    /// `Ok` is a statement about the past: from the grant until this release, the store carried this hold without a gap,
-    /// so no work of another confirmed holder overlapped. It costs one round trip. A hold that others share lives on: the
-    /// store is asked about it, and callers that ask at about the same time share one question.
+    /// `Ok` is a statement about the past: from the grant until this release, the store carried this hold without a gap, so
+    /// no work of another confirmed holder overlapped. It costs one round trip. A hold that others share continues: this
+    /// asks the store about it, and callers that ask at the same time share one question.
     ///
     /// This waits for the store for two seconds at most.
     ///
@@ -169,11 +169,11 @@ impl LockGuard {
     ///
     /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
     /// * [`LockError::Unavailable`] if the store did not answer within two seconds, or refused: nothing is confirmed. The
-    ///   release goes on in the background until the lease is over.
+    ///   release continues in the background until the lease is over.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the lock is on its way to be released; dropping the future leaves the rest to the background.
+    /// The first poll begins the release; if the future is dropped, the release continues in the background.
     pub async fn release(self) -> Result<(), LockError> {
         let Self {
             shares,
@@ -187,14 +187,14 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Drops the guard of a lock under which nothing was done. Telemetry does not count it as a hold.
+    /// Drops the guard of a lock under which no work was done. Telemetry does not count it as a hold.
     pub(crate) fn discard(mut self) {
         if let Some(holding) = self.holding.take() {
             (*holding).discard();
         }
     }
 
-    /// Releases its one key, and has the store remember `record` in the same step if it was held until now.
+    /// Releases its one key. The store keeps `record` in the same step if the key was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
         let Self {
             shares,
@@ -219,8 +219,8 @@ impl fmt::Debug for LockGuard {
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
 ///
-/// It keeps nothing alive: the lock is released when its guard says so. What a handle observes ends with that guard, also
-/// where the hold lives on for others that share it.
+/// It keeps nothing alive: only the guard decides about the release. The observation ends with that guard, even if the hold
+/// continues for others that share it.
 ///
 /// Work in another task stops when the lock is no longer held:
 ///
@@ -243,24 +243,24 @@ pub struct LockHandle {
     observed: Arc<Observed>,
 }
 
-/// How a guard's part in a lock ended.
+/// How a guard's share in a lock ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The guard was dropped, or released without the news of a loss. [`LockGuard::release`] says to its caller whether
-    /// that was confirmed.
+    /// The guard was dropped, or released without a known loss. [`LockGuard::release`] returns to its caller whether that
+    /// was confirmed.
     Released,
     /// The lock was lost before, or its release found it lost.
     Lost,
 }
 
 impl LockHandle {
-    /// The first key that is held.
+    /// The first held key.
     pub fn key(&self) -> &LockKey {
         &self.observed.tenures[0].live.hold.key
     }
 
-    /// Every key that is held, in order.
+    /// Every held key, in order.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         let tenures = self.observed.tenures.iter();
         tenures.map(|tenure| &tenure.live.hold.key)
@@ -271,27 +271,27 @@ impl LockHandle {
         self.observed.tenures[0].live.hold.mode
     }
 
-    /// The token of the grant of [`LockHandle::key`]; `None` unless it was asked for. A lock on several keys has
+    /// The token of the grant of [`LockHandle::key`]; `None` unless it was requested. A lock on several keys has
     /// [`fencing_tokens`](Self::fencing_tokens).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.observed.tenures[0].token
     }
 
-    /// Every key with the token of its grant, in order; `None` unless it was asked for. A token protects the resource of its
+    /// Every key with the token of its grant, in order; `None` unless it was requested. A token protects the resource of its
     /// own key only.
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
         let tenures = self.observed.tenures.iter();
         tenures.map(|tenure| (&tenure.live.hold.key, tenure.token))
     }
 
-    /// Until when the lock is certainly held, by this process's clock, if nothing renews it; the earliest of all keys. It
-    /// says nothing after the end of the guard.
+    /// The time until which the lock is certainly held without a renewal, by this process's clock; the earliest of all keys.
+    /// It has no meaning after the end of the guard.
     pub fn deadline(&self) -> Instant {
         let earliest = self.observed.tenures.iter().map(Tenure::deadline).min();
         earliest.expect("a guard holds at least one key")
     }
 
-    /// Whether another owner that asks for `key` in `mode` has to wait for this lock. The end of another hold frees one of
+    /// Whether another owner that asks for `key` in `mode` must wait for this lock. The end of another hold frees one of
     /// several permits.
     pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
@@ -309,7 +309,7 @@ impl LockHandle {
         }
     }
 
-    /// Waits until the lock is lost. It does not return once the lock was released: in a task that may outlive the guard,
+    /// Waits until the lock is lost. It does not return after the lock was released: in a task that may outlive the guard,
     /// wait for [`LockHandle::ended`] instead.
     ///
     /// # Cancel safety
@@ -322,8 +322,8 @@ impl LockHandle {
         }
     }
 
-    /// Waits for the end of the guard, and says whether that was a loss. It returns at once when the lock is lost, also
-    /// while its guard is still there.
+    /// Waits for the end of the guard, and returns whether that was a loss. It returns at once when the lock is lost, even
+    /// while its guard still exists.
     ///
     /// # Cancel safety
     ///
@@ -335,7 +335,7 @@ impl LockHandle {
             biased; // without chance, a simulation replays
             end = end.wait_for(Option::is_some) => match end.as_deref() {
                 Ok(Some(end)) => *end,
-                // The sender is part of what is observed.
+                // The observed value contains the sender.
                 _ => Ended::Released,
             },
             () = lost => Ended::Lost,
@@ -353,7 +353,8 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// What the handles of one guard share, made with the first of them. Dropped with the guard, it ends what they observe.
+/// The state that the handles of one guard share, created with the first of them. It is dropped with the guard, which ends
+/// their observation.
 #[derive(Default)]
 struct Handles(OnceLock<Arc<Observed>>);
 
@@ -407,7 +408,7 @@ impl Observed {
     }
 }
 
-/// A guard's part in one hold.
+/// A guard's share in one hold.
 #[derive(Clone)]
 struct Tenure {
     live: Arc<LiveHold>,

@@ -1,9 +1,9 @@
-//! What a client does in the background.
+//! The background work of a client.
 //!
-//! It renews holds in batches at a third of their lease, and finds those that are lost ([`Watchdog`]). It finishes what
-//! dropped futures and guards have left ([`CleanupTasks`]), and asks whether a hold that lives on was held until now
-//! ([`OwnerChecks`]). Renewals are one task, with no timer and no task per hold, on a runtime of the store's own if it has
-//! one, so that holds outlive a runtime whose workers are all busy. Clean-up runs where its callers do.
+//! The [`Watchdog`] renews holds in batches at a third of their lease, and finds lost holds. [`CleanupTasks`] finish the
+//! work of dropped futures and guards. [`OwnerChecks`] ask the store whether it carries a hold that continues. Renewals
+//! are one task, without a timer or a task per hold, on the store's runtime if it has one, so that holds outlive a runtime
+//! whose workers are all busy. Clean-up runs on the runtimes of the callers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ pub(crate) use live::{LiveHold, Phase};
 use pace::{Pace, Slot};
 use watchdog::{OnLost, Watchdog};
 
-/// The pause after a release or a check failed, before the next try; it doubles.
+/// The first pause between attempts of a failed release or check; it doubles.
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 
-/// How long a caller waits until a release or an owner check is answered. What it began goes on in the background.
+/// How long a caller waits for the answer to a release or an owner check. The work continues in the background.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A handle on the background work. The task that renews ends when the last handle is gone.
+/// A handle of the background work. The renewal task ends with the last handle.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     handle: Arc<Handle>,
@@ -56,7 +56,7 @@ struct Handle {
 }
 
 impl Keeper {
-    /// Calls `on_lost` for every hold that is lost. Holds are renewed on `runtime`, or else where the store says.
+    /// Calls `on_lost` for every lost hold. Holds are renewed on `runtime`, otherwise on the store's runtime.
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
         runtime: Option<runtime::Handle>,
@@ -86,26 +86,26 @@ impl Keeper {
         self.handle.store.clone()
     }
 
-    /// Renews `live` until it ends, and finds out when it is lost.
+    /// Renews `live` until it ends, and notices its loss.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
-        // The guard may be dropped outside of every runtime.
+        // Remembered because the guard may be dropped outside of every runtime.
         if let Ok(here) = runtime::Handle::try_current() {
             self.handle.tasks.note(&here);
         }
         self.handle.watchdog.begin(live);
     }
 
-    /// One more guard shares `live`: if it may be held for longer than before, it is renewed again.
+    /// Another guard shares `live`: if its limit is later than before, the hold is renewed again.
     pub(crate) fn shared(&self, live: &LiveHold) {
         if let Some(look) = live.take_extended() {
             self.handle.watchdog.extended(live, look);
         }
     }
 
-    /// Ends a hold: renews it no more, and releases it in the store. Answers whether it was held until then.
+    /// Ends a hold: stops its renewal, and releases it in the store. Returns whether it was held until then.
     ///
-    /// A `record` is stored in the same step. `asked` is called when the store was asked once, whatever it answered, with
-    /// the answer. `until_done` is dropped at the end.
+    /// A `record` is stored in the same step. `asked` is called with the store's first answer, also if it is an error.
+    /// `until_done` is dropped at the end.
     pub(crate) fn end(
         &self,
         live: Arc<LiveHold>,
@@ -113,19 +113,19 @@ impl Keeper {
         asked: impl FnOnce(Released) + Send + 'static,
         until_done: impl Send + 'static,
     ) -> Driven<Result<(), LockError>> {
-        // Counted first: a shutdown that finds no hold any more finds the count.
+        // Counted first, so that a shutdown that finds no hold finds the count.
         let unfinished = self.handle.tasks.begin();
         let held = self.begin_release(&live);
         let partition = self.partition(&live);
         let keeper = self.clone();
         let release = async move {
             let slot = keeper.slot(partition).await;
-            // One that the store does not answer is tried again at growing pauses, and no longer in the way of others.
+            // A release without an answer is repeated after growing pauses, and does not block others any more.
             let asked = move |released| {
                 drop(slot);
                 asked(released);
             };
-            // A lost hold is released too: the store may know better.
+            // A lost hold is released as well, because the store may still carry it.
             let record = record.filter(|_| held);
             let released = keeper.release(live, record, asked).await;
             drop(until_done);
@@ -134,7 +134,7 @@ impl Keeper {
         Driven::counted(unfinished, release).of_lost(!held)
     }
 
-    /// Ends several holds together, those of one partition in few questions. Answers whether all were held until then.
+    /// Ends several holds together, those of one partition in few questions. Returns whether all were held until then.
     pub(crate) fn end_all<A, D>(
         &self,
         ends: impl IntoIterator<Item = End<A, D>>,
@@ -193,7 +193,7 @@ impl Keeper {
         released
     }
 
-    /// A place among the releases that no caller waits for; none for one that a caller waits for.
+    /// A slot among the releases that no caller waits for; `None` if a caller waits.
     async fn slot(&self, partition: u16) -> Option<Slot> {
         match driven::is_in_background() {
             true => Some(self.handle.pace.clone().enter(partition).await),
@@ -206,7 +206,7 @@ impl Keeper {
         partition.unwrap_or_default()
     }
 
-    /// Ends renewal for a release that is about to be sent; false if the hold is lost already.
+    /// Stops the renewal before a release. Returns `false` if the hold is lost already.
     pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
         self.handle.watchdog.end(live)
     }
@@ -231,7 +231,7 @@ impl Keeper {
         });
     }
 
-    /// Asks the store whether it carries the hold now. All who ask at about the same time share one question.
+    /// Asks the store whether it carries the hold now. Concurrent callers share one question.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl Keeper {
 
     async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
         match live.phase() {
-            // Another guard had it after this one, and its release overtook the question: that speaks for both.
+            // A later guard of the hold has released it before the question: its confirmation covers both.
             Phase::Released => Ok(()),
             Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
             _ => {
@@ -266,7 +266,7 @@ impl Keeper {
         self.handle.tasks.begin().adopt(job);
     }
 
-    /// Gives up every live hold: it is lost to those who share it, and released in the store.
+    /// Gives up every live hold: it is lost for its guards, and released in the store.
     pub(crate) fn abandon_all(&self) {
         // Counted first, as in `end`.
         let _unfinished = self.handle.tasks.begin();
@@ -285,7 +285,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until everything that was begun is done, also what callers still wait for.
+    /// Waits until all work is done, including work that callers wait for.
     pub(crate) async fn drained(&self) {
         self.handle.tasks.drained().await;
     }
@@ -298,7 +298,7 @@ pub(crate) struct End<A, D> {
     pub(crate) until_done: D,
 }
 
-/// Of several results the one that says most to the caller: a loss, or else the first error.
+/// The most important of several results: a loss, otherwise the first error.
 pub(crate) fn worst(
     results: impl IntoIterator<Item = Result<(), LockError>>,
 ) -> Result<(), LockError> {
@@ -316,7 +316,7 @@ impl Drop for Handle {
     }
 }
 
-/// The store answered, but could not say whether it carries a hold.
+/// The error if the store answered, but could not decide about a hold.
 fn undecided() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
@@ -324,7 +324,7 @@ fn undecided() -> StoreError {
     )
 }
 
-/// The store did not answer while the caller waited.
+/// The error if the store did not answer within the caller's time limit.
 fn late() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,

@@ -18,14 +18,14 @@
 //!
 //! # What a request goes through
 //!
-//! 1. [`mode`](DistributedLockLayer::mode) decides how it is locked, [`key`](DistributedLockLayer::key) what is locked.
-//! 2. Its body is read, where it is `axum::body::Body` or [`buffer_body`](DistributedLockLayer::buffer_body) is set. So a slow
+//! 1. [`mode`](DistributedLockLayer::mode) decides the mode, [`key`](DistributedLockLayer::key) the key of the lock.
+//! 2. Its body is read, if it is `axum::body::Body` or [`buffer_body`](DistributedLockLayer::buffer_body) is set. So a slow
 //!    sender holds no lock.
 //! 3. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future
 //!    is first polled, and dropping that future at any point releases.
-//! 4. The service inside is made ready only then, so that a waiting request occupies none of its capacity, and called.
-//! 5. The lock is released, and the release confirmed, before the head of the response goes out ([`ReleaseOn`],
-//!    [`Confirm`]). A request that lost its lock never answers with the handler's response.
+//! 4. Only then the inner service is made ready, so that a waiting request occupies none of its capacity, and is called.
+//! 5. The lock is released, and the release confirmed, before the head of the response is sent ([`ReleaseOn`], [`Confirm`]). A
+//!    request that lost its lock never answers with the handler's response.
 //!
 //! A request that fails is answered with `application/problem+json`, and with a [`Rejection`] in the response's extensions. It
 //! is never an error of the service:
@@ -41,32 +41,33 @@
 //! | the request's body is too long, too slow, broken, or one too many | 413 `body-too-large`, 408 `body-timeout`, 400 `body-unreadable`, 503 `body-budget` |
 //! | the program is to be changed; the reason is logged at error | 500 `lock-misconfigured` |
 //!
-//! `Retry-After` follows from the time that the requests of the layer hold their locks, and from the lease of the present
-//! holder. It is spread by chance, so that clients that are refused together do not come back together.
+//! `Retry-After` is computed from the time for which the requests of the layer hold their locks, and from the lease of the
+//! present holder. It is spread at random, so that clients that are refused together do not return together.
 //!
 //! # What confirms a response
 //!
 //! The response carries a [`Confirmation`] in its extensions. [`Confirmation::Store`]: the store carried the hold without a gap.
 //! Two such responses never belong to requests that overlapped. [`Confirmation::Lease`]: the store was not asked or did not
-//! answer, and this process's clock says that the lease still runs. By default only requests that read are answered so;
+//! answer, and by this process's clock the lease has not expired. By default only requests that read are answered with it;
 //! [`confirm`](DistributedLockLayer::confirm) and [`confirm_reads`](DistributedLockLayer::confirm_reads) choose.
 //!
 //! # Inside one request
 //!
 //! The request has one [`Owner`](crate::Owner), in its extensions. A second layer, an extractor, or a
-//! [`LockRequest`](crate::LockRequest) with this owner joins what the request holds already instead of waiting for itself. A
-//! `LockRequest` of a handler without this owner, for a key that its layer holds, fails at once.
-//! The lock itself is seen through [`LockHandle`](crate::LockHandle), in the extensions too.
+//! [`LockRequest`](crate::LockRequest) with this owner joins a hold of the request instead of waiting for itself. A `LockRequest`
+//! of a handler without this owner, for a key that its layer holds, fails at once. The lock itself is visible through
+//! [`LockHandle`](crate::LockHandle), also in the extensions.
 //!
 //! # Where to put it
 //!
-//! Outer to inner: request id, trace, catch-panic, CORS, timeout, authentication and signature checks, rate and body
-//! limits, **lock**, handler. Locking before authentication lets strangers hold locks. Keep `wait` below the timeout, or
-//! the timeout answers first.
+//! Outer to inner: request id, trace, catch-panic, CORS, timeout, authentication and signature checks, rate and body limits,
+//! **lock**, handler. A lock before authentication can be held by anyone. Keep `wait` below the timeout, otherwise the timeout
+//! answers first.
 //!
 //! On an axum `Router`, use `route_layer`, after the routes that are locked. `layer` also locks requests that no route matches
-//! (404), and `/healthz` beside the routes that need a lock; both then depend on the store. Both lock requests whose method no
-//! route takes (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that a handler takes.
+//! (404), and `/healthz` next to the routes that need a lock; both then depend on the store. Both lock requests with a method
+//! that no route accepts (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that have a
+//! handler.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -125,13 +126,12 @@ use policy::Policy;
 /// renewed at 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
 ///
 /// On axum, add it by `Router::route_layer`, after the routes that it locks. `Router::layer` makes every path of the router
-/// depend on the store, `/healthz` and 404 too.
+/// depend on the store, also `/healthz` and 404.
 ///
 /// # Panics
 ///
-/// [`Layer::layer`] (so `Router::layer`, too) panics on settings that make no sense, contradict each other, or that the store
-/// cannot serve. The text says what to change. Setters do not panic. A duration that is longer than ten years is taken as
-/// ten years.
+/// [`Layer::layer`] (so `Router::layer`, too) panics on invalid or contradictory settings, and on settings that the store does
+/// not support. The text names the change. Setters do not panic. A duration that is longer than ten years is taken as ten years.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -157,9 +157,9 @@ pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
 }
 
 impl DistributedLockLayer {
-    /// Locks with `client`, with default settings.
+    /// A layer that uses `client`, with default settings.
     ///
-    /// **A route without parameters is one key**: by default every `POST /orders` waits for the one before, in all processes.
+    /// **A route without parameters is one key**: by default every `POST /orders` waits for the previous one, in all processes.
     /// Leave such routes out of the layer, or choose a [`key`](Self::key).
     pub fn new(client: LockClient) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl DistributedLockLayer {
 }
 
 impl<K, M> DistributedLockLayer<K, M> {
-    /// What a request locks: an extractor of [`key`](crate::key), or a closure over `&Parts`.
+    /// Sets the key of a request: an extractor of [`key`](crate::key), or a closure over `&Parts`.
     pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, M> {
         DistributedLockLayer {
             client: self.client,
@@ -236,7 +236,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// How it is locked: a [`LockMode`], [`by_method`] (the default), or a closure over `&Parts`.
+    /// Sets the mode of a request: a [`LockMode`], [`by_method`] (the default), or a closure over `&Parts`.
     pub fn mode(mut self, mode: impl ModePolicy) -> Self {
         self.policy.mode = std::sync::Arc::new(mode);
         self
@@ -269,54 +269,55 @@ impl<K, M> DistributedLockLayer<K, M> {
         self.mode(LockMode::permits(limit))
     }
 
-    /// What the safe methods (GET, HEAD, QUERY, OPTIONS and TRACE) take instead of what `mode` says; `None` lets them pass without a lock.
+    /// Sets the mode of the safe methods (GET, HEAD, QUERY, OPTIONS and TRACE) in place of `mode`; `None` lets them pass without
+    /// a lock.
     pub fn safe_methods(mut self, mode: impl Into<Option<LockMode>>) -> Self {
         self.policy.safe = Some(mode.into());
         self
     }
 
-    /// How long a request waits for its lock (default 10 s). Zero: one try.
+    /// Sets how long a request waits for its lock (default 10 s). Zero: one attempt.
     ///
-    /// A client that hangs up is not always noticed while its request waits (HTTP/1 with an unread body), so the wait is
-    /// always finite.
+    /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body), so the wait
+    /// is always finite.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.policy.wait = wait;
         self
     }
 
-    /// How long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s; at least 10 ms).
+    /// Sets how long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
         self.policy.lease = lease;
         self
     }
 
-    /// How long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it for ever;
-    /// `None`: as long as it lives. After that the lock counts as lost. At least 10 ms.
+    /// Sets how long a request may hold its lock (default 5 min; at least 10 ms), so that a handler that hangs does not hold it
+    /// for ever. After that the lock counts as lost. `None`: without limit.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.policy.max_hold = max_hold.into();
         self
     }
 
-    /// How many requests of this process may wait for the same key at a time (default 1024); one more is answered 503 at
-    /// once. The one that asks the store for all of them does not count.
+    /// Sets how many requests of this process may wait for the same key at a time (default 1024); one more is answered 503 at
+    /// once. The request that asks the store for all of them does not count.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.policy.max_waiters = max_waiters;
         self
     }
 
-    /// Asks for a fencing token with every exclusive lock: see [`FencingToken`](crate::FencingToken).
+    /// Requests a fencing token with every exclusive lock: see [`FencingToken`](crate::FencingToken).
     pub fn fenced(mut self) -> Self {
         self.policy.fenced = true;
         self
     }
 
-    /// What becomes of a request without a key (default: 400).
+    /// Sets how to treat a request without a key (default: 400).
     pub fn on_missing(mut self, on_missing: OnMissing) -> Self {
         self.policy.on_missing = on_missing;
         self
     }
 
-    /// What becomes of a request when the store is unavailable (default: 503).
+    /// Sets how to treat a request when the store is unavailable (default: 503).
     pub fn on_unavailable(mut self, on_unavailable: OnUnavailable) -> Self {
         self.policy.on_unavailable = on_unavailable;
         self
@@ -328,21 +329,21 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// What becomes of a handler whose lock is lost (default: it is dropped at once).
+    /// Sets how to treat a handler whose lock is lost (default: it is dropped at once).
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.policy.on_lost = on_lost;
         self
     }
 
-    /// What becomes of a handler whose client has gone (default: it is dropped).
+    /// Sets how to treat a handler whose client has disconnected (default: it is dropped).
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.policy.on_cancel = on_cancel;
         self
     }
 
-    /// What must say that the lock was held until the end, before the response is sent. By default requests that write are
-    /// [`Confirm::Strict`], or [`Confirm::Store`] with [`OnUnavailable::Proceed`], and requests that only read are
-    /// [`Confirm::Store`]. This sets both. The response says what confirmed it: see [`Confirmation`].
+    /// Sets what must confirm that the lock was held until the end, before the response is sent. By default requests that write
+    /// are [`Confirm::Strict`], or [`Confirm::Store`] with [`OnUnavailable::Proceed`], and requests that only read are
+    /// [`Confirm::Store`]. This sets both. The response has its confirmation: see [`Confirmation`].
     pub fn confirm(mut self, confirm: Confirm) -> Self {
         self.policy.confirm = Some(confirm);
         self
@@ -354,16 +355,16 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// When the lock is released.
+    /// Sets when the lock is released.
     pub fn release_on(mut self, release_on: ReleaseOn) -> Self {
         self.policy.release_on = release_on;
         self
     }
 
-    /// The status of a request whose wait is over (default 423). Many HTTP clients retry 409 or 503 by themselves, and not
-    /// 423.
+    /// Sets the status of a request whose wait is over (default 423). Many HTTP clients retry 409 or 503 automatically, and
+    /// not 423.
     pub fn contended_status(mut self, status: impl TryInto<StatusCode>) -> Self {
-        // What is no status at all is refused as no status of an error, when the layer is built.
+        // An invalid status is refused like one that is not an error, when the layer is built.
         self.policy.contended_status = status.try_into().unwrap_or(StatusCode::OK);
         self
     }
@@ -374,8 +375,8 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// Answers requests that are not served with a response of your own. The layer puts the [`Rejection`] into its extensions,
-    /// and removes the body of a response to HEAD.
+    /// Sets your own response to requests that are not served. The layer puts the [`Rejection`] into its extensions, and removes
+    /// the body of a response to HEAD.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -397,37 +398,36 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// Reads every request's body, at most `limit` bytes, before the lock is asked for.
+    /// Reads every request's body, at most `limit` bytes, before the lock is requested.
     ///
-    /// A body that is read first does not hold the lock while it arrives, and a client that hangs up while its request
-    /// waits is noticed at once. `axum::body::Body` is read so by default, up to 2 MiB. A longer body is answered 413.
-    /// Trailers of the request are dropped. Keys may be taken from a body that is read: see
-    /// [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body). The body of a request that takes no
-    /// lock is left alone.
+    /// The lock is not held while the body arrives, and a client that disconnects while its request waits is noticed at once.
+    /// `axum::body::Body` is read in this way by default, up to 2 MiB. A longer body is answered 413. Trailers of the request are
+    /// dropped. Keys may come from a body that is read: see [`key::json_field`](crate::key::json_field) and
+    /// [`key::body`](crate::key::body). The body of a request without a lock is not read.
     ///
-    /// The body type of the requests must be one that can be made of [`Bytes`], as axum's can.
+    /// The body type of the requests must be convertible from [`Bytes`], as axum's is.
     pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {
         self.policy.body_reader.limit(limit);
         self.with_body()
     }
 
-    /// Leaves the request's body to the handler, which reads it while the lock is held: for uploads that are too long to
-    /// be kept in memory, and for streams.
+    /// Leaves the request's body to the handler, which reads it while the lock is held: for uploads that are too long for the
+    /// memory, and for streams.
     ///
     /// **A slow sender then holds the lock**, for at most [`max_hold`](Self::max_hold).
     pub fn stream_body(self) -> DistributedLockLayer<K, Streamed> {
         self.with_body()
     }
 
-    /// How long the body of a request may take to arrive, where it is read before the lock is asked for (default 60 s). A
+    /// Sets how long the body of a request may take to arrive, if it is read before the lock is requested (default 60 s). A
     /// slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
         self.policy.body_reader.time_limit(limit);
         self
     }
 
-    /// How much memory (bytes) the bodies that are read may occupy together, until their handlers are done with them
-    /// (default 64 MiB). A request for whose body there is no room is answered 503. Clones of the layer share the budget.
+    /// Sets how much memory (bytes) the bodies that are read may occupy together, until their handlers drop them (default 64
+    /// MiB). A request without room for its body is answered 503. Clones of the layer share the budget.
     pub fn body_budget(mut self, bytes: usize) -> Self {
         self.policy.body_reader.budget(bytes);
         self
@@ -442,7 +442,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         }
     }
 
-    /// How many keys one request may name (default 32). More are answered 400 `key-invalid`.
+    /// Sets how many keys one request may name (default 32). More are answered 400 `key-invalid`.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.policy.max_keys = max_keys;
         self

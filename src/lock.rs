@@ -42,14 +42,14 @@ pub use resource::{Resource, ResourceKey};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// Excludes everybody else. Processes that wait take turns in the order in which they began to wait, and compete with
+    /// Excludes every other owner. Waiting processes get turns in the order in which they began to wait, and compete with
     /// clients of Redisson; on a quorum they compete with each other. Redisson's `RLock`.
     Reentrant,
-    /// Excludes everybody else. Waiters are served in the order in which they asked. Redisson's `RFairLock`.
+    /// Excludes every other owner. Waiters are granted in the order in which they asked. Redisson's `RFairLock`.
     Fair,
     /// Excludes writers. The read side of Redisson's `RReadWriteLock`.
     Read,
-    /// Excludes everybody else. Processes that wait take turns as with `Reentrant`. The write side of Redisson's
+    /// Excludes every other owner. Waiting processes get turns as with `Reentrant`. The write side of Redisson's
     /// `RReadWriteLock`.
     Write,
     /// At most so many holds at a time: see [`LockMode::permits`]. Redisson's `RPermitExpirableSemaphore`.
@@ -89,7 +89,7 @@ impl LockMode {
         mem::discriminant(&self) == mem::discriminant(&other)
     }
 
-    /// The kind of lock that this mode belongs to. Modes of different families must not meet on one key.
+    /// The kind of lock that this mode belongs to. Modes of different families must not be used on one key.
     pub fn family(self) -> LockFamily {
         match self {
             Self::Reentrant | Self::Fair => LockFamily::Exclusive,
@@ -127,7 +127,7 @@ pub enum LockFamily {
     Permits,
 }
 
-/// How long a hold lives without being renewed.
+/// How long a hold lives without renewal.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -145,15 +145,15 @@ pub enum LockFamily {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
-    /// Renewed to this duration every third of it, for as long as the guard lives. When the process dies, others wait at
+    /// Renewed to this duration after every third of it, as long as the guard lives. When the process dies, others wait at
     /// most this long. Redisson's watchdog.
     Renewed(Duration),
-    /// Never renewed: the hold lapses after this duration, guard or not.
+    /// Never renewed: the hold expires after this duration, even if the guard still exists.
     Fixed(Duration),
 }
 
 impl Lease {
-    /// How long the store keeps the hold without hearing of it again.
+    /// How long the store keeps the hold without a renewal.
     pub fn duration(self) -> Duration {
         match self {
             Self::Renewed(duration) | Self::Fixed(duration) => duration,
@@ -170,9 +170,9 @@ impl Default for Lease {
 
 /// Who may re-enter a lock.
 ///
-/// Two requests with the same owner (a clone of one value) share what they hold: the second acquisition of a key that
-/// the owner holds already succeeds at once, without asking the store. Every acquisition that names no owner is an owner
-/// of its own. An owner means something within one process only; it is never a task or a thread, and never sent anywhere.
+/// Two requests with the same owner (a clone of one value) share their holds: a second acquisition of a key that the owner
+/// holds succeeds at once, without a question to the store. Every acquisition without an owner has an owner of its own. An
+/// owner has a meaning within one process only. It is never a task or a thread, and is never sent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -191,22 +191,22 @@ impl Default for Lease {
 pub struct Owner(u64);
 
 impl Owner {
-    /// A new owner, equal to no other.
+    /// A new owner, different from all others.
     #[allow(clippy::new_without_default)] // Two defaults would not be equal.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What tells it from every other owner of this process.
+    /// Its number, unique in this process.
     pub(crate) fn number(&self) -> u64 {
         self.0
     }
 }
 
-/// The name of one grant: `<client uuid>:<n>`, where the client never uses an `n` twice.
+/// The id of one grant: `<client uuid>:<n>`, where the client never uses an `n` twice.
 ///
-/// It stands where Redisson puts `<client uuid>:<thread id>`.
+/// Redisson has `<client uuid>:<thread id>` in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId {
     client: Uuid,
@@ -214,15 +214,15 @@ pub struct HoldId {
 }
 
 impl HoldId {
-    /// The length of the longest name.
+    /// The length of the longest id.
     pub(crate) const LONGEST: usize = Hyphenated::LENGTH + ":18446744073709551615".len();
 
-    /// Names the `n`-th grant of `client`.
+    /// The id of the `n`-th grant of `client`.
     pub fn new(client: Uuid, n: u64) -> Self {
         Self { client, n }
     }
 
-    /// Whether a client of this crate has made this name of a hold.
+    /// Whether a client of this crate has made this hold id.
     #[cfg(feature = "console")]
     pub(crate) fn is_ours(name: &str) -> bool {
         let client = name.split(':').next().unwrap_or_default();
@@ -234,7 +234,7 @@ impl HoldId {
         self.client
     }
 
-    /// The name in full, without the formatting machinery: every command carries it several times.
+    /// The whole id, without `fmt`, because every command contains it several times.
     pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &str {
         let (client, n) = buffer.split_at_mut(Hyphenated::LENGTH);
         self.client.hyphenated().encode_lower(client);
@@ -254,21 +254,21 @@ impl fmt::Display for HoldId {
 /// One grant in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hold {
-    /// What is held.
+    /// The key.
     pub key: LockKey,
-    /// How it is held.
+    /// The mode.
     pub mode: LockMode,
-    /// By which grant.
+    /// The id of the grant.
     pub id: HoldId,
 }
 
 /// A number that grows with every exclusive grant of a key.
 ///
-/// Send it along with every write to the protected resource, and let the resource refuse a token smaller than the
-/// largest that it has seen: then a holder that was paused past its lease can do no harm (Kleppmann, "How to do
-/// distributed locking", 2016).
+/// Send it with every write to the protected resource, and let the resource refuse a token that is smaller than the largest
+/// that it has seen: then a holder that was paused past its lease can do no harm (Kleppmann, "How to do distributed
+/// locking", 2016).
 ///
-/// In SQL, the row remembers the largest token that has written to it. An update of no row means: a later holder was here.
+/// In SQL, the row stores the largest token that has written to it. An update of no row means that there was a later holder.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -1,16 +1,15 @@
 //! The queue inside the process: one request per key and side asks the store; re-entry, read sharing, hand-over.
 //!
-//! Every key has four queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each
-//! queue talks to the store; when it is done, the hold itself may pass to the next, without the store. When it was passed
-//! on often enough, it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue
-//! behind one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so
-//! they have none here. `Permit` requests ask side by side until one is refused, and then one after the other
-//! ([`permits`]). An owner asks for one thing at a time. What the sides of a read-write lock do to each other is the
-//! store's business.
+//! Every key has four queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each queue
+//! asks the store. When it is done, the hold itself may be handed over to the next request, without the store. After enough
+//! hand-overs it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue behind
+//! one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so they have
+//! none here. `Permit` requests ask side by side until one is refused, and then one after the other ([`permits`]). An owner
+//! has one request under way at a time. The store decides between the two sides of a read-write lock.
 //!
-//! Nothing here waits for the store or talks to it: it is a map of state machines ([`KeyState`]) under mutexes, one for
-//! each shard. What leaves it ([`Queued`], [`Turn`], [`Share`]) finds its way back when it is dropped, and is never
-//! dropped under such a mutex. No other mutex is locked under a shard's but that of a [`LiveHold`].
+//! This module does not call the store: it is a map of state machines ([`KeyState`]) under mutexes, one for each shard. A
+//! [`Queued`], [`Turn`] or [`Share`] returns to its state machine when it is dropped, and is never dropped under such a
+//! mutex. Under a shard's mutex, only that of a [`LiveHold`] is taken.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -46,7 +45,7 @@ pub(crate) use shares::Shares;
 pub(crate) use view::{HoldView, KeyView, WaiterView};
 use wait_queue::{Handoff, Waiter};
 
-/// How far a hold is passed on inside the process before other processes get their turn.
+/// The limits of hand-overs inside the process, before other processes get their turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     /// How many times in a row.
@@ -60,7 +59,8 @@ pub(crate) struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Self {
-            // The benches' section `pace`: fewer cost throughput, more add little, and no process gets less than its share.
+            // The benches' section `pace`: fewer cost throughput, more add little, and with 64 every process gets its
+            // share.
             handovers: 64,
             handover_time: Duration::from_millis(50),
             share_window: Duration::from_millis(5),
@@ -68,7 +68,7 @@ impl Default for Pace {
     }
 }
 
-/// What a request asks for, as far as it matters to those it shares with.
+/// The terms of a request that decide whether it can share a hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) mode: LockMode,
@@ -76,9 +76,9 @@ pub(crate) struct Terms {
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) fenced: bool,
-    /// How many may wait in this process for the same key and side; `None`: this request does not wait.
+    /// The largest number of waiters in this process for the same key and side; `None`: this request does not wait.
     pub(crate) max_waiters: Option<usize>,
-    /// Where its measurements belong.
+    /// The route of its measurements.
     pub(crate) route: Route,
 }
 
@@ -91,7 +91,7 @@ impl Terms {
         }
     }
 
-    /// The same of a request that does not wait.
+    /// The same for a request that does not wait.
     pub(crate) fn impatient(self) -> Self {
         Self {
             max_waiters: None,
@@ -99,7 +99,7 @@ impl Terms {
         }
     }
 
-    /// Whether such a request may wait behind so many others. `remaining`: of the present hold's lease.
+    /// Whether such a request may wait behind `others` requests. `remaining`: the rest of the present hold's lease.
     fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
         match self.max_waiters {
             None => Err(LockError::Busy {
@@ -111,7 +111,7 @@ impl Terms {
     }
 }
 
-/// All that a client's requests hold and wait for in this process.
+/// The holds and the waiting requests of a client in this process.
 pub(crate) struct Queues {
     journal: Journal,
     keeper: Keeper,
@@ -119,13 +119,13 @@ pub(crate) struct Queues {
     shards: Shards,
 }
 
-/// What a request gets: when it comes in, or at the end of its wait.
+/// The decision about a request: on arrival, or at the end of its wait.
 pub(crate) enum Decision {
     /// A share in a hold that this process has.
     Grant(Share),
     /// The turn to ask the store.
     Ask(Turn),
-    /// A place in the queue. A request that waits does not get another one.
+    /// A place in the queue, on arrival only.
     Wait(Queued),
 }
 
@@ -165,12 +165,12 @@ impl Queues {
         &self.keeper
     }
 
-    /// Joins, or gets the turn to ask, or queues.
+    /// Joins a hold, or gets the turn to ask, or queues.
     ///
     /// # Errors
     ///
-    /// `Busy` for a request that does not wait, and `Overloaded` for one too many, also if that is one key too many;
-    /// `Lost`, `Upgrade` and `Invalid` when the owner's own holds stand in the way.
+    /// `Busy` for a request that does not wait, and `Overloaded` for one too many, also if there is one key too many;
+    /// `Lost`, `Upgrade` and `Invalid` because of the owner's own holds.
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: &LockKey,
@@ -188,7 +188,7 @@ impl Queues {
         })
     }
 
-    /// A hold was lost while it is shared: other requests need not wait for those shares.
+    /// A shared hold was lost: other requests do not wait for its shares any more.
     fn lost(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let key = &live.hold.key;
         let at = self.at(Instant::now());
@@ -196,7 +196,7 @@ impl Queues {
         self.apply(key, effects);
     }
 
-    /// How many keys the requests of this process hold or wait for.
+    /// The number of keys that requests of this process hold or wait for.
     pub(crate) fn len(&self) -> usize {
         self.shards.len()
     }
@@ -206,7 +206,7 @@ impl Queues {
         self.shards.with(key, change)
     }
 
-    /// Carries out what a state machine decided, outside its mutex. What a waiter is no longer there to take comes back by
+    /// Executes the effects of a transition, outside the mutex. If a waiter was dropped meanwhile, its grant returns by
     /// being dropped.
     fn apply(self: &Arc<Self>, key: &LockKey, effects: Vec<Effect>) {
         for effect in effects {
@@ -243,21 +243,21 @@ struct At {
     pace: Pace,
 }
 
-/// What follows from a transition.
+/// An effect of a transition.
 enum Effect {
     Grant(Waiter, Grant),
     Ask(Waiter, Intent, Handoff),
     Refuse(Waiter, LockError),
-    /// No request listens with this any more.
+    /// Drops a subscription that no request uses.
     Unsubscribe(Wakeups),
 }
 
-/// A question to the store that is about to be asked.
+/// A question to the store, before it is sent.
 #[derive(Debug, Clone)]
 struct Intent {
     mode: LockMode,
     owner: Option<Owner>,
-    /// It reads under this write hold of its own, and asks with its id.
+    /// The owner's write hold under which it reads. It asks with that id.
     nested: Option<HoldId>,
 }
 

@@ -1,4 +1,4 @@
-//! Where holds live.
+//! The contract of stores, which keep the holds.
 
 use std::future::Future;
 use std::time::Duration;
@@ -39,22 +39,22 @@ pub use listing::{Cursor, ListQuery, LockEntry, Page, RecordEntry};
 pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};
 pub use wakeups::Wakeups;
 
-/// How long a waiter that has stopped asking still counts as waiting.
+/// How long a waiter counts as waiting after its last question.
 ///
-/// A live waiter asks again at least every second, so this forgives two lost or late questions; a dead one delays others
-/// by no more than this.
+/// A live waiter asks again at least every second, so two questions may be lost or late; a dead waiter delays others by at most
+/// this.
 pub const WAITER_LIVENESS: Duration = Duration::from_secs(3);
 
-/// How many holds one question names: few enough to keep a single-threaded server responsive.
+/// How many holds one question names. The limit keeps a single-threaded server responsive.
 pub(crate) const BATCH: usize = 100;
 
-/// How long an attempt that went unanswered may still arrive. A store remembers its withdrawal at least as long.
+/// How long an unanswered attempt may still arrive. A store remembers its withdrawal at least as long.
 ///
-/// A copy can be late for as long as its connection may still deliver it: one that does not answer is closed within two
-/// response timeouts, and the operating system goes on trying to deliver for about 100 seconds.
+/// A copy can be late as long as its connection may still deliver it: a silent connection is closed within two response timeouts,
+/// and the operating system tries to deliver for about 100 seconds more.
 pub const LATENESS: Duration = Duration::from_secs(120);
 
-/// The refusal to record under a hold that others share: their work is not what the record says.
+/// The refusal of a record under a shared hold: the record does not describe the work of the other shares.
 fn shared_work() -> StoreError {
     StoreError::new(
         StoreErrorKind::Refused,
@@ -73,38 +73,38 @@ fn other_limit(limit: u32) -> StoreError {
     )
 }
 
-/// Where holds live: one process's memory, a Redis server, a majority of several.
+/// A store of holds: the memory of a process, a Redis server, a majority of several.
 ///
 /// # Contract
 ///
 /// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read`, as many permits as their limit
 ///    says, or exactly one of anything else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
 ///    that writer releases, its read stays, and other readers may enter.
-/// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader
-///    lapses on its own. A renewal never shortens a life: one that arrives late must not undo what was promised since. A
-///    shared expiry is never shortened below what another live hold was promised: a `Write` hold whose owner also reads
-///    lives at least as long as that read.
-/// 3. **Only `acquire` creates.** `renew`, `release` and `withdraw` never create a hold, and touch no other than
-///    the ones that they name.
-/// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id
-///    stands for one mode of a key; only a `Write` hold's may also be used to `Read`.
-/// 5. **Withdrawn is final.** Once `withdraw` has answered, the attempt's hold is gone from the store, and so are its
-///    entries as a waiter. If the attempt went unanswered, even a copy of it that arrives later is not granted, but fails
-///    with [`StoreErrorKind::Refused`], for as long as a copy can be late.
-/// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first ask and are granted in that order.
-///    One that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and
-///    is refused while others do.
-/// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is
-///    released, the `Read` attempts that wait at that moment go first: until each has entered or withdrawn or stopped
-///    asking, `Write` attempts are refused. Neither side can starve the other.
-/// 8. **Wake-ups.** Whatever may turn a waiter's refusal into a grant, expiry excepted, wakes the [`Wakeups`] of the
-///    waiters it concerns: a release, a withdrawal, a forced unlock; in a fair queue, and in line, that of the first. The end of
-///    a `Reentrant` hold need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in
-///    line, as with Redisson: a client that mixes them on one key relies on asking again. A wake-up may come in vain. What
-///    wakes an attempt wakes every attempt of its client, key and mode whose [`in_line`](Attempt::in_line) is the same, `Fair`
-///    ones excepted, so that a listener for one may go on listening for the next.
-/// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or something that is no
-///    lock, fails with [`StoreErrorKind::Conflict`].
+/// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader expires
+///    separately. A renewal never shortens a lease: a late renewal must not undo a later promise. A shared expiry is never
+///    shortened below the promise to another live hold: a `Write` hold whose owner also reads lives at least as long as that
+///    read.
+/// 3. **Only `acquire` creates.** `renew`, `release` and `withdraw` never create a hold, and change only the holds that they
+///    name.
+/// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id belongs
+///    to one mode of a key; only the id of a `Write` hold may also be used to `Read`.
+/// 5. **Withdrawn is final.** Once `withdraw` has answered, the store has neither the attempt's hold nor its entries as a waiter.
+///    If the attempt went unanswered, a later copy of it is not granted either, but fails with [`StoreErrorKind::Refused`], for
+///    as long as a copy can be late.
+/// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first question and are granted in that order. An
+///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is
+///    refused while others do.
+/// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is released,
+///    the `Read` attempts that wait at that moment go first: `Write` attempts are refused until each of these has been granted,
+///    has been withdrawn or has stopped asking. So neither side can starve the other.
+/// 8. **Wake-ups.** Every event except expiry that may turn a waiter's refusal into a grant wakes the [`Wakeups`] of that waiter:
+///    a release, a withdrawal, a forced unlock; in a fair queue, and in line, that of the first. The end of a `Reentrant` hold
+///    need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in line, as with Redisson: a
+///    client that mixes them on one key relies on polling. A wake-up may be needless. An event that wakes an attempt wakes every
+///    attempt of its client, key and mode with the same [`in_line`](Attempt::in_line), except `Fair` ones, so that the listener
+///    for one attempt can also serve the next.
+/// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or data that is not a lock, fails
+///    with [`StoreErrorKind::Conflict`].
 /// 10. **Line.** `Reentrant`, `Write` and `Permit` attempts with patience that are [`in_line`](Attempt::in_line) stand in line in the order
 ///    of their first question, and those in line are granted in that order. One that does not ask for [`WAITER_LIVENESS`]
 ///    loses its place. Whatever frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
@@ -116,22 +116,20 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # Errors
 ///
-/// Every method may fail with a [`StoreError`]; its kind says whether the operation may have had an effect. A question
-/// about several holds fails as a whole, and then nothing is known of any of them; a store that knows it of some answers,
-/// and says [`HoldStatus::Unknown`] of the others. An answer has one entry for each entry of the question, in order; a
-/// client takes an answer of another size for [`Unanswered`](StoreErrorKind::Unanswered).
+/// Every method may fail with a [`StoreError`]; its kind says whether the operation may have had an effect. A question about
+/// several holds fails as a whole, and then the state of all of them is unknown. A store that knows the state of some answers,
+/// with [`HoldStatus::Unknown`] for the others. An answer has one entry for each entry of the question, in order; a client treats
+/// an answer of another size as [`Unanswered`](StoreErrorKind::Unanswered).
 ///
 /// # Cancel safety
 ///
-/// The client drives `acquire`, `acquire_several`, `renew`, `release` and `withdraw` to their end, also when its caller has
-/// gone: they need not be cancel safe, and are dropped early only with the runtime that they run on. `subscribe`, `record`
-/// and `audit` are dropped at any await when their caller goes or has waited long enough: a `subscribe` that is dropped
-/// leaves no subscription.
+/// The client drives `acquire`, `acquire_several`, `renew`, `release` and `withdraw` to their end, even if its caller is dropped:
+/// they need not be cancel safe, and are dropped early only with their runtime. `subscribe`, `record` and `audit` are dropped at
+/// any await when their caller is dropped or its time is over: a `subscribe` that is dropped must leave no subscription.
 ///
 /// # A whole store
 ///
-/// `Reentrant` locks in a table, with everything that the contract asks of them. The conformance suite of this crate runs
-/// on it.
+/// `Reentrant` locks in a table, with everything that the contract requires. The conformance suite of this crate runs on it.
 ///
 #[doc = concat!("```\n", include_str!("../docs/worked_store.rs"), "```")]
 ///
@@ -144,7 +142,7 @@ fn other_limit(limit: u32) -> StoreError {
 /// tower_distributed_lock::testing::conformance!(MyTestbed: reentrant fair read write, fenced);
 /// ```
 ///
-/// The module `testing::conformance` says what a `Testbed` is.
+/// The module `testing::conformance` describes `Testbed`.
 pub trait LockStore: Send + Sync + 'static {
     /// Asks for a hold.
     fn acquire(
@@ -152,20 +150,20 @@ pub trait LockStore: Send + Sync + 'static {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Begins the leases of several holds anew, or asks which of them the store carries; answers for each.
+    /// Renews the leases of several holds, or asks which of them the store carries. Answers for each.
     fn renew(
         &self,
         renewals: &[Renewal],
     ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send;
 
-    /// Ends several holds, and says of each whether there was one. If there was one that leaves a [`Record`], the store
-    /// remembers it under the key of the hold in the same step: no other holder of the key can begin before the record is
-    /// there. Records live apart from locks.
+    /// Releases several holds, and answers for each whether the store carried it. If the store carried a hold that leaves a
+    /// [`Record`], it keeps the record under the hold's key in the same step: no other holder of the key can begin before the
+    /// record exists. Records are separate from locks.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended beside something that is no hold and was left there; of
-    /// several holds, such a one is [`HoldStatus::Unknown`].
+    /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended and its key also has data that is not a hold, which was kept;
+    /// among several holds, such a hold is [`HoldStatus::Unknown`].
     ///
     /// A `Read` hold or a permit that leaves a record is refused, and stays. Records are asked for only of a store that says so in its
     /// [`capabilities`](Self::capabilities).
@@ -174,28 +172,27 @@ pub trait LockStore: Send + Sync + 'static {
         releases: &[Release],
     ) -> impl Future<Output = Result<Vec<Released>, StoreError>> + Send;
 
-    /// Takes back whatever an attempt has left: its hold, its entries as a waiter. If it went `unanswered`, a copy of it
-    /// may still arrive, and must find that it was withdrawn.
+    /// Withdraws an attempt: its hold, its entries as a waiter. If it went `unanswered`, a copy of it may still arrive, and must
+    /// be refused as withdrawn.
     fn withdraw(
         &self,
         attempt: &Attempt,
         unanswered: bool,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Listens for whatever may turn the attempt's refusal into a grant. When this answers, listening has begun.
+    /// Subscribes to the events that may turn the attempt's refusal into a grant. When this returns, the subscription is active.
     fn subscribe(
         &self,
         attempt: &Attempt,
     ) -> impl Future<Output = Result<Wakeups, StoreError>> + Send;
 
-    /// What the store can do. Clients ask for nothing else.
+    /// What the store supports. Clients use nothing else.
     fn capabilities(&self) -> Capabilities;
 
-    /// Asks for several holds on different keys: all or none of them, or the first that is free. The attempts have no
-    /// patience.
+    /// Asks for several holds on different keys: all or none of them, or the first free one. The attempts have no patience.
     ///
-    /// The default asks one by one and gives back what it got when it wants all and one is refused. After an error, any of
-    /// them may be held: the caller withdraws all.
+    /// The default asks one by one. If all are wanted and one is refused, it releases the others. After an error, any of them may
+    /// be held: the caller withdraws all.
     fn acquire_several(
         &self,
         attempts: &[Attempt],
@@ -204,7 +201,7 @@ pub trait LockStore: Send + Sync + 'static {
         several::one_by_one(self, attempts, want)
     }
 
-    /// What is remembered under `key`, while its retention lasts.
+    /// The record under `key`, during its retention.
     ///
     /// # Errors
     ///
@@ -218,9 +215,9 @@ pub trait LockStore: Send + Sync + 'static {
         async move { Err(StoreError::new(StoreErrorKind::Refused, missing)) }
     }
 
-    /// Looks at the deployment: which promises hold on it, and what weakens them. It takes no lock and changes nothing.
+    /// Audits the deployment: which promises hold on it, and what weakens them. It takes no lock and changes nothing.
     ///
-    /// The default says nothing of itself.
+    /// The default returns an audit of an unknown deployment.
     fn audit(&self) -> impl Future<Output = Result<Audit, StoreError>> + Send {
         async { Ok(Audit::new(Deployment::Unknown)) }
     }
@@ -237,12 +234,12 @@ pub trait LockStore: Send + Sync + 'static {
         async move { self.renew(&[Renewal::check(none)]).await.map(drop) }
     }
 
-    /// Which part of the store a key lives in. Each part can fail without the others, so a client renews, checks and
-    /// releases holds of different parts by different calls. The default has one part.
+    /// The partition of a key. Each partition can fail without the others, so a client renews, checks and releases holds of
+    /// different partitions by different calls. The default has one partition.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] if the store cannot hold such a key. A client asks before it sends anything.
+    /// [`Unsupported`] if the store does not accept such a key. A client calls this before it sends anything.
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         let _ = key;
         Ok(0)

@@ -1,4 +1,4 @@
-//! Tortures locks, and checks what was promised.
+//! Tortures locks, and checks the promises.
 //!
 //! ```text
 //! $ cargo run --release --example torture -- --minutes 1 --procs 2 --store redis
@@ -21,10 +21,10 @@
 //! ```
 //!
 //! Worker processes take random locks in every mode, hold them for a while or too long, release, drop or cancel. Meanwhile
-//! they are killed and paused, their servers restarted and flushed, their connections cut and held back. Every section under
-//! a lock is written down with the machine's monotonic clock; at the end the sections of all processes are compared.
+//! they are killed and paused, their servers restarted and flushed, their connections cut and delayed. Every section under a
+//! lock is recorded with the machine's monotonic clock; at the end the sections of all processes are compared.
 //!
-//! It needs `redis-server` (or what `REDIS_SERVER` names) for `--store redis` and `quorum`, and starts its own, on free
+//! It needs `redis-server` (or the binary in `REDIS_SERVER`) for `--store redis` and `quorum`, and starts its own, on free
 //! loopback ports; and PostgreSQL for `--store postgres`, in a directory of its own.
 
 mod blow;
@@ -93,7 +93,7 @@ async fn main() -> Result<ExitCode> {
     };
     let report = tokio::select! {
         report = torture => report?,
-        // Servers and workers end by being dropped, not by themselves.
+        // Servers and workers end when they are dropped.
         () = asked_to_stop() => bail!("stopped before the end"),
     };
     println!("\n{report}");

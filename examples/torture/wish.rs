@@ -1,4 +1,4 @@
-//! What a task asks for next.
+//! The next request of a task.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tower_distributed_lock::{Lease, LockMode, LockRequest};
 
 use crate::work::Task;
 
-/// A request, as it was drawn.
+/// A request with drawn settings.
 pub(crate) struct Wish {
     pub(crate) request: LockRequest,
     pub(crate) mode: LockMode,
@@ -17,7 +17,7 @@ pub(crate) struct Wish {
 }
 
 impl Task {
-    /// Draws one.
+    /// Draws a request.
     pub(crate) fn wish(&mut self) -> Wish {
         let random = &mut self.random;
         let kind = match random.u8(..5) {
@@ -25,7 +25,7 @@ impl Task {
             2 if self.habits.ordered => "permit",
             _ => "exclusive",
         };
-        // Most go where most are.
+        // Low numbers are more frequent, so that some keys are contended.
         let n = random.usize(..self.habits.keys) * random.usize(..2);
         let name = |n: usize| format!("{kind}:{n}");
         let mode = match (kind, random.u8(..10)) {

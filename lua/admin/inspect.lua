@@ -1,4 +1,4 @@
--- Says who holds a lock, and who waits for it: a hundred of each at most. Changes nothing.
+-- Returns the holders of a lock and its waiters: a hundred of each at most. Changes nothing.
 -- KEYS     1 lock hash, 2 fair queue, 3 fair timeouts, 4 alive, 5 passes, 6 waiting writers, 7 waiting readers,
 --          8 permits that are held
 -- ARGV     1 prefix of all reader timeouts
@@ -28,7 +28,7 @@ for _, hold in ipairs(found) do
       looks = looks - #timeouts
     end
   end
-  -- A reader without a timeout key has lapsed.
+  -- A reader without a timeout key has expired.
   if lives ~= 0 then
     local mode = kind == 'exclusive' and kind or writer == field and 'read' or 'write'
     held[#held + 1] = {writer, mode, count, lives}

@@ -1,7 +1,7 @@
--- Ends several holds, each as the release of its mode would.
+-- Ends several holds, each as the release of its mode does.
 -- KEYS     as many/next.lua
 -- ARGV     as many/next.lua
--- Returns  of each hold, in order, what the release of its mode returns
+-- Returns  for each hold, in order, the answer of the release of its mode
 -- Needs    many/next.lua; exclusive/leave.lua, fair/leave.lua, read/leave.lua, write/leave.lua,
 --          permit/leave.lua and what they need
 local leave = {reentrant = leave_exclusive, fair = leave_fair, read = leave_read, write = leave_write,

@@ -16,25 +16,25 @@ use crate::queue::{Decision, Share, Terms};
 use crate::store::{Attempt, Wakeups};
 use crate::telemetry::Contention;
 
-/// One request on its way: it has attempts for the keys whose turn it is, and places in the queues of the others.
+/// A request under way: it has attempts for the keys whose turn it has, and places in the queues of the others.
 struct Request<'a> {
     client: &'a LockClient,
     terms: &'a Terms,
     wait: Wait,
     attempts: AttemptGuard,
     places: Places<'a>,
-    /// What is known of the present holder's lease. `None`: if the store does not answer from here on, that is the store's
-    /// fault.
+    /// The present holder's lease, if it is known. `None`: no holder is known, so a missing answer is reported as a
+    /// failure of the store.
     known: Option<Duration>,
 }
 
 impl LockClient {
-    /// Takes one of `keys`: the first that this process can share, or that the store grants. `known`: what is known of the
-    /// present holder's lease.
+    /// Takes one of `keys`: the first that this process can share, or that the store grants. `known`: the present holder's
+    /// lease, if it is known.
     ///
-    /// The request has a place for every key: in the queue of the process, first in, first out, and, when it is its turn,
-    /// with the store, which is asked about all keys whose turn it is at once. The first grant ends the request, and all
-    /// other places are given up.
+    /// The request has a place for every key: in the queue of the process, first in, first out, and, when it has the turn,
+    /// in the store. It asks the store about all keys whose turn it has at once. The first grant ends the request, and it
+    /// gives up all other places.
     pub(super) async fn take(
         &self,
         keys: &[LockKey],
@@ -60,7 +60,7 @@ impl LockClient {
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
         }
-        // Most requests are granted at once. What waits is large, and boxed.
+        // Most requests are granted at once. The state of a wait is large, so it is boxed.
         let mut answer = None;
         if request.attempts.asks_at_once() {
             let first = request.ask(now).await?;
@@ -73,7 +73,7 @@ impl LockClient {
         Box::pin(request.wait_for(answer, contention)).await
     }
 
-    /// Begins to listen; `None` if that cannot be had just now, and asking again must do.
+    /// Subscribes; `None` if that is not possible now, so that the request only polls.
     async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
         let subscribing = self.inner.store.clone().subscribe(attempt);
         let keeper = self.inner.queues.keeper().clone();
@@ -88,12 +88,12 @@ impl LockClient {
     }
 }
 
-/// An answer that is no share.
+/// An answer without a share.
 enum Answer {
     Refused {
         retry_after: Duration,
     },
-    /// It took longer than the lease.
+    /// The answer took longer than the lease.
     Late,
     Failed(StoreError),
 }
@@ -127,9 +127,9 @@ impl<'a> Request<'a> {
 
     /// Waits until one of the keys is granted.
     ///
-    /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until it is woken, or given
-    /// something in the process, or the store's hint, or one poll. A request that expects a refusal subscribes first, and
-    /// need not ask twice.
+    /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until a wake-up, something
+    /// from a queue of the process, the time of the store's hint, or one poll. A request that expects a refusal subscribes
+    /// first, and asks only once.
     async fn wait_for(
         mut self,
         mut first: Option<Answer>,
@@ -177,7 +177,7 @@ impl<'a> Request<'a> {
                         return Err(over(self.known));
                     }
                 }
-                // It has no other id to ask under.
+                // A nested read has no other id.
                 Answer::Late if self.attempts.is_nested() => return Err(over(None)),
                 Answer::Late => self.attempts.renounce(self.client),
                 Answer::Failed(error) => {
@@ -186,7 +186,7 @@ impl<'a> Request<'a> {
                         return Err(error.into());
                     }
                     if unanswered || !self.attempts.is_one() {
-                        // It may be granted yet, so it is taken back, and the next question bears another id.
+                        // The attempt may still be granted, so it is withdrawn, and the next question has another id.
                         self.attempts.renounce(self.client);
                     }
                     if !failures.allow_another(&error, self.wait).await {
@@ -197,7 +197,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Takes what the queues of the process have given; waits for it while there is nothing to ask the store for.
+    /// Takes what the queues of the process have given. Waits for it while the request has no turn to ask the store.
     async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
         loop {
             let given = match self.attempts.is_empty() {
@@ -211,7 +211,7 @@ impl<'a> Request<'a> {
                 return Ok(None);
             };
             if let Some(known) = given.known {
-                // It has waited for others nearly all the time.
+                // The request has waited for other requests nearly all the time.
                 let late = self.wait.until < Instant::now() + Wait::LAST_MOMENT;
                 self.known = known.or(late.then_some(Duration::ZERO)).or(self.known);
             }
@@ -242,7 +242,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Gives the others to whom this process owes a turn the time for it; false if the wait is over by then.
+    /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
     async fn let_others_go_first(&mut self) -> bool {
         while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
             self.listen().await;
@@ -263,7 +263,8 @@ impl<'a> Request<'a> {
         true
     }
 
-    /// Subscribes to every key whose turn it is and that is not subscribed to. Says whether there is anything new to hear.
+    /// Subscribes to every key whose turn it has and that has no subscription. Returns whether there is a new
+    /// subscription.
     async fn listen(&mut self) -> bool {
         let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
         let silent = self.attempts.each();
@@ -271,7 +272,7 @@ impl<'a> Request<'a> {
         let subscribing = silent.map(|(attempt, wakeups)| {
             let mut attempt = attempt.clone();
             if !is_one && attempt.hold.mode == LockMode::Fair {
-                // It has no place in any fair queue, so it listens where those listen that have none.
+                // It has no place in a fair queue, so it listens on the channel for attempts without a place.
                 attempt.hold.mode = LockMode::Reentrant;
             }
             async move {
@@ -308,7 +309,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Of two reasons to refuse, the one that promises more: a lease that ends, before a queue that is full.
+/// Picks the reason with the better prospect: a lease that ends, before a full queue.
 fn sooner(one: Option<LockError>, other: LockError) -> LockError {
     match (one, other) {
         (Some(LockError::Busy { retry_after: one }), LockError::Busy { retry_after: other }) => {

@@ -1,4 +1,4 @@
-//! Attempts that clean up after themselves.
+//! Attempts, with their clean-up.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,11 +21,11 @@ use crate::store::{
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
-/// Each attempt has the turn to ask for its key. Dropped before the grant, the guard takes back in the background whatever
-/// the attempts have left in the store, and the turns pass to the next requests: at once, except that of a nested read,
-/// which passes when nothing is left, because the next one bears the same id.
+/// Each attempt has the turn to ask for its key. If the guard is dropped before the grant, it withdraws in the background
+/// what the attempts have left in the store, and the turns pass to the next requests at once. The turn of a nested read
+/// passes only when nothing is left, because the next one has the same id.
 ///
-/// Either a question is under way (`asking`), or `residue` says what the last one has left.
+/// Either a question is under way (`asking`), or `residue` has what the last one has left.
 pub(super) struct AttemptGuard {
     tries: SmallVec<[Try; 1]>,
     want: Want,
@@ -43,7 +43,7 @@ struct Try {
 /// How many of its attempts a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    /// The only one. With patience, it is remembered as a waiter.
+    /// The only one. With patience, the store records it as a waiter.
     One { patience: Option<Duration> },
     /// One of them. None of them waits in the store.
     Any,
@@ -57,21 +57,21 @@ enum Residue {
     Nothing,
     /// Holds, or a waiter's entries.
     Known,
-    /// Perhaps a hold, perhaps later.
+    /// Perhaps a hold, which may still appear.
     Unknown,
 }
 
-/// What the store says to the attempts.
+/// The store's answer to the attempts.
 pub(super) enum Reply {
     Granted(Granted),
     Refused {
-        /// The attempt that stood back, of [`Want::All`].
+        /// The refused attempt of [`Want::All`].
         index: usize,
         retry_after: Duration,
     },
 }
 
-/// Which attempts were granted, with their tokens, in the order of the attempts.
+/// The granted attempts, with their tokens, in the order of the attempts.
 pub(super) struct Granted {
     grants: SmallVec<[(usize, Option<FencingToken>); 1]>,
     sent: Instant,
@@ -89,14 +89,14 @@ impl AttemptGuard {
         }
     }
 
-    /// Adds an attempt on a key, now that it is its turn.
+    /// Adds an attempt on a key whose turn the request has got.
     pub(super) fn add(&mut self, client: &LockClient, key: &LockKey, terms: &Terms, turn: Turn) {
         let attempt = client.attempt(key, terms, self.want, &turn);
         self.tries.push(Try { turn, attempt });
     }
 
-    /// Gives all turns up. What comes then is the read of an owner under its own write, which is granted without further
-    /// ado: nothing else is asked for.
+    /// Gives up all turns. The next attempt is a read of an owner under its own write, which is granted at once, so no
+    /// other key is asked for.
     pub(super) fn clear(&mut self) {
         self.tries.clear();
         if self.want == Want::Any {
@@ -112,7 +112,7 @@ impl AttemptGuard {
         matches!(self.want, Want::One { .. })
     }
 
-    /// Whether there is something to ask for, and no reason to do anything before.
+    /// Whether the request can ask the store at once.
     pub(super) fn asks_at_once(&self) -> bool {
         let owes = |one: &Try| self.is_one() && one.turn.owes_others();
         !self.is_empty() && !self.tries.iter().any(owes) && !self.expects_refusal()
@@ -122,8 +122,8 @@ impl AttemptGuard {
         self.tries.iter().any(|one| one.turn.nested().is_some())
     }
 
-    /// The turn of a request for one key. A request for any of several owes other processes nothing: it has no turn of
-    /// its own.
+    /// The turn of a request for one key. A request for any of several has no single turn, and does not yield to other
+    /// processes.
     pub(super) fn only_turn(&mut self) -> Option<&mut Turn> {
         match self.want {
             Want::One { .. } => self.tries.first_mut().map(|one| &mut one.turn),
@@ -137,8 +137,7 @@ impl AttemptGuard {
         each.map(|one| (&one.attempt, one.turn.wakeups()))
     }
 
-    /// Whether other requests of this process are before it in the store's queue. In every other mode, they would ask for
-    /// it.
+    /// Whether other requests of this process are before it in the store's queue. This is possible in `Fair` mode only.
     pub(super) fn expects_refusal(&self) -> bool {
         match (&*self.tries, self.want) {
             ([one], Want::One { patience: Some(_) }) => {
@@ -148,7 +147,7 @@ impl AttemptGuard {
         }
     }
 
-    /// Another holder's lease lasts so long yet.
+    /// Records the rest of another holder's lease.
     pub(super) fn refused(&mut self, retry_after: Duration) {
         for one in &self.tries {
             one.turn.refused(retry_after);
@@ -159,7 +158,7 @@ impl AttemptGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it answers, the question is under way until the guard is dropped.
+    /// If the future is dropped before the answer, the question remains under way until the guard is dropped.
     pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
         let asking = Asking::begin(&self.store, &self.tries, self.want);
         let answer = self.asking.insert(asking).answer(sent).await;
@@ -168,8 +167,8 @@ impl AttemptGuard {
         answer
     }
 
-    /// Turns what was granted into shares, and gives the other turns up. `None` if the answer took longer than a lease:
-    /// then all is as it was.
+    /// Makes shares of the granted holds, and gives up the other turns. Returns `None` if the answer took longer than a
+    /// lease: then nothing changes.
     pub(super) fn granted(
         &mut self,
         granted: Granted,
@@ -199,17 +198,18 @@ impl AttemptGuard {
         Some(shares.collect())
     }
 
-    /// Takes back what is there, and goes on under other ids.
+    /// Withdraws the attempts, and continues with new ids.
     pub(super) fn renounce(&mut self, client: &LockClient) {
         self.take_back(false);
         for one in &mut self.tries {
-            // A waiter in a queue listens under its id.
+            // A waiter in a queue listens on the channel of its id.
             *one.turn.wakeups() = None;
             one.attempt.hold.id = client.next_hold_id();
         }
     }
 
-    /// In the background. At the `end` of the request, a nested turn passes to the next one after that.
+    /// Withdraws in the background. At the `end` of the request, a nested turn passes to the next one after the
+    /// withdrawal.
     fn take_back(&mut self, end: bool) {
         let asking = self.asking.take();
         let before = std::mem::replace(&mut self.residue, Residue::Nothing);
@@ -224,7 +224,7 @@ impl AttemptGuard {
         let (store, want, sent) = (self.store.clone(), self.want, Instant::now());
         self.keeper.adopt(Box::pin(async move {
             let after = match asking {
-                // Only when the question is answered is it known what to take back.
+                // What to withdraw is known only after the answer.
                 Some(mut asking) => residue(before, want, &asking.answer(sent).await),
                 None => before,
             };
@@ -290,13 +290,13 @@ impl Asking {
     }
 }
 
-/// What is left after an answer.
+/// What the attempts have left after an answer.
 fn residue(before: Residue, want: Want, answer: &Result<Reply, StoreError>) -> Residue {
     match (answer, want) {
         (Ok(Reply::Granted(_)), _) => Residue::Known,
         (Ok(Reply::Refused { .. }), Want::One { patience: Some(_) }) => Residue::Known,
         (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Residue::Unknown,
-        // Some of several may be held.
+        // Some of several may have holds.
         (Err(_), Want::Any | Want::All) => Residue::Known,
         _ => before,
     }
@@ -330,7 +330,7 @@ async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Att
     undecided.into_iter().flatten().collect()
 }
 
-/// Withdraws until the store has answered, or the attempt would be over anyway.
+/// Repeats the withdrawal until the store has answered, or the attempt's lease is over.
 async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
     let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
     let mut backoff = Duration::from_millis(20);
@@ -350,7 +350,7 @@ async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) 
 }
 
 impl LockClient {
-    /// An attempt under a new id, or under that which the turn asks for.
+    /// An attempt with a new id, or with the id that the turn requires.
     fn attempt(&self, key: &LockKey, terms: &Terms, want: Want, turn: &Turn) -> Attempt {
         let lease = terms.lease.duration();
         Attempt {

@@ -20,7 +20,7 @@ use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::queue::Terms;
 use crate::telemetry::{Route, Waiting};
 
-/// A lock that is asked for. Await it, or call [`LockRequest::acquire`].
+/// A request for a lock. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: mode `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
 ///
@@ -102,7 +102,7 @@ impl LockRequest {
         }
     }
 
-    /// How the key is held. The default is [`LockMode::Reentrant`], and [`LockMode::Write`] for a
+    /// Sets the mode of the hold. The default is [`LockMode::Reentrant`], and [`LockMode::Write`] for a
     /// [`Resource`](crate::Resource) that is read and written.
     pub fn mode(mut self, mode: LockMode) -> Self {
         self.mode = Some(mode);
@@ -129,26 +129,26 @@ impl LockRequest {
         self.mode(LockMode::permits(limit))
     }
 
-    /// What its measurements are labelled with, in place of a route (default `none`). One label is one time series per
-    /// metric, so choose a name that the program knows, such as `"nightly"`, and never what a client sends.
+    /// Sets the label of its measurements, in place of a route (default `none`). Each label is one time series per metric, so
+    /// choose a constant of the program, such as `"nightly"`, and never input of a client.
     pub fn label(self, label: &'static str) -> Self {
         self.route(Route::new(Some(label)))
     }
 
-    /// How long to wait, for everything together: the queue in the process, the store, the network. Zero tries once and
-    /// leaves no trace; that try has at most 2 s.
+    /// Sets how long to wait in all: in the queue of the process, for the store, for the network. Zero tries once and leaves
+    /// nothing; that attempt takes at most 2 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait.min(FOR_EVER);
         self
     }
 
-    /// How long the hold lives without renewal, and whether it is renewed.
+    /// Sets how long the hold lives without renewal, and whether it is renewed.
     pub fn lease(mut self, lease: Lease) -> Self {
         self.terms.lease = limits::bounded(lease);
         self
     }
 
-    /// When renewal ends, guard or not: the hold lapses then, and the guard finds it lost.
+    /// Sets when renewal ends, even if the guard still exists: the hold then expires, and is lost.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
         self
@@ -195,26 +195,26 @@ impl LockRequest {
         self
     }
 
-    /// Who asks. An owner joins what it holds already, without asking the store.
+    /// Sets the owner. An owner joins a hold that it has already, without asking the store.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.terms.owner = Some(owner.clone());
         self
     }
 
-    /// How many callers of this process may wait for the same key at a time (default 1024); one more fails with
+    /// Sets how many callers of this process may wait for the same key at a time (default 1024); one more fails with
     /// [`LockError::Overloaded`].
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.terms.max_waiters = Some(max_waiters);
         self
     }
 
-    /// Asks for a fencing token with the grant.
+    /// Requests a fencing token with the grant.
     pub fn fenced(mut self) -> Self {
         self.terms.fenced = true;
         self
     }
 
-    /// Where its measurements belong.
+    /// Sets the route of its measurements.
     pub(crate) fn route(mut self, route: Route) -> Self {
         self.terms.route = route;
         self
@@ -225,19 +225,19 @@ impl LockRequest {
     /// # Errors
     ///
     /// * [`LockError::Busy`] when the wait is over; [`LockError::Overloaded`] when too many wait already.
-    /// * [`LockError::Unavailable`] when the store cannot be asked or does not answer within the wait.
-    /// * [`LockError::Upgrade`] when the owner holds the key for reading and asks to write; [`LockError::Lost`] when the
-    ///   owner would join a hold that it has lost.
-    /// * [`LockError::Conflict`] when the key holds something else; [`LockError::Unsupported`] and [`LockError::Invalid`]
-    ///   when the request cannot be served as it is; [`LockError::Shutdown`].
+    /// * [`LockError::Unavailable`] when the store cannot be reached or does not answer within the wait.
+    /// * [`LockError::Upgrade`] when the owner holds the key for reading and asks to write; [`LockError::Lost`] when the owner
+    ///   has lost the hold that it would join.
+    /// * [`LockError::Conflict`] when the key has other data or another kind of lock; [`LockError::Unsupported`] and
+    ///   [`LockError::Invalid`] when the request must be changed; [`LockError::Shutdown`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future at any point leaves nothing behind: what the store may grant or has granted meanwhile is taken
-    /// back in the background, at once when the store has answered.
+    /// Dropping the future at any point leaves nothing: a hold that the store has granted, or may still grant, is withdrawn in
+    /// the background as soon as the store has answered.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.check()?;
-        // A lock in memory that is free needs no waiting: a loop over it must not keep the executor from its other tasks.
+        // A free lock in memory is granted without a wait, and a loop over it must not starve the other tasks of the executor.
         tokio::task::coop::consume_budget().await;
         let now = Instant::now();
         let followed = self.client.journal().follow(self.first_key());
@@ -251,9 +251,9 @@ impl LockRequest {
         };
         terms.mode = mode;
         let client = &self.client;
-        // Made before the work, so that it is dropped after it.
+        // Created before the work, so that it is dropped after it.
         let mut door = client.enter();
-        // Pinned here, so that what is made around it moves a pointer only.
+        // Pinned here, so that the futures around it move only a pointer.
         let work = pin!(async {
             match self.targets {
                 Targets::One(target) => {
@@ -273,7 +273,7 @@ impl LockRequest {
                 }
                 Targets::Any(targets) => {
                     let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
-                    // Every request begins somewhere else, so that the keys are used alike.
+                    // Requests begin at different keys, so that the keys are used equally.
                     fastrand::shuffle(&mut keys);
                     let share = client.take(&keys, &terms, wait, None, now).await?;
                     Ok(LockGuard::new(share))
@@ -330,7 +330,7 @@ impl LockRequest {
         self.targets().iter().map(|target| &target.key).collect()
     }
 
-    /// The mode of the first target, which is that of every target but in a request for all.
+    /// The mode of the first target. Only in a request for all keys, targets may have different modes.
     fn default_mode(&self) -> LockMode {
         let first = self.targets().first();
         first.map_or(LockMode::Reentrant, |target| target.mode_in(self.mode))

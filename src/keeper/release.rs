@@ -1,4 +1,4 @@
-//! Releases, driven to an answer.
+//! Releases, repeated until the store answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
 use crate::telemetry;
 
-/// The longest pause between two tries to release.
+/// The longest pause between two attempts to release.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    /// Releases in the store, trying again until it answers or the lease is over anyway.
+    /// Releases in the store, and repeats it until the store answers or the lease is over.
     ///
-    /// To be called after [`Keeper::begin_release`].
+    /// Call it after [`Keeper::begin_release`].
     ///
     /// # Errors
     ///
     /// `Lost` if the store did not carry the hold any more; `Unavailable` if that is unknown, at once if the store refused:
-    /// what it refused is tried again in the background.
+    /// the release is then repeated in the background.
     pub(crate) async fn release(
         self,
         live: Arc<LiveHold>,
@@ -37,7 +37,7 @@ impl Keeper {
         result
     }
 
-    /// The same for many holds of one partition, in few questions. Answers for each, in order.
+    /// The same for many holds of one partition, in few questions. Returns an answer for each, in order.
     pub(crate) async fn release_many(
         self,
         lives: Vec<Arc<LiveHold>>,
@@ -68,8 +68,8 @@ impl Keeper {
     }
 }
 
-/// A release under way. Dropped before the end, it ends the hold as one whose fate is unknown: it was dropped with the
-/// runtime that drove it, or has panicked, and does not go on, so that no task waits for its end.
+/// A release under way. If it is dropped before its end, with its runtime or by a panic, it ends the hold with an unknown
+/// result, so that no task waits for its end.
 struct CutOff(Arc<LiveHold>);
 
 impl Drop for CutOff {
@@ -102,8 +102,8 @@ pub(super) async fn release(
     }
 }
 
-/// Releases many holds of one partition. Each question names as many holds as one may. Calls `asked` for each hold, with
-/// its place among `lives`, when the store was asked about it once.
+/// Releases many holds of one partition. Each question names up to [`BATCH`] holds. Calls `asked` for each hold, with its
+/// index in `lives`, after the store's first answer about it.
 pub(super) async fn release_together(
     store: Arc<dyn DynStore>,
     lives: &[Arc<LiveHold>],
@@ -138,11 +138,11 @@ pub(super) async fn release_together(
     }
 }
 
-/// What is known of a hold that the store is asked to release, once or several times.
+/// The state of a release that may be repeated.
 struct Tries {
-    /// When its lease is over anyway.
+    /// When its lease is over.
     over: Instant,
-    /// The store may have released it without saying so.
+    /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
 }
 
@@ -154,12 +154,12 @@ impl Tries {
         }
     }
 
-    /// What the store's answer decides; `None` if it is to be asked again.
+    /// The result from the store's answer; `None` if the release must be repeated.
     fn decided(&mut self, released: Result<Released, StoreError>) -> Option<Result<(), LockError>> {
         let error = match released.map(|released| released.status) {
             Ok(HoldStatus::Held) => return Some(Ok(())),
             Ok(HoldStatus::Gone) => {
-                // An earlier try may have been the one that released it.
+                // An earlier attempt may have released it.
                 let why = self.unanswered.take();
                 return Some(Err(why.map_or(LockError::Lost, LockError::from)));
             }
@@ -168,7 +168,7 @@ impl Tries {
         };
         match error.kind() {
             StoreErrorKind::Refused | StoreErrorKind::Conflict => Some(Err(error.into())),
-            // It is released, and asking again would not find it.
+            // The hold is released, and a repeat would not find it.
             StoreErrorKind::Unacknowledged => Some(Err(error.into())),
             _ if Instant::now() >= self.over => Some(Err(error.into())),
             StoreErrorKind::Unanswered => {
@@ -180,13 +180,13 @@ impl Tries {
     }
 }
 
-/// What is known of the other processes after an answer.
+/// The information about other processes in an answer.
 fn answered(released: &Result<Released, StoreError>) -> Released {
     let released = released.as_ref().copied();
     released.unwrap_or_else(|_| HoldStatus::Unknown.into())
 }
 
-/// Goes on after a refusal, which may be over before the lease is: rights are given back, as are passwords.
+/// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
 async fn insist(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     let over = Instant::now() + live.lease.duration();
     while Instant::now() < over {

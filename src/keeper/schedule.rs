@@ -1,4 +1,4 @@
-//! When each hold is next looked at.
+//! The schedule of renewals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,8 +11,8 @@ use super::live::LiveHold;
 use crate::lock::Lease;
 use crate::store::{BATCH, HoldStatus};
 
-/// The first and the longest pause between two probes of a partition whose renewals fail. A pause doubles after each
-/// probe, and is never longer than a tenth of the shortest lease that waits for it.
+/// The first and the longest pause between two probes of a partition whose renewals fail. A pause doubles after each probe,
+/// and is never longer than a tenth of the shortest lease in the partition.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Holds of one partition to renew together, and for how long.
@@ -21,10 +21,10 @@ pub(super) struct Batch {
     pub(super) holds: Vec<(Arc<LiveHold>, Duration)>,
 }
 
-/// Every live hold, by when it is next looked at.
+/// Every live hold, by the time of its next look.
 ///
-/// A hold is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that
-/// failed until one of its partition succeeds. What is always true between calls:
+/// A hold is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed
+/// until one of its partition succeeds. Invariants between calls:
 ///
 /// * `queue` has exactly one entry for each hold in `holds`. That of an `Asked` or `Failed` hold is its deadline.
 /// * A partition is in `failing` exactly while it has a `Failed` hold, and then it has one entry in `probes`.
@@ -35,9 +35,9 @@ pub(super) struct RenewalSchedule {
     queue: BTreeSet<(Instant, u64)>,
     failing: BTreeMap<u16, Failing>,
     probes: BTreeSet<(Instant, u16)>,
-    /// Orders the holds of a failing partition by when they were last tried.
+    /// Orders the holds of a failing partition by their last attempt.
     tries: u64,
-    /// When the task wakes next by itself.
+    /// The next scheduled wake-up of the task.
     alarm: Option<Instant>,
 }
 
@@ -52,13 +52,13 @@ struct Entry {
 enum State {
     Scheduled,
     Asked,
-    /// With its partition, and its place among those that wait there.
+    /// Its partition, and its place among the failed holds there.
     Failed(u16, u64),
 }
 
-/// A partition whose last renewal failed. One batch probes it at a time, the holds that wait longest first.
+/// A partition whose last renewal failed. One batch at a time probes it, with the holds that wait longest first.
 struct Failing {
-    /// The serials of its `Failed` holds, by when they were last tried.
+    /// The serials of its `Failed` holds, by their last attempt.
     waiting: BTreeMap<u64, u64>,
     probe: Instant,
     pause: Duration,
@@ -66,7 +66,7 @@ struct Failing {
 }
 
 impl RenewalSchedule {
-    /// Enters a new hold, and says whether the task has to wake earlier for it.
+    /// Adds a new hold. Returns whether the task must wake earlier for it.
     pub(super) fn enter(&mut self, live: &Arc<LiveHold>) -> bool {
         let look = first_look(live);
         self.queue.insert((look, live.serial));
@@ -79,7 +79,7 @@ impl RenewalSchedule {
         self.is_before_the_alarm(look)
     }
 
-    /// Forgets a hold.
+    /// Removes a hold.
     pub(super) fn remove(&mut self, live: &LiveHold) {
         if let Some(entry) = self.holds.remove(&live.serial) {
             self.queue.remove(&(entry.look, live.serial));
@@ -91,7 +91,7 @@ impl RenewalSchedule {
         self.holds.values().map(|entry| &entry.live)
     }
 
-    /// How many holds could not be renewed when that was last tried.
+    /// The number of holds whose last renewal failed.
     pub(super) fn failing(&self) -> usize {
         self.failing.values().map(|part| part.waiting.len()).sum()
     }
@@ -100,7 +100,7 @@ impl RenewalSchedule {
         !self.failing.is_empty()
     }
 
-    /// A hold may be renewed for longer than when it was last looked at. Says whether the task has to wake earlier.
+    /// The limit of a hold was extended since its last look. Returns whether the task must wake earlier.
     pub(super) fn look_earlier(&mut self, live: &LiveHold, look: Instant) -> bool {
         match self.holds.get(&live.serial) {
             Some(entry) if entry.state == State::Scheduled && look < entry.look => {
@@ -111,7 +111,7 @@ impl RenewalSchedule {
         }
     }
 
-    /// What was asked by a task that has ended will not be answered: it is asked again.
+    /// Repeats the renewals of a task that has ended, because they will not be answered.
     pub(super) fn ask_again(&mut self, now: Instant) {
         self.alarm = None;
         let asked =
@@ -122,7 +122,7 @@ impl RenewalSchedule {
         }
     }
 
-    /// Looks at every hold whose time has come: sorts out those past their deadline, returns those to renew.
+    /// Handles every hold that is due: removes those past their deadline, and returns those to renew.
     pub(super) fn due(
         &mut self,
         now: Instant,
@@ -135,8 +135,7 @@ impl RenewalSchedule {
             let entry = &self.holds[&serial];
             let live = entry.live.clone();
             let deadline = live.deadline();
-            // A renewal a little early is as good, and fills a batch; more than one at a time would keep the store from
-            // others.
+            // Renewals that are due soon fill the batch, but they do not start a further batch.
             let early = if look < deadline && (1..BATCH).contains(&count) {
                 live.lease.duration() / 30
             } else {
@@ -150,7 +149,7 @@ impl RenewalSchedule {
                 lost.push(live);
                 continue;
             }
-            // Until something else moves it, the next look is at the deadline.
+            // Without another change, the next look is at the deadline.
             let state = entry.state;
             self.place(serial, deadline, state);
             if let Lease::Renewed(_) = live.lease
@@ -191,14 +190,14 @@ impl RenewalSchedule {
                     .get_mut(&serial)
                     .expect("a hold that waits is known");
                 entry.state = State::Failed(partition, self.tries);
-                // One whose limit is reached waits for its deadline.
+                // A hold whose limit is reached waits for its deadline.
                 if let Some(lease) = entry.live.next_lease(now) {
                     holds.push((entry.live.clone(), lease));
                 }
             }
             let pause = failing.pause.min(failing.shortest / 10);
             failing.pause = (failing.pause * 2).min(PAUSE.1);
-            // Whether or not this one is answered by then: a probe that hangs is no reason not to ask.
+            // The next probe does not wait for the answer to this one, which may hang.
             self.probes.remove(&(at, partition));
             failing.probe = now + pause.mul_f64(0.75 + fastrand::f64() / 4.0);
             self.probes.insert((failing.probe, partition));
@@ -208,7 +207,7 @@ impl RenewalSchedule {
         }
     }
 
-    /// The store has answered about each hold of a batch that was sent at `sent`. Returns what it does not carry.
+    /// The store has answered about each hold of a batch that was sent at `sent`. Returns the holds that it does not carry.
     pub(super) fn answered<'a>(
         &mut self,
         batch: &'a Batch,
@@ -224,7 +223,7 @@ impl RenewalSchedule {
                     self.move_to(live, live.next_look(sent, *lease));
                 }
                 HoldStatus::Gone => lost.push(live),
-                // Its deadline stays, and it is asked about again soon; the others of its batch are not concerned.
+                // Its deadline does not change, and it is renewed again soon; the others of its batch are not affected.
                 HoldStatus::Unknown => {
                     let pause = PAUSE.1.min(live.lease.duration() / 10);
                     self.move_to(live, now + pause);
@@ -235,17 +234,17 @@ impl RenewalSchedule {
         lost
     }
 
-    /// The store has not answered: every deadline stays, and the partition is probed until it answers.
+    /// The store has not answered: no deadline changes, and the partition is probed until it answers.
     pub(super) fn not_answered(&mut self, batch: &Batch, sent: Instant, now: Instant) {
         for (live, _) in &batch.holds {
-            // One that was renewed since says that the partition answers.
+            // A hold that was renewed since shows that the partition answers.
             if self.holds.contains_key(&live.serial) && live.confirmed() <= sent {
                 self.fail(batch.partition, live, now);
             }
         }
     }
 
-    /// A partition answers again: those that wait are renewed over a while, for there may be many.
+    /// A partition answers again: its failed holds are renewed over some time, because there may be many.
     fn recover(&mut self, partition: u16, now: Instant) {
         let Some(failing) = self.failing.remove(&partition) else {
             return;
@@ -297,7 +296,7 @@ impl RenewalSchedule {
         }
     }
 
-    /// Moves a hold that is still here, and waits for nothing any more.
+    /// Moves a hold that is still scheduled, and ends its wait.
     fn move_to(&mut self, live: &LiveHold, look: Instant) {
         if let Some(entry) = self.holds.get(&live.serial) {
             let state = entry.state;
@@ -325,8 +324,8 @@ impl RenewalSchedule {
         let probe = self.probes.first().map(|&(probe, _)| probe);
         let first = look.into_iter().chain(probe).min();
         let first = first.unwrap_or_else(|| now + Duration::from_secs(3600));
-        // An alarm is not put off when the hold that it was for has gone: the next hold would have to put it forward
-        // again, and wake the task for that, which costs more than waking once for nothing.
+        // An alarm is kept when its hold has ended: otherwise the next hold would set it again and wake the task, which
+        // costs more than one needless wake-up.
         let alarm = match self.alarm {
             Some(alarm) if alarm > now => alarm.min(first),
             _ => first,
@@ -339,15 +338,14 @@ impl RenewalSchedule {
         if self.alarm.is_some_and(|alarm| look >= alarm) {
             return false;
         }
-        // Whatever the task finds when it looks: if the hold has gone by then, and the alarm were forgotten with it, every
-        // short hold would wake the task, and that one another thread.
+        // The alarm is kept even if its hold ends: otherwise every short hold would wake the task.
         self.alarm = Some(look);
         true
     }
 }
 
 /// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
-/// granted together are not renewed together ever after.
+/// granted together are not always renewed together.
 fn first_look(live: &LiveHold) -> Instant {
     match live.lease {
         Lease::Renewed(lease) => {

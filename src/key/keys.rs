@@ -4,7 +4,7 @@ use super::KeyError;
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode, ResourceKey};
 
-/// What a request names as locked: no key, one, or several that are locked together.
+/// The keys of a request: none, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(SmallVec<[Name; 1]>);
 
@@ -26,12 +26,12 @@ impl Keys {
         }])
     }
 
-    /// Whether the request names nothing.
+    /// Whether the request names no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many keys the request names.
+    /// The number of keys that the request names.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -41,7 +41,7 @@ impl Keys {
         self.0.into_iter().map(|name| name.key)
     }
 
-    /// What to lock and how, where `mode` is that of keys without one of their own. A resource of permits has one mode.
+    /// The targets of the lock. `mode` is the mode of keys without one of their own. A resource of permits has one mode.
     pub(crate) fn targets(
         self,
         mode: LockMode,
@@ -66,10 +66,10 @@ impl From<LockKey> for Keys {
     }
 }
 
-/// What a closure may return to name keys.
+/// Types that a closure may return to name keys.
 ///
-/// A plain string does not do: say [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`] for what strangers may
-/// have chosen, [`LockKey::new`] for what the program chose itself.
+/// A plain string is not enough: use [`Resource::id`](crate::Resource::id) or [`LockKey::from_parts`] for input of
+/// clients, and [`LockKey::new`] for a name that the program chose.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no keys",
     note = "return a `ResourceKey`, a `LockKey`, one of them with a `LockMode`, or an `Option`, `Vec`, array or `Result` of those"

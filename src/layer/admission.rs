@@ -1,4 +1,4 @@
-//! From the head of a request to its grant.
+//! The admission of a request: from its head to the grant.
 
 use std::error::Error;
 use std::time::Duration;
@@ -40,14 +40,14 @@ pub(crate) struct Terms {
     pub(super) waited: Duration,
 }
 
-/// What a request is to lock.
+/// The locks that a request needs.
 pub(super) struct Plan {
     request: LockRequest,
     reads_only: bool,
 }
 
 impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
-    /// What to lock (`None`: nothing), and the body that the handler gets. A body is read only for a lock.
+    /// The locks of a request (`None`: none), and the body for the handler. A body is read only for a lock.
     pub(super) async fn plan<B>(
         &self,
         parts: &mut Parts,
@@ -140,7 +140,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         }
     }
 
-    /// Takes the lock, and says what is to confirm its release; `None`: the request goes on without a lock.
+    /// Takes the lock. Returns how its release is confirmed; `None`: the request continues without a lock.
     pub(super) async fn acquire(
         &self,
         plan: Option<Plan>,

@@ -18,8 +18,8 @@ const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_dist
 
 /// Why a request was not served, or its response withheld.
 ///
-/// It is in the extensions of every response that the layer makes itself, so that layers further out can count and log
-/// the reason, whatever [`rejection`](super::DistributedLockLayer::rejection) made of it.
+/// It is in the extensions of every response that the layer makes itself, so that layers further out can count and log the
+/// reason, even after [`rejection`](super::DistributedLockLayer::rejection).
 ///
 /// A layer further out counts the reasons:
 ///
@@ -50,18 +50,18 @@ pub enum RejectionKind {
     Contended,
     /// All permits of the resource were in use until the wait was over: 429 `no-permit`.
     NoPermit,
-    /// Too many wait for this lock already: 503 `lock-overloaded`.
+    /// Too many requests wait for this lock already: 503 `lock-overloaded`.
     Overloaded,
-    /// The store could not be asked or refused; nothing was held: 503 `lock-unavailable`.
+    /// The store could not be reached or refused; nothing was held: 503 `lock-unavailable`.
     Unavailable,
-    /// The lock was lost before its release was confirmed; what the handler did may have overlapped with others' work,
-    /// and its response was withheld: 500 `lock-lost`.
+    /// The lock was lost before its release was confirmed; the handler's work may have overlapped with other work, and its
+    /// response was withheld: 500 `lock-lost`.
     Lost,
-    /// The request names nothing to lock: 400 `key-missing`.
+    /// The request has no key: 400 `key-missing`.
     KeyMissing,
-    /// What names the lock is malformed, too long or ambiguous: 400 `key-invalid`.
+    /// The key is malformed, too long or ambiguous: 400 `key-invalid`.
     KeyInvalid,
-    /// The axum extractor that names the lock rejected the request; it was answered with the extractor's own response.
+    /// The axum extractor of the key rejected the request; the answer is the extractor's own response.
     KeyRejected,
     /// The request's body is longer than [`buffer_body`](super::DistributedLockLayer::buffer_body) allows: 413
     /// `body-too-large`.
@@ -76,14 +76,14 @@ pub enum RejectionKind {
     BodyBudget,
     /// A request with the same idempotency key was under way until the wait was over: 409 `request-in-progress`.
     InProgress,
-    /// The idempotency key was used before, for a request that is not the same: 422 `key-reused`.
+    /// The idempotency key was used before, for a different request: 422 `key-reused`.
     KeyReused,
-    /// What is recorded under the idempotency key cannot be read: 500 `record-unreadable`. The handler was not called; the
-    /// reason is logged, not sent.
+    /// The record of the idempotency key cannot be read: 500 `record-unreadable`. The handler was not called; the reason is
+    /// logged, not sent.
     RecordUnreadable,
-    /// The lock cannot be taken as the program asks for it: 500 `lock-misconfigured`. The route lacks the parameter that names
-    /// the key, the key is locked in another family of modes or holds other data, a handler writes inside its own read. The
-    /// reason is logged at error, not sent.
+    /// The program requests the lock in a wrong way: 500 `lock-misconfigured`. The route lacks the parameter of the key, the
+    /// key is locked in another family of modes or has other data, or a handler writes inside its own read. The reason is
+    /// logged at error, not sent.
     Misconfigured,
 }
 
@@ -108,7 +108,7 @@ impl RejectionKind {
         }
     }
 
-    /// Its name, for labels. The `type` of the response (RFC 9457) is a URI that ends in `#` and this name.
+    /// The name, for labels. The `type` of the response (RFC 9457) is a URI that ends in `#` and this name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Contended => "lock-contended",
@@ -234,19 +234,19 @@ impl Rejection {
         self.status
     }
 
-    /// After how long the client may try again, if that makes sense: whole seconds, at least one.
+    /// The time after which the client may try again, if another attempt may succeed: whole seconds, at least one.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// What the client said, where the lock client was asked at all.
+    /// The error of the lock client, if the lock client was called.
     pub fn cause(&self) -> Option<&LockError> {
         self.cause.as_ref()
     }
 
-    /// The layer's own response: `application/problem+json` (RFC 9457), never to be stored, never naming key or holder.
+    /// The layer's own response: `application/problem+json` (RFC 9457), with `no-store`, and without key or holder.
     ///
-    /// A starting point for those who want to change it a little.
+    /// It is a starting point for small changes.
     pub fn to_response(&self) -> Response<String> {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status;
@@ -261,7 +261,7 @@ impl Rejection {
         response
     }
 
-    /// Written without a tree of values: a layer refuses most when it has the least time for it.
+    /// Written directly, without a tree of values: most refusals happen under the highest load.
     fn problem(&self) -> String {
         let (kind, title) = (self.kind.as_str(), self.kind.title());
         let status = self.status.as_u16();
@@ -325,7 +325,7 @@ impl Error for Rejection {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Rejection(Rejection),
-    /// A key extractor has answered already.
+    /// The response of a key extractor.
     Response(Box<Response<LocalBody>>),
 }
 

@@ -1,4 +1,4 @@
-//! What a layer of this crate does around a service: the service, its future, and the way of a request through both.
+//! The skeleton of both layers: the service, its future, and the steps of a request.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -23,12 +23,12 @@ use crate::client::{self, LockClient};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 
-/// A layer that serves requests with the body `B` under a lock. The responses of the service inside have the body `R`.
+/// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`.
 pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
-    /// What the end of a request needs, beside the guard.
+    /// The data that the end of a request needs, besides the guard.
     type Terms: Send + 'static;
 
-    /// Decides what becomes of a request, and takes its lock.
+    /// Decides how to treat a request, and takes its lock.
     fn admit(
         &self,
         parts: &mut Parts,
@@ -47,19 +47,19 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
     fn responder(&self) -> &Responder;
     fn on_cancel(&self) -> OnCancel;
 
-    /// The refusal that is answered in place of `refusal`.
+    /// The refusal that replaces `refusal`.
     fn refused(&self, refusal: Refusal) -> Refusal {
         refusal
     }
 }
 
-/// What a layer does with a request.
+/// How a layer treats a request.
 pub(crate) enum Admission<B, T> {
-    /// The service inside serves it without a lock.
+    /// The inner service serves it without a lock.
     Pass(B),
-    /// It is answered already.
+    /// The layer has the answer already.
     Answer(Response<Bytes>),
-    /// The service inside serves it under a lock.
+    /// The inner service serves it under a lock.
     Run(B, Claim<T>),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Claim<T> {
     pub(crate) terms: T,
 }
 
-/// A response, or the error of the service inside.
+/// A response, or the error of the inner service.
 pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// A service behind a layer of this crate: [`DistributedLock`](super::DistributedLock) or
@@ -116,8 +116,8 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<R, S::Error>;
 
-    /// Always ready: a request that waits for its lock must not occupy the service inside. That is made ready, for each
-    /// request, after the grant.
+    /// Always ready, because a request that waits for its lock must not occupy the inner service. The inner service is
+    /// made ready for each request after the grant.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -149,8 +149,8 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Locking<S, L> {
 
 /// The future of [`Locking`].
 ///
-/// Nothing is acquired before it is first polled. Dropping it releases, whatever point it has reached, unless
-/// [`OnCancel::RunToCompletion`] says otherwise; nothing is recorded then.
+/// Nothing is acquired before the first poll. Dropping it at any point releases the lock and records nothing, except
+/// with [`OnCancel::RunToCompletion`].
 pub struct ResponseFuture<R, E> {
     serving: Pin<Box<dyn Future<Output = Served<R, E>> + Send>>,
 }
@@ -205,7 +205,7 @@ where
     let running = client::around(layer.client().id(), lock, running).instrument(span);
     let finished = match layer.on_cancel() {
         OnCancel::Drop => running.await,
-        // `None`: the runtime went down.
+        // `None`: the runtime has ended.
         OnCancel::RunToCompletion => in_task(running).await.unwrap_or(Err(Unconfirmed)),
     };
     finished.unwrap_or_else(|Unconfirmed| {
@@ -223,7 +223,8 @@ where
     inner.call(request).await
 }
 
-/// Drives `work` to its end in a task, also when the caller is dropped. Panics pass; `None`: the runtime went down.
+/// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
+/// ended.
 async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
@@ -237,8 +238,8 @@ where
 
 /// Drives `handling` until it is done, or the lock is lost.
 ///
-/// The lock is watched from its first wait on: a handler that never waits needs no timer for that, and the confirmation
-/// finds what was lost until then.
+/// The lock is watched after the handler's first wait: a handler that never waits needs no timer, and the confirmation
+/// finds an earlier loss.
 pub(crate) async fn unless_lost<T>(
     guard: &LockGuard,
     handling: impl Future<Output = T>,
@@ -260,7 +261,7 @@ pub(crate) async fn unless_lost<T>(
     .await
 }
 
-/// Says in the response what has confirmed it.
+/// Puts the confirmation into the response.
 pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<R, E> {
     served.map(|mut response| {
         response.extensions_mut().insert(by);
@@ -268,7 +269,7 @@ pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<
     })
 }
 
-/// A body that is there already.
+/// A complete body.
 pub(crate) fn whole<R>(body: Bytes) -> ResponseBody<R> {
     ResponseBody::local(local(Full::new(body)))
 }

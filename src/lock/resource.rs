@@ -2,9 +2,9 @@ use std::fmt::Display;
 
 use super::{LockFamily, LockKey, LockMode};
 
-/// A kind of thing that is locked, such as orders: one name and one family of modes, for the layer, the client and the admin.
+/// A kind of locked resource, such as orders: one name and one family of modes, for the layer, the client and the admin.
 ///
-/// Two pieces of code exclude each other only if they lock **the same name in modes of one family**. A resource says both
+/// Two pieces of code exclude each other only if they lock **the same name in modes of one family**. A resource declares both
 /// once:
 ///
 /// ```
@@ -25,19 +25,18 @@ use super::{LockFamily, LockKey, LockMode};
 /// # }
 /// ```
 ///
-/// The name is a key in Redis, which the lock shares with the application's own data. Choose one that nothing else uses:
-/// `lock:order`, not `order`.
+/// The name is a key in Redis, next to the application's own data. Choose a name that no other data uses: `lock:order`, not
+/// `order`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Resource {
     name: &'static str,
-    /// The mode of a caller that names none; its family is that of the resource. `None`: whatever the first mode is that it
-    /// is locked in.
+    /// The mode of a caller that names none; its family is that of the resource. `None`: any family.
     mode: Option<LockMode>,
 }
 
 impl Resource {
-    /// A resource that is read and written: locked in [`LockMode::Read`] and [`LockMode::Write`], which is what the layer does
-    /// by default. A client that names no mode writes.
+    /// A resource with readers and writers: locked in [`LockMode::Read`] and [`LockMode::Write`], the layer's default modes. A
+    /// client without a mode writes.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -45,7 +44,7 @@ impl Resource {
         }
     }
 
-    /// The same name for exclusive locks: [`LockMode::Reentrant`], which a client takes that names no mode, and
+    /// The same name for exclusive locks: [`LockMode::Reentrant`], the mode of a client without a mode, and
     /// [`LockMode::Fair`]. A layer then needs [`mode`](crate::DistributedLockLayer::mode).
     pub const fn exclusive(self) -> Self {
         Self {
@@ -79,12 +78,12 @@ impl Resource {
         }
     }
 
-    /// One such thing: what the client locks, the admin inspects, and a closure of a layer returns.
+    /// The key of one such resource, which the client locks, the admin inspects, and a closure of a layer returns.
     pub fn id(&self, id: impl Display) -> ResourceKey {
         self.of([id.to_string()])
     }
 
-    /// One such thing, under a name of several components, in this order.
+    /// The key of one such resource, with several components, in this order.
     pub fn of<P>(&self, components: P) -> ResourceKey
     where
         P: IntoIterator,
@@ -110,7 +109,7 @@ impl From<&Self> for Resource {
     }
 }
 
-/// One thing of a [`Resource`]: its key, and the family of modes that it is locked in.
+/// The key of one thing of a [`Resource`], and its family of modes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResourceKey {
     key: LockKey,

@@ -25,7 +25,7 @@ mod entering;
 
 use entering::Standing;
 
-/// Who holds and who waits for one key, in this process.
+/// The holds and the requests of one key in this process.
 ///
 /// It stands under the mutex of its shard. A request enters once and is then in exactly one place: it shares a hold
 /// (`holds`), it asks the store (its queue's head is `Asking`, or it is counted in `fair` or `permit`, or it is a nested read), it
@@ -35,7 +35,7 @@ use entering::Standing;
 /// * At most one hold that is not detached stands for a `Holding` head.
 /// * Every owner with an undecided request is listed in `owners`.
 ///
-/// Every transition returns its effects. They are carried out after the mutex is unlocked ([`Queues::apply`]).
+/// Every transition returns its effects. They are executed after the mutex is unlocked ([`Queues::apply`]).
 ///
 /// [`Queues::apply`]: super::Queues::apply
 #[derive(Default)]
@@ -45,25 +45,25 @@ pub(super) struct KeyState {
     pub(super) write: WaitQueue,
     pub(super) read: WaitQueue,
     pub(super) permit: PermitQueue,
-    /// How many `Fair` requests ask the store, where each has a place of its own.
+    /// The number of `Fair` requests that ask the store, where each has its own place.
     pub(super) fair: usize,
     pub(super) owners: OwnerRequests,
 }
 
-/// What [`KeyState::enter`] decides.
+/// The decision of [`KeyState::enter`].
 pub(super) enum Entered {
     Grant(Grant),
     Ask(Intent),
-    /// The ticket, and where the waiter gets its decision.
+    /// The ticket, and the receiver of the decision.
     Wait(u64, oneshot::Receiver<Result<Decision, LockError>>),
 }
 
-/// What [`KeyState::leave`] decides.
+/// The decision of [`KeyState::leave`].
 pub(super) enum Left {
-    /// The hold lives on: others share it, or it passed to the next waiter.
+    /// The hold continues: others share it, or it was handed over to the next waiter.
     LivesOn(Vec<Effect>),
-    /// The hold is to be released in the store. Requests wait for that: those of its queue until the store was asked,
-    /// those of its owner, if the hold is nested, until it is done.
+    /// The hold must be released in the store. Requests of its queue wait until the release was sent; requests of its owner, if
+    /// the hold is nested, wait until it is done.
     Release(Option<(Intent, Handoff)>),
 }
 
@@ -78,7 +78,7 @@ impl KeyState {
                 .all(|queue| queue.is_idle())
     }
 
-    /// Whether any request but a single `Fair` one holds or asks.
+    /// Whether a request other than a single `Fair` one holds or asks.
     pub(super) fn is_crowded(&self) -> bool {
         !self.holds.is_empty() || self.fair > 1
     }
@@ -102,9 +102,8 @@ impl KeyState {
         Ok(Entered::Wait(ticket, receiver))
     }
 
-    /// The rest of the lease that requests of this mode wait for: of this process's hold, or else of the holder that the
-    /// store named to the head of their queue.
-    /// Of permits, only the store says when the next comes free.
+    /// The rest of the lease that requests of this mode wait for: that of this process's hold, otherwise that of the holder in
+    /// the store's last answer to the head of their queue. Of permits, only the store says when the next comes free.
     pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
         let counts = !matches!(mode, LockMode::Permit(_));
         let here = self.holds.iter().filter(|_| counts);
@@ -115,7 +114,7 @@ impl KeyState {
         })
     }
 
-    /// Why a request that came at `since` has waited in vain: others held the lock, or the store said nothing.
+    /// Whether the store has answered since `since`, so that a time-out is due to other holders and not to a silent store.
     pub(super) fn has_news_since(&self, mode: LockMode, since: Instant) -> bool {
         self.queue_of(mode).has_news_since(since)
     }
@@ -162,7 +161,7 @@ impl KeyState {
                 effects.extend(wakeups.map(Effect::Unsubscribe));
             }
             LockMode::Read => {
-                // All who waited behind the one who asked enter with it; those of other terms ask for themselves.
+                // All readers that waited behind the one that asked enter with it; readers with other terms ask for themselves.
                 for waiter in self.read.take_all() {
                     if hold.suits(&waiter.terms, at.now) {
                         let grant = hold.join(&waiter.terms, at.now);
@@ -182,7 +181,7 @@ impl KeyState {
             mode => {
                 let queue = self.queue(mode);
                 queue.head = Head::Holding;
-                // What the store said of another holder is of the past.
+                // An earlier answer about another holder is out of date.
                 queue.hears(None, at.now);
                 effects.extend(queue.keep_wakeups(wakeups).map(Effect::Unsubscribe));
             }
@@ -195,7 +194,7 @@ impl KeyState {
         (grant, effects)
     }
 
-    /// A request whose turn it was is done, without a hold.
+    /// A request with the turn is done, without a hold.
     pub(super) fn yielded(&mut self, intent: &Intent, handoff: Handoff, at: At) -> Vec<Effect> {
         let mut effects = Vec::new();
         match intent.mode {
@@ -213,7 +212,7 @@ impl KeyState {
         effects
     }
 
-    /// A waiter gives up. It comes back, to be dropped elsewhere, unless it was given something before.
+    /// A waiter gives up. It is returned, to be dropped outside the mutex, unless it has got its decision before.
     pub(super) fn cancel(
         &mut self,
         mode: LockMode,
@@ -229,7 +228,7 @@ impl KeyState {
         (self.owners.remove(owner, ticket), effects)
     }
 
-    /// One share of a hold ends. `pass_on` says whether the hold may be passed on.
+    /// One share of a hold ends. `pass_on`: the hold may be handed over.
     pub(super) fn leave(
         &mut self,
         live: &Arc<LiveHold>,
@@ -263,7 +262,7 @@ impl KeyState {
         }
         let queue = self.queue(mode);
         queue.head = Head::Asking;
-        // Until now this process held the lock: that is news for those who wait.
+        // This process held the lock until now, so the waiters know a holder.
         queue.hears(None, at.now);
         let intent = Intent {
             mode,
@@ -273,12 +272,12 @@ impl KeyState {
         Left::Release(Some((intent, queue.take_wakeups().into())))
     }
 
-    /// Passes a hold that has no share left to the next of its queue, if it may.
+    /// Hands a hold without shares over to the next request of its queue, if the limits allow it.
     fn pass(&mut self, index: usize, at: At) -> Option<Vec<Effect>> {
         let hold = &mut self.holds[index];
         let queue = match hold.live.hold.mode {
             LockMode::Reentrant => &mut self.exclusive,
-            // A writer's end is the waiting readers' turn.
+            // After a writer, the waiting readers have the turn.
             LockMode::Write if self.read.is_idle() => &mut self.write,
             _ => return None,
         };
@@ -294,7 +293,7 @@ impl KeyState {
         Some(effects)
     }
 
-    /// A hold was lost while it is shared: its queue no longer waits for those who share it.
+    /// A shared hold was lost: its queue does not wait for its shares any more.
     pub(super) fn lost(&mut self, live: &Arc<LiveHold>, at: At) -> Vec<Effect> {
         let mut all = self.holds.iter_mut();
         let Some(hold) = all.find(|hold| Arc::ptr_eq(&hold.live, live)) else {
@@ -331,7 +330,7 @@ impl KeyState {
         }
     }
 
-    /// A request of the owner is decided: those that waited for it enter anew.
+    /// A request of the owner is decided: requests that waited for it enter again.
     fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
         for waiter in self.owners.end(owner) {
             #[cfg(test)]

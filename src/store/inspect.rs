@@ -1,4 +1,4 @@
-//! Looking into a store, and force.
+//! Inspection of a store, and breaking locks.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -9,13 +9,13 @@ use super::listing::{ListQuery, LockEntry, Page, RecordEntry};
 use crate::error::{Feature, StoreError, StoreErrorKind, Unsupported};
 use crate::lock::{LockKey, LockMode};
 
-/// A store that [`LockAdmin`](crate::LockAdmin) can look into.
+/// A store that [`LockAdmin`](crate::LockAdmin) can inspect.
 pub trait Inspect: LockStore {
-    /// Who holds `key`, and who waits for it.
+    /// The holders of `key`, and its waiters.
     fn inspect(&self, key: &LockKey)
     -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
-    /// Ends every hold on `key` and wakes the waiters, as the releases of the holds would; says whether there was any.
+    /// Ends every hold on `key` and wakes the waiters, as the releases of the holds do. Returns whether there was any.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Sets how many permits `key` has, whatever the attempts name that take one; `None` leaves it to the attempts again.
@@ -33,7 +33,7 @@ pub trait Inspect: LockStore {
         async { Err(missing(Feature::Mode(LockMode::permits(1)))) }
     }
 
-    /// Some of the keys that are held.
+    /// Some of the held keys.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ pub trait Inspect: LockStore {
         async { Err(missing(Feature::Listing)) }
     }
 
-    /// Some of the keys under which a record is kept.
+    /// Some of the keys with a record.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ pub trait Inspect: LockStore {
         async { Err(missing(Feature::Listing)) }
     }
 
-    /// Removes the record under `key`; says whether there was one.
+    /// Removes the record under `key`. Returns whether there was one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a store shows of a lock.
+//! The state of a lock in a store.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::lock::{HoldId, LockMode};
 /// How many holders and how many waiters an [`Inspection`] shows at most.
 pub(crate) const SHOWN: usize = 100;
 
-/// What is known of one key.
+/// The state of one key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Those who hold it, in no particular order.
+    /// Its holders, in no particular order.
     pub holders: Vec<Holder>,
-    /// Those who wait for it, as far as the store knows: a fair queue in its order, and the waiting readers and writers of
-    /// this crate. Others wait unseen.
+    /// The waiters that the store knows: a fair queue in its order, and the waiting readers and writers of this crate. It
+    /// does not know others.
     pub waiters: Vec<String>,
-    /// Whether there are more holders or waiters: at most a hundred of each are shown, so that looking at a key costs the
-    /// store the same whatever stands in it.
+    /// Whether there are more holders or waiters: at most a hundred of each are shown, so that the cost of an inspection is
+    /// bounded.
     pub truncated: bool,
     /// How many permits the key has: what those who hold one have named, or what was set by
     /// [`LockAdmin::set_permits`](crate::LockAdmin::set_permits) or by Redisson. `None` if it is no key of permits, or none
@@ -28,7 +28,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// What a store found: all holders and all waiters.
+    /// An inspection with these holders and waiters.
     pub fn new(holders: Vec<Holder>, waiters: Vec<String>) -> Self {
         Self {
             holders,
@@ -38,7 +38,7 @@ impl Inspection {
         }
     }
 
-    /// Whether anybody holds the key.
+    /// Whether the key has a holder.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
@@ -48,14 +48,14 @@ impl Inspection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its name in the store: `<client uuid>:<number>`; the number is a thread id where the client is Redisson. A permit of
+    /// Its id in the store: `<client uuid>:<number>`; the number is a thread id if the client is Redisson. A permit of
     /// Redisson has the id that Redisson gave its user: 32 hexadecimal digits.
     pub id: String,
-    /// How it holds the key. The store does not tell `Fair` from `Reentrant`; it says `Reentrant` for both.
+    /// Its mode. The store does not distinguish `Fair` from `Reentrant`: both are `Reentrant`.
     pub mode: LockMode,
-    /// How many times it has entered, as far as the store knows.
+    /// How many times it has entered, by the store's count.
     pub count: u64,
-    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol means.
+    /// How long its hold lives without renewal; [`Duration::MAX`] if it never ends, which no client of the protocol does.
     /// It is serialized as `remaining_ms`, and as `null` if it never ends.
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub remaining: Duration,

@@ -1,12 +1,12 @@
 //! Locks in this process's memory.
 //!
-//! [`MemoryStore`] is the embedded default, and the executable specification of [`LockStore`]: every other store must
-//! answer as it does.
+//! [`MemoryStore`] is the embedded default, and the executable specification of [`LockStore`]: every other store must give
+//! the same answers.
 //!
-//! What is answered is decided by the state machine of a key, which is told the time and knows neither mutex nor task
-//! (`state`). Around it, keys are spread over shards (`shard`), each under one mutex that is never held over an await.
-//! There is no task and no timer: time is looked at whenever a key is used, and a sweep, paid for by new keys, removes
-//! what is not used again.
+//! The state machine of a key (`state`) decides each answer. It gets the time as an argument, and contains neither mutex
+//! nor task. Keys are distributed over shards (`shard`), each under one mutex that is never held across an await. There is
+//! no task and no timer: each use of a key reads the clock, and a sweep, which new keys cause, removes keys that are not
+//! used again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,26 +38,26 @@ use channel::{Channel, Signals};
 use records::Records;
 use shard::Shard;
 
-/// How many shards there are: enough that threads seldom meet, few enough to be cheap to make.
+/// The number of shards: enough that threads rarely contend, and few enough to be cheap.
 const SHARDS: usize = 64;
 
 /// Locks in this process's memory: for one process, for development, for tests.
 ///
-/// Clones share what they hold, like several clients of one server; what is held ends with the last clone. It serves
-/// every mode, inside a runtime or outside, and fails only with
-/// [`Conflict`](crate::error::StoreErrorKind::Conflict), or with [`Refused`](crate::error::StoreErrorKind::Refused) when an
-/// attempt arrives that was withdrawn before. On tokio's paused clock its leases follow that clock.
+/// Clones share their holds, like several clients of one server; the holds end with the last clone. It serves every mode,
+/// inside a runtime or outside, and fails only with [`Conflict`](crate::error::StoreErrorKind::Conflict), or with
+/// [`Refused`](crate::error::StoreErrorKind::Refused) for an attempt that was withdrawn before. On tokio's paused clock its
+/// leases follow that clock.
 ///
-/// Beyond the contract of [`LockStore`], for those who test with it:
+/// It keeps more than the contract of [`LockStore`], for tests:
 ///
 /// 1. Every operation takes effect and completes at the first poll of its future, which makes all of them cancel safe.
-/// 2. Operations on one key take effect one after the other. A batch is as many operations as it has members; to acquire
-///    several keys, all or any, is one.
+/// 2. Operations on one key take effect one after the other. A batch is one operation for each member; an acquisition of
+///    several keys, all or any, is one operation.
 /// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest; of
-///    permits, until one comes free);
-///    if the key has no holder, the rest of the time that the waiters who go first may stay silent.
-/// 4. Fencing tokens rise for the life of the store, whatever retention is asked for; to remember them costs one number.
-///    They are never behind the wall clock (in microseconds), and do not follow it when it is set back.
+///    permits, until one comes free); if the key has no holder, the rest of the time for which the waiters that go first
+///    may be silent.
+/// 4. Fencing tokens rise as long as the store exists, whatever the retention; this costs one number. They are never behind
+///    the wall clock (in microseconds), and do not follow it when it is set back.
 /// 5. Records of finished work take a bounded amount of memory, see [`with_record_limit`](Self::with_record_limit).
 ///
 /// ```
@@ -71,7 +71,7 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
-/// What all clones share. A mutex of a shard is never locked while the records are.
+/// The state that all clones share. The mutex of the records may be taken under that of a shard, never the other way round.
 struct Shared {
     shards: Box<[Mutex<Shard>]>,
     records: Mutex<Records>,
@@ -83,12 +83,11 @@ impl MemoryStore {
         Self::with_record_limit(records::DEFAULT_LIMIT)
     }
 
-    /// An empty store whose records of finished work (`IdempotencyLayer`) take about `bytes` of memory at most, their keys
-    /// included.
+    /// An empty store whose records of finished work (`IdempotencyLayer`) take at most about `bytes` of memory, including
+    /// their keys.
     ///
-    /// When there is no room for a new record, the oldest ones are dropped. A repeat of a request whose record was dropped
-    /// runs again: choose `bytes` for all the responses that are stored during their retention. One record is kept whatever
-    /// its size.
+    /// If there is no room for a new record, the oldest ones are dropped. A repeat of a request whose record was dropped
+    /// runs again: choose `bytes` for all responses of one retention. One record is kept, whatever its size.
     pub fn with_record_limit(bytes: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -98,9 +97,9 @@ impl MemoryStore {
         }
     }
 
-    /// Whether just now nothing is held, no attempt waits or listens, and no record or withdrawal is remembered.
+    /// Whether the store has now no hold, no waiting attempt, no listener, no record and no withdrawal.
     ///
-    /// It looks at every key: it is for tests, and for asserting that a program leaves nothing behind.
+    /// It checks every key: it is for tests that assert that a program leaves nothing.
     pub fn is_empty(&self) -> bool {
         let shards = self.shared.shards.iter();
         let now = Instant::now();
@@ -231,7 +230,7 @@ impl LockStore for MemoryStore {
     }
 }
 
-/// A place among the listeners of a key, given up on drop.
+/// A listener of a key, removed on drop.
 struct Subscription {
     shared: Arc<Shared>,
     key: LockKey,
@@ -251,17 +250,17 @@ impl Shared {
         lock(&self.shards[self.place(key)])
     }
 
-    /// Which shard is that of `key`.
+    /// The shard of `key`.
     fn place(&self, key: &LockKey) -> usize {
         key.place_among(SHARDS)
     }
 
-    /// Ends the hold and, if there was one, remembers `record`.
+    /// Ends the hold and, if there was one, keeps `record`.
     fn release(&self, hold: &Hold, record: Option<&Record>) -> Released {
         let signals = self.shard(&hold.key).change(&hold.key, |entry, now| {
             let wake = entry.state.release(hold)?;
             if let Some(record) = record {
-                // The shard is still locked: the record is there before another holder of the key can begin.
+                // The shard is still locked, so the record exists before another holder of the key can begin.
                 lock(&self.records).keep(&hold.key, record, now);
             }
             let notified = match hold.mode {

@@ -1,4 +1,4 @@
-//! What a client asks of a store.
+//! The questions of a client to a store.
 
 use std::time::Duration;
 
@@ -6,31 +6,29 @@ use bytes::Bytes;
 
 use crate::lock::{Hold, LockMode};
 
-/// One try to get one hold.
+/// One attempt to get one hold.
 ///
-/// The client makes the hold id before it sends the first byte, so that the attempt can be undone by name whatever its
-/// outcome. The client makes the same attempt again while its caller waits.
+/// The client makes the hold id before it sends the first byte, so that the attempt can be withdrawn by its id, whatever its
+/// outcome. The client repeats the same attempt while its caller waits.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The hold that is asked for.
+    /// The requested hold.
     pub hold: Hold,
-    /// How long it shall live without renewal.
+    /// How long it lives without renewal.
     pub lease: Duration,
-    /// How long the caller is willing to wait; `None` if it will not ask again. Only attempts with patience are
-    /// remembered as waiters.
+    /// How long the caller waits; `None` if it does not ask again. Only attempts with patience are recorded as waiters.
     pub patience: Option<Duration>,
-    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold or a permit takes a place in line, and one for a `Read` hold
-    /// is woken with the readers that a writer lets in. Without a place an attempt is granted whenever the key is free, and
-    /// every release wakes it. A quorum asks its members without: several lines with different fronts would block each
-    /// other.
+    /// Whether an attempt with patience for a `Reentrant` or a `Write` hold or a permit takes a place in line, and one for a
+    /// `Read` hold is woken with the readers that a writer lets in. Without a place an attempt is granted when the key is free,
+    /// and every release wakes it. A quorum asks its members without a place: lines with different fronts would block each other.
     pub in_line: bool,
-    /// Whether the grant shall carry a fencing token. A `Read` hold gets none: readers share.
+    /// The fencing token of the grant, if one is requested. A `Read` hold gets none: readers share.
     pub fencing: Option<Fencing>,
 }
 
 impl Attempt {
-    /// An attempt that is made once and asks for no token. With patience it stands in line.
+    /// An attempt without patience and without a token. With patience it takes a place in line.
     pub fn new(hold: Hold, lease: Duration) -> Self {
         Self {
             hold,
@@ -72,22 +70,21 @@ impl Attempt {
         self.is_called() && (mode.is_exclusive() || matches!(mode, LockMode::Permit(_)))
     }
 
-    /// Whether it is woken when it may be granted, and not by every release: the first in line, and the readers that a
+    /// Whether it is woken only when it may be granted, and not by every release: the first in line, and the readers that a
     /// writer lets in.
     pub(crate) fn is_called(&self) -> bool {
         self.in_line && self.patience.is_some() && self.hold.mode != LockMode::Fair
     }
 }
 
-/// What a caller wants of its fencing tokens.
+/// The request for fencing tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Fencing {
-    /// How long the key's token counter is kept after its last use; `None`, which Redisson does, keeps it for ever. It is
-    /// kept for longer while a token that was issued or reserved is ahead of the store's clock: tokens follow that clock
-    /// where there is no counter.
+    /// How long the key's token counter is kept after its last use; `None` keeps it for ever, as Redisson does. It is kept longer
+    /// while an issued or reserved token is ahead of the store's clock, because tokens follow that clock if there is no counter.
     pub retention: Option<Duration>,
-    /// How many more tokens, following the one granted, are reserved for passing the hold on inside the process.
+    /// How many more tokens, following the one granted, are reserved for hand-overs inside the process.
     pub reserve: u32,
 }
 
@@ -98,27 +95,27 @@ impl Fencing {
     }
 }
 
-/// How many of several holds a caller wants.
+/// Which of several holds a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// All of them, or none.
     All,
-    /// The first in order that is free.
+    /// The first free one, in order.
     Any,
 }
 
-/// A hold that is to be renewed, or only looked at.
+/// A hold to renew, or to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Renewal {
     /// The hold.
     pub hold: Hold,
-    /// How long it shall live from now; `None` asks whether the store carries it and changes nothing.
+    /// How long it lives from now; `None` asks whether the store carries it and changes nothing.
     pub lease: Option<Duration>,
 }
 
 impl Renewal {
-    /// Begins the lease of `hold` anew.
+    /// Renews the lease of `hold`.
     pub fn new(hold: Hold, lease: Duration) -> Self {
         Self {
             hold,
@@ -132,18 +129,18 @@ impl Renewal {
     }
 }
 
-/// A hold that is to end.
+/// A hold to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Release {
     /// The hold.
     pub hold: Hold,
-    /// What is remembered under its key, in the same step, if the store carried the hold until now.
+    /// The record for its key, in the same step, if the store carried the hold until now.
     pub record: Option<Record>,
 }
 
 impl Release {
-    /// Ends `hold` and leaves nothing behind.
+    /// Releases `hold` without a record.
     pub fn new(hold: Hold) -> Self {
         Self { hold, record: None }
     }
@@ -158,18 +155,18 @@ impl Release {
     }
 }
 
-/// What a finished piece of work leaves under its key, such as the response to an idempotent request.
+/// The result of finished work under its key, such as the response to an idempotent request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
     /// The work's result, opaque to the store.
     pub value: Bytes,
-    /// How long it is remembered.
+    /// How long the store keeps it.
     pub retention: Duration,
 }
 
 impl Record {
-    /// Remembers `value` for `retention`.
+    /// A record of `value`, kept for `retention`.
     pub fn new(value: impl Into<Bytes>, retention: Duration) -> Self {
         Self {
             value: value.into(),

@@ -1,8 +1,8 @@
-//! What every store promises, as tests: a store of another crate proves itself with one macro call.
+//! The promises of every store, as tests: a store of another crate runs them with one macro call.
 //!
-//! A [`Testbed`] says how a test comes by a store, and what must be gone when the test ends. [`conformance!`](macro@crate::testing::conformance) makes the
-//! tests: one for each case and each mode that the store has, so that the name of a failed test names the hazard and the
-//! mode. The stores of this crate run the very same cases.
+//! A [`Testbed`] makes the store of a test, and reports what is left when the test ends.
+//! [`conformance!`](macro@crate::testing::conformance) makes the tests: one for each case and each mode that the store has, so
+//! that the name of a failed test contains the hazard and the mode. The stores of this crate run the same cases.
 //!
 //! ```
 //! use tower_distributed_lock::MemoryStore;
@@ -38,20 +38,21 @@
 //! # What the author of a store does
 //!
 //! 1. Take this crate with the feature `testing` under `[dev-dependencies]`.
-//! 2. Implement [`Testbed`]. Each test starts a testbed of its own: an empty database, a server on a free port, a prefix
-//!    that no other test uses.
-//! 3. Call the macro in a module of its own. The call says which modes the store has, whether it is `fenced`, and whether
-//!    processes that wait stand in [`line`](crate::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares that with the store's
-//!    [`capabilities`](crate::LockStore::capabilities): nothing is left out by mistake. `Read` and `Write` come together.
-//! 4. Run `cargo test`. Nothing else is needed: each test has its own runtime.
+//! 2. Implement [`Testbed`]. Each test starts its own testbed: an empty database, a server on a free port, a prefix that no other
+//!    test uses.
+//! 3. Call the macro in a separate module. The call names the modes of the store, whether it is `fenced`, and whether waiting
+//!    processes form a [`line`](crate::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares
+//!    that with the store's [`capabilities`](crate::LockStore::capabilities): so nothing is left out by mistake. `Read` and
+//!    `Write` belong together.
+//! 4. Run `cargo test`. Each test has its own runtime.
 //!
 //! The mode `permit` is a limit of one, under which permits promise what an exclusive mode does. Cases of their own have
 //! other limits.
 //!
 //! # What is not asked
 //!
-//! The cases go through [`LockClient`](crate::LockClient), and the store's own failures are not among them: a server that restarts, a network
-//! that parts. [`FaultyStore`](super::FaultyStore) in front of the store has those of the network.
+//! The cases go through [`LockClient`](crate::LockClient), and do not cover failures of the store's servers, such as restarts and
+//! network partitions. [`FaultyStore`](super::FaultyStore) around the store injects faults of the network.
 
 use std::future::Future;
 use std::time::Duration;
@@ -104,21 +105,21 @@ pub use env::Env;
 #[doc(hidden)]
 pub use site::Site;
 
-/// What most cases lock.
+/// The key of most cases.
 const KEY: &str = "account:42";
 
-/// Where one test runs: a place for holds that no other test uses.
+/// The environment of one test: a place for holds that no other test uses.
 ///
-/// Dropping it ends what it started. See the [module](self) for an example.
+/// Dropping it ends everything that it started. See the [module](self) for an example.
 pub trait Testbed: Sized + 'static {
-    /// The store that is tested.
+    /// The tested store.
     type Store: LockStore;
 
-    /// Which clock the store's leases follow.
+    /// The clock of the store's leases.
     const CLOCK: Clock = Clock::Real;
 
-    /// How long a hold, a waiter or a subscription that has ended may still be seen in the store. The default is shorter
-    /// than the time that a dead waiter keeps its place, and than every lease: what only lapses is found.
+    /// How long an ended hold, waiter or subscription may still be visible in the store. The default is shorter than the time for
+    /// which a dead waiter keeps its place, and than every lease, so that entries that only expire are found.
     const SETTLES: Duration = Duration::from_millis(2500);
 
     /// Long next to the time that the store takes to answer, and short next to a second: the time of a piece of work, and for
@@ -131,20 +132,19 @@ pub trait Testbed: Sized + 'static {
     /// Sets up an empty place.
     fn start() -> impl Future<Output = Self>;
 
-    /// A store as another process would have it, which shares all holds with the others, and nothing else.
+    /// A store that stands for another process: it shares all holds with the others, and nothing else.
     fn connect(&self) -> impl Future<Output = Self::Store>;
 
-    /// What is left in the place: the name of each hold, waiter and subscription that is still there. Counters of fencing
-    /// tokens may stay.
+    /// The name of each hold, waiter and subscription that is left. Counters of fencing tokens may remain.
     fn leftovers(&self) -> impl Future<Output = Vec<String>>;
 
-    /// How many connections of stores are still open, where the place can tell. Each case ends with none.
+    /// The number of open connections of stores, if the testbed can count them. Each case ends with none.
     fn connections(&self) -> impl Future<Output = usize> {
         async { 0 }
     }
 
-    /// Ends `hold` behind its holder's back. The default releases it through another store, which wakes its waiters; an
-    /// eviction would not.
+    /// Ends `hold` without its holder. The default releases it through another store, which wakes its waiters, unlike an
+    /// eviction.
     fn steal(&self, hold: &Hold) -> impl Future<Output = ()> {
         async {
             let released = self.connect().await.release_one(hold).await;
@@ -153,16 +153,16 @@ pub trait Testbed: Sized + 'static {
     }
 }
 
-/// Which clock the leases of a store follow.
+/// The clock of a store's leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// Tokio's, on one thread and paused: time leaps when every task waits. For stores that live in this process.
+    /// Tokio's clock, on one thread and paused: time jumps when every task waits. For stores in this process.
     Paused,
-    /// The real one: for stores that are elsewhere. The tests run on several threads.
+    /// The real clock, for other stores. The tests run on several threads.
     Real,
 }
 
-/// Runs one case in one mode. `modes` are those that the store has.
+/// Runs one case in one mode. `modes` are those of the store.
 ///
 /// # Panics
 ///
@@ -180,7 +180,7 @@ pub fn run<T: Testbed>(
     });
 }
 
-/// Fails if the store can do more, or less, than the call of the macro says.
+/// Fails if the store's capabilities differ from the call of the macro.
 ///
 /// # Panics
 ///
@@ -236,7 +236,7 @@ fn family(mode: LockMode) -> [LockMode; 2] {
     }
 }
 
-/// A mode that a hold in `mode` keeps out.
+/// A mode that a hold in `mode` excludes.
 fn rival(mode: LockMode) -> LockMode {
     match mode {
         LockMode::Read => LockMode::Write,
@@ -245,11 +245,12 @@ fn rival(mode: LockMode) -> LockMode {
     }
 }
 
-/// Makes the tests that a store must pass, for the modes that it has. See [`testing::conformance`](mod@crate::testing::conformance).
+/// Makes the tests that a store must pass, for the modes that it has. See
+/// [`testing::conformance`](mod@crate::testing::conformance).
 ///
-/// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`,
-/// `permit`, `fenced` if the store issues fencing tokens, and `line` if processes that wait for it stand in line. Each test is called `<case>::<mode>` in the module of the call, which should
-/// have nothing else in it.
+/// The argument is a type that is a [`Testbed`], the modes of its store among `reentrant`, `fair`, `read`, `write`, `permit`,
+/// `fenced` if the store issues fencing tokens, and `line` if waiting processes form a line. Each test is called `<case>::<mode>`
+/// in the module of the call, which should contain nothing else.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance {

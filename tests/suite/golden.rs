@@ -1,4 +1,4 @@
-//! What Redis sees, byte for byte: the keys, fields, lives, channels and messages that Redisson and we share.
+//! The bytes in Redis: the keys, fields, expiries, channels and messages that Redisson and this crate share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tower_distributed_lock::{LockMode, LockStore, RedisStore};
 use crate::redis_store::*;
 use crate::support::{Dump, RedisServer, Stored, eventually};
 
-/// A lock name, and what Redisson makes of it in the names of other keys.
+/// A lock name, and its form in Redisson's names of other keys.
 const NAMES: [(&str, &str); 3] = [
     ("n", "{n}"),
     ("a{n}b", "a{n}b"),
     ("order:42/é", "{order:42/é}"),
 ];
 
-/// The content of the database, its lives checked against `lease` and left out.
+/// The content of the database. Expiries are checked against `lease` and left out.
 async fn content(server: &RedisServer, lease: Duration) -> BTreeMap<String, Stored> {
     let dump = server.dump().await;
     for (key, entry) in &dump {
@@ -127,7 +127,7 @@ async fn a_fair_queue_is_redissons_with_near_scores() {
         let Stored::SortedSet(scores) = &timeouts.stored else {
             panic!("{timeouts:?}");
         };
-        // Those of one millisecond are in the order of their names.
+        // Entries of one millisecond are in the order of their names.
         let scored: BTreeSet<_> = scores.iter().map(|(id, _)| id.clone()).collect();
         assert_eq!(scored, ids.into());
         for (n, (_, score)) in scores.iter().enumerate() {
@@ -155,7 +155,7 @@ async fn messages_go_where_redisson_listens() {
         let rw = format!("redisson_rwlock:{tag}");
         for (mode, told) in [
             (LockMode::Reentrant, Some((channel.as_str(), "0"))),
-            // Where Redisson would tell nobody, since nobody is in line.
+            // Redisson would publish nothing here, because its queue is empty.
             (LockMode::Fair, Some((channel.as_str(), "0"))),
             (LockMode::Read, Some((rw.as_str(), "0"))),
             (LockMode::Write, Some((rw.as_str(), "1"))),
@@ -183,7 +183,7 @@ async fn messages_go_where_redisson_listens() {
         store.withdraw(&waiter, false).await.unwrap();
         messages.are(&[(channel.as_str(), "0")]).await;
 
-        // Readers come and go silently while others read; a downgrade is told.
+        // Readers begin and end without a message while others read; a downgrade publishes one.
         let (one, other) = (attempt(name, LockMode::Read), attempt(name, LockMode::Read));
         assert!(asks(&store, &one).await && asks(&store, &other).await);
         assert!(releases(&store, &one).await);
@@ -252,7 +252,7 @@ async fn waiters_listen_where_redisson_tells_them() {
         for mode in MODES {
             let waiter = match mode {
                 LockMode::Fair => patient(name, mode),
-                // With patience it would listen on channels of ours.
+                // With patience it would listen on our channels.
                 _ => attempt(name, mode),
             };
             let channel = match mode {
@@ -367,7 +367,7 @@ async fn now(server: &RedisServer) -> f64 {
     (s * 1000 + us / 1000) as f64
 }
 
-/// All messages that are published.
+/// All published messages.
 struct Messages {
     all: PubSub,
     marks: RedisStore,
@@ -375,7 +375,7 @@ struct Messages {
 
 impl Messages {
     async fn of(server: &RedisServer) -> Self {
-        // First: on Redis 6.2, what a new connection may publish is found out by publishing.
+        // First, because on Redis 6.2 the check of a new connection's rights publishes.
         let marks = RedisStore::connect(server.url()).await.unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         let mut all = client.get_async_pubsub().await.unwrap();
@@ -383,7 +383,7 @@ impl Messages {
         Self { all, marks }
     }
 
-    /// These have come since the last call, and no others.
+    /// Asserts that exactly these messages have arrived since the last call.
     async fn are(&mut self, expected: &[(&str, &str)]) {
         let mark = attempt("mark", LockMode::Reentrant);
         assert!(asks(&self.marks, &mark).await && releases(&self.marks, &mark).await);

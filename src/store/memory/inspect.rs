@@ -1,4 +1,4 @@
-//! Looking into the memory.
+//! Inspection of the memory store.
 
 use std::num::NonZeroU32;
 
@@ -39,7 +39,7 @@ impl Inspect for MemoryStore {
         Ok(())
     }
 
-    /// Shard by shard, and in each by name.
+    /// Shard by shard, and within a shard by name.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let (first, after) = position(query)?;
         let mut entries = Vec::new();
@@ -80,7 +80,7 @@ impl Inspect for MemoryStore {
     }
 }
 
-/// The shard to begin with, and the last name that was listed of it.
+/// The first shard, and the last name that was listed of it.
 fn position(query: &ListQuery) -> Result<(usize, Option<&str>), StoreError> {
     let Some(text) = query.position() else {
         return Ok((0, None));

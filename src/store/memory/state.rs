@@ -1,7 +1,7 @@
 //! The state machine of one key: the rules of [`LockStore`](crate::store::LockStore).
 //!
-//! Numbers in parentheses are those of its contract. Every method but [`State::expire`] expects that to have been called
-//! with the present time, so that whatever stands here is live.
+//! Numbers in parentheses are those of its contract. Before every other method, the caller calls [`State::expire`] with the
+//! present time, so that every entry is live.
 
 use std::mem;
 use std::num::NonZeroU32;
@@ -18,32 +18,32 @@ use crate::exploration::{self, Mutant};
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
 use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS, other_limit};
 
-/// How long those outside the line may take to take the lock after a release that woke them.
+/// How long waiters outside the line have to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
 
 const NOBODY: Wake = [None; 4];
 
-/// Who holds a key, who waits for it, and who may not have it any more.
+/// The holds of a key, its waiters, and its withdrawn attempts.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The hold that excludes others, of either family. Beside an exclusive one there are no `reads`; beside a write
-    /// there is at most its owner's own.
+    /// The hold that excludes others, of either family. With an exclusive hold there are no `reads`; with a write there is at
+    /// most its owner's own.
     sole: Option<Sole>,
     /// The read holds.
     reads: Roster,
     /// The permits. There are none beside a `sole` hold or `reads`.
     permits: Permits,
-    /// Fair waiters, in the order in which they are served.
+    /// Fair waiters, in the order in which they are granted.
     queue: Roster,
-    /// Attempts for a `Reentrant` or `Write` hold that wait: they hold back new readers.
+    /// Waiting attempts for a `Reentrant` or `Write` hold: they block new readers.
     waiting: Roster,
-    /// Those of them with a place in line, in the order in which they are served.
+    /// Those of them with a place in line, in the order in which they are granted.
     line: Roster,
-    /// Until when those outside the line go first. It says nothing of a key for which none of them listens.
+    /// The time until which waiters outside the line go first. It has no meaning if none of them listens.
     outside: Option<Instant>,
     /// Waiting readers.
     readers: Roster,
-    /// The readers that were waiting when a writer left: they hold back writers. Empty while there is a writer.
+    /// The readers that waited when a writer released: they block writers. Empty while there is a writer.
     passes: Roster,
     /// Attempts of which a copy may still arrive.
     withdrawn: Roster<(LockMode, HoldId)>,
@@ -51,18 +51,18 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Sole {
-    /// `Exclusive`: a `Reentrant` or `Fair` hold, which are the same thing once granted. `ReadWrite`: a `Write` hold. A permit
-    /// is never here.
+    /// `Exclusive`: a `Reentrant` or `Fair` hold, which are alike once granted. `ReadWrite`: a `Write` hold. A permit is never
+    /// here.
     family: LockFamily,
     id: HoldId,
     until: Instant,
 }
 
-/// What an attempt comes to.
+/// The decision about an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Granted,
-    /// Never zero: what stands in the way is live.
+    /// Never zero, because the obstacle is live.
     Refused {
         retry_after: Duration,
     },
@@ -73,7 +73,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// For how long at most it is refused; `None` if it is granted.
+    /// The longest time for which it is refused; `None` if it is granted.
     pub(super) fn refusal(self) -> Result<Option<Duration>, StoreError> {
         match self {
             Self::Granted => Ok(None),
@@ -92,7 +92,7 @@ impl Verdict {
 }
 
 impl State {
-    /// Removes whatever has had its time. (2, 6)
+    /// Removes entries that have expired. (2, 6)
     pub(super) fn expire(&mut self, now: Instant) {
         self.sole.take_if(|sole| sole.until <= now);
         self.reads.expire(now);
@@ -110,7 +110,7 @@ impl State {
         self.line.expire(now);
     }
 
-    /// Whether nothing is left that could change an answer.
+    /// Whether no entry is left that could change an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.is_free()
             && self.permits.is_idle()
@@ -121,7 +121,7 @@ impl State {
             && self.withdrawn.is_empty()
     }
 
-    /// Grants the attempt, or remembers it as waiting if it has the patience.
+    /// Grants the attempt, or records it as waiting if it has patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
         let in_line = attempt.stands_in_line();
@@ -139,7 +139,7 @@ impl State {
         verdict
     }
 
-    /// What an attempt to get `hold` would come to, with a place in line or without.
+    /// The decision about an attempt to get `hold`, with a place in line or without. Changes nothing.
     pub(super) fn weigh(&self, hold: &Hold, in_line: bool, now: Instant) -> Verdict {
         if self.withdrawn.until((hold.mode, hold.id)).is_some() {
             return Verdict::Withdrawn; // (5)
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Begins the hold's lease anew; false if there is no such hold. It shortens no life. (2)
+    /// Renews the hold's lease; `false` if there is no such hold. It never shortens a lease. (2)
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
         let present = match hold.mode {
             LockMode::Read => self.reads.until(hold.id),
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Ends the hold, and says who is to be woken; `None` if there is no such hold.
+    /// Ends the hold, and returns the channels to wake; `None` if there is no such hold.
     pub(super) fn release(&mut self, hold: &Hold) -> Option<Wake> {
         let held = match hold.mode {
             LockMode::Read => self.reads.remove(hold.id),
@@ -201,7 +201,7 @@ impl State {
         })
     }
 
-    /// Ends every hold, and says who is to be woken; `None` if there is none.
+    /// Ends every hold, and returns the channels to wake; `None` if there is none.
     pub(super) fn force(&mut self) -> Option<Wake> {
         if self.permits.clear() {
             return Some(self.wake(Channel::Permits));
@@ -226,8 +226,7 @@ impl State {
         Ok(self.wake(Channel::Permits))
     }
 
-    /// Takes back whatever an attempt has left, refuses it for as long as `memory` says, and says who is to be
-    /// woken. (5)
+    /// Withdraws an attempt, refuses copies of it until `memory`, and returns the channels to wake. (5)
     pub(super) fn withdraw(&mut self, hold: &Hold, memory: Option<Duration>, now: Instant) -> Wake {
         if let Some(memory) = memory {
             self.withdrawn.put((hold.mode, hold.id), after(now, memory));
@@ -236,7 +235,7 @@ impl State {
         self.release(hold).unwrap_or(freed)
     }
 
-    /// Who holds, and who waits.
+    /// The holders and the waiters.
     pub(super) fn inspect(&self, now: Instant) -> Inspection {
         let sole = self.sole.as_ref().map(|sole| match sole.family {
             LockFamily::Exclusive | LockFamily::Permits => {
@@ -264,7 +263,7 @@ impl State {
         }
     }
 
-    /// A writer is gone: the readers that wait now go before the next one. (7)
+    /// A writer has ended: the readers that wait now go before the next one. (7)
     fn let_readers_go_first(&mut self) -> Wake {
         debug_assert!(self.passes.is_empty(), "they hold back writers");
         self.passes = mem::take(&mut self.readers);
@@ -330,7 +329,7 @@ impl State {
         self.live(hold, until);
     }
 
-    /// Lets the hold live until then. A writer lives at least as long as its own read. (2)
+    /// Sets the end of the hold. A writer lives at least as long as its own read. (2)
     fn live(&mut self, hold: &Hold, until: Instant) {
         let (id, family) = (hold.id, hold.mode.family());
         if hold.mode == LockMode::Read {
@@ -347,7 +346,7 @@ impl State {
         self.sole = Some(Sole { family, id, until });
     }
 
-    /// Takes a place among those who wait, or keeps it alive. (6, 7, 10)
+    /// Takes a place among the waiters, or keeps it alive. (6, 7, 10)
     fn wait(&mut self, hold: &Hold, in_line: bool, until: Instant) {
         match hold.mode {
             LockMode::Fair => self.queue.put(hold.id, until),
@@ -361,7 +360,7 @@ impl State {
         }
     }
 
-    /// Gives up the place among those who wait, and says who was held back by nothing else. (8)
+    /// Gives up the place among the waiters, and returns the channels of those that only this attempt blocked. (8)
     fn stop_waiting(&mut self, hold: &Hold) -> Wake {
         match hold.mode {
             LockMode::Reentrant | LockMode::Permit(_) => self.leave_line(hold),
@@ -401,10 +400,9 @@ impl State {
         [None, None, free.flatten(), None]
     }
 
-    /// A release has woken some that wait outside the line: one of them has the time to take the lock before the line
-    /// does. (10)
+    /// A release has woken waiters outside the line: one of them has time to take the lock before the line. (10)
     pub(super) fn let_those_outside_go_first(&mut self, now: Instant) {
-        // There, time stands still, and their turn would never be over.
+        // In an exploration time does not pass, and their turn would never end.
         #[cfg(test)]
         if exploration::is_on() {
             return;
@@ -412,12 +410,12 @@ impl State {
         self.outside = Some(after(now, OUTSIDE_TURN));
     }
 
-    /// Whether no other is before it in line.
+    /// Whether it is first in line.
     fn is_first(&self, hold: &Hold) -> bool {
         self.line.first().is_none_or(|(first, _)| first == hold.id)
     }
 
-    /// Gives up the place in line. Whoever is first now is woken if it was not before: it may have to listen elsewhere. (10)
+    /// Gives up the place in line. The new first one is woken, because it may have to listen on another channel. (10)
     fn leave_line(&mut self, hold: &Hold) -> Wake {
         let was_first = self.line.first().is_some_and(|(first, _)| first == hold.id);
         self.line.remove(hold.id);
@@ -431,7 +429,7 @@ impl State {
         [None, None, self.first_in_line().filter(|_| was_first), None]
     }
 
-    /// Where the first in line listens.
+    /// The channel of the first in line.
     fn first_in_line(&self) -> Option<Channel> {
         #[cfg(test)]
         if exploration::has(Mutant::WakesNone) {
@@ -441,18 +439,18 @@ impl State {
         Some(Channel::Turn(first.client()))
     }
 
-    /// Wakes those without a place in line, and the first in line.
+    /// Wakes waiters without a place in line, and the first in line.
     fn wake(&self, without_place: Channel) -> Wake {
         [Some(without_place), None, self.first_in_line(), None]
     }
 
-    /// Where the next in the fair queue listens.
+    /// The channel of the next in the fair queue.
     fn next(&self) -> Option<Channel> {
         self.queue.first().map(|(id, _)| Channel::Fair(id))
     }
 
-    /// Who is to be woken when fairness grants the next: the first in the queue; if it is empty, an attempt that waits without a
-    /// place in it. (8)
+    /// The channels to wake when the fair queue has the turn: the first in the queue; if it is empty, attempts that wait without
+    /// a place in it. (8)
     fn tell_next(&self) -> Wake {
         match self.next() {
             Some(next) => [Some(next), None, None, None],

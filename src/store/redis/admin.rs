@@ -1,4 +1,4 @@
-//! Administration: Redisson's holders and waiters, and ours.
+//! Administration: holders and waiters of Redisson and of this crate.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::{
     HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
 };
 
-/// The code of the administrating scripts for what is no lock.
+/// The code of the administrating scripts for a key that is not a lock.
 pub(super) const NO_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
@@ -147,7 +147,7 @@ fn holder(answer: &Value, limit: Option<NonZeroU32>) -> Option<Holder> {
     Some(Holder::new(id, mode, lifetime(*left)).count(u64::try_from(*count).ok()?))
 }
 
-/// A life without end is told by a negative number.
+/// A negative number means no expiry.
 pub(super) fn lifetime(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
 }
@@ -170,7 +170,7 @@ fn permit(value: &Value) -> Option<String> {
     }
 }
 
-/// A name in the store; what is no text in it is shown as such.
+/// A name in the store; bytes that are not UTF-8 are replaced.
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

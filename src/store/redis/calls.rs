@@ -1,4 +1,4 @@
-//! The operations of the store as calls of scripts: which keys and arguments each of them takes.
+//! The operations of the store as calls of scripts, with their keys and arguments.
 
 use super::channels::Channels;
 use super::names::{Field, Name, Names};
@@ -15,7 +15,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         let fenced = usize::from(attempt.fencing.is_some());
         script.call(names, keys + fenced, args).arg(names.lock())
     };
-    // The last key, and the last two arguments, of those that make tokens.
+    // The last key, and the last two arguments, of scripts that issue tokens.
     let counter = attempt.fencing.map(|_| names.token());
     let reserve = attempt.fencing.map(|fencing| fencing.reserve);
     let retention = attempt
@@ -108,7 +108,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     }
 }
 
-/// Ends a hold.
+/// Releases a hold.
 pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
@@ -120,7 +120,7 @@ pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
     release_by(script, hold, None, publish)
 }
 
-/// Ends a hold by a script that takes `record` after the keys of [`release`].
+/// Releases a hold by a script that takes `record` after the keys of [`release`].
 pub(super) fn release_by(
     script: &'static Script,
     hold: &Hold,
@@ -188,7 +188,7 @@ pub(super) fn release_by(
     .arg((hold.mode == LockMode::Write).then(|| names.enter()))
 }
 
-/// Takes an attempt back.
+/// Withdraws an attempt.
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), hold.id);
@@ -261,7 +261,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
     })
 }
 
-/// Begins the leases of some holds anew.
+/// Renews the leases of some holds.
 pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> Call {
     let holds = renewals.clone().map(|renewal| &renewal.hold);
     renewals.fold(about(&script::RENEW, 3, holds, None), |call, renewal| {
@@ -276,7 +276,7 @@ pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> 
     })
 }
 
-/// Asks which of some holds are there.
+/// Asks which of some holds exist.
 pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
     holds
         .clone()
@@ -285,7 +285,7 @@ pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
         })
 }
 
-/// The same, and leaves replicas something to acknowledge.
+/// The same, with a write for replicas to acknowledge.
 pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
     let mark = holds.clone().next();
     let mark = mark.map(|hold| Names::of(&hold.key).mark());
@@ -303,7 +303,7 @@ fn check_kind(hold: &Hold) -> &'static str {
     }
 }
 
-/// The channel that says when such an attempt is to be made again.
+/// The channel that reports when such an attempt may succeed.
 pub(super) fn channel(attempt: &Attempt) -> String {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
@@ -315,7 +315,7 @@ pub(super) fn channel(attempt: &Attempt) -> String {
     }
 }
 
-/// The channel on which Redisson says that a lock is free.
+/// The channel on which Redisson reports that a lock is free.
 pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     let names = Names::of(&hold.key);
     match hold.mode {
@@ -325,7 +325,7 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     }
 }
 
-/// A call about several holds, with two keys for each, and perhaps one more.
+/// A call about several holds, with two keys for each, and optionally one more.
 fn about<'a>(
     script: &'static Script,
     args: usize,

@@ -1,4 +1,4 @@
-//! What the user of a connection may do: checked before the first lock, never after.
+//! The rights of a connection's user, checked before the first lock.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,10 +9,10 @@ use super::reply::unintelligible;
 use super::script::{self, Call};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// What the check plays with. It is in [`AclRules`], so that it leaves nothing in the server's log of refusals.
+/// The key of the check. It is in [`AclRules`], so that the check leaves nothing in the server's log of refusals.
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
-/// What a [`RedisStore`](super::RedisStore) asks of the server.
+/// The commands of a [`RedisStore`](super::RedisStore).
 const LOCKING: [&str; 34] = [
     "del",
     "eval",
@@ -50,19 +50,19 @@ const LOCKING: [&str; 34] = [
     "zscore",
 ];
 
-/// What [`LockAdmin`](crate::LockAdmin) asks for besides.
+/// The further commands of [`LockAdmin`](crate::LockAdmin).
 const ADMINISTERING: [&str; 5] = ["lrange", "scan", "strlen", "zmscore", "zrangebyscore"];
 
-/// What [`LockClient::audit`](crate::LockClient::audit) asks for besides.
+/// The further commands of [`LockClient::audit`](crate::LockClient::audit).
 const AUDITING: [&str; 2] = ["config|get", "info"];
 
-/// What a store that follows sentinels asks for besides.
+/// The further commands of a store that follows sentinels.
 const FOLLOWING: [&str; 1] = ["role"];
 
-/// What a store that waits for replicas asks for besides.
+/// The further commands of a store that waits for replicas.
 const ACKNOWLEDGING: [&str; 2] = ["role", "wait"];
 
-/// What a store in a Cluster asks for besides.
+/// The further commands of a store in a Cluster.
 const ROUTING: [&str; 6] = [
     "asking",
     "cluster|slots",
@@ -72,7 +72,7 @@ const ROUTING: [&str; 6] = [
     "sunsubscribe",
 ];
 
-/// What stands before the names of the keys that belong to a lock, besides its own.
+/// The prefixes of the keys of a lock, besides its own name.
 const KEYS: [&str; 12] = [
     "redisson_lock_queue:",
     "redisson_lock_timeout:",
@@ -88,10 +88,10 @@ const KEYS: [&str; 12] = [
     "tower_lock_writers:",
 ];
 
-/// The same, of a store that waits for replicas.
+/// The same for a store that waits for replicas.
 const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
 
-/// What stands before the names of the channels that belong to a lock.
+/// The prefixes of the channels of a lock.
 const CHANNELS: [&str; 5] = [
     "redisson_lock__channel:",
     "redisson_rwlock:",
@@ -100,10 +100,10 @@ const CHANNELS: [&str; 5] = [
     "tower_lock_turn:",
 ];
 
-/// The least that a Redis user must be allowed, as rules of Redis's access control lists (6.2 or newer).
+/// The least rights that a Redis user needs, as rules of Redis's access control lists (6.2 or newer).
 ///
-/// [`RedisStore::acl_rules`](super::RedisStore::acl_rules) makes them; they are printed as they are written after the name
-/// and the password of the user:
+/// [`RedisStore::acl_rules`](super::RedisStore::acl_rules) makes them; their text goes after the name and the password of the
+/// user:
 ///
 /// ```
 /// use tower_distributed_lock::RedisStore;
@@ -146,38 +146,38 @@ impl AclRules {
         self
     }
 
-    /// Also what [`LockAdmin`](crate::LockAdmin) needs, to show who holds and waits, and to list keys. `SCAN` shows the names
-    /// of all keys of the database.
+    /// Adds the rights of [`LockAdmin`](crate::LockAdmin), to show holders and waiters, and to list keys. `SCAN` shows the
+    /// names of all keys of the database.
     #[must_use]
     pub fn admin(self) -> Self {
         self.and(ADMINISTERING)
     }
 
-    /// Also what a store needs that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves
+    /// Adds the rights of a store that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves
     /// needs `+sentinel` there.
     #[must_use]
     pub fn sentinel(self) -> Self {
         self.and(FOLLOWING)
     }
 
-    /// Also what a store needs [in a Cluster](super::RedisStore::cluster).
+    /// Adds the rights of a store [in a Cluster](super::RedisStore::cluster).
     ///
     /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
-    /// these three out of what [`iter`](Self::iter) gives.
+    /// these three out of [`iter`](Self::iter).
     #[must_use]
     pub fn cluster(self) -> Self {
         self.and(ROUTING)
     }
 
-    /// Also what a store needs that [waits for replicas](super::RedisStoreBuilder::replicas).
+    /// Adds the rights of a store that [waits for replicas](super::RedisStoreBuilder::replicas).
     #[must_use]
     pub fn replicas(mut self) -> Self {
         self.keys.extend(ACKNOWLEDGED_KEYS);
         self.and(ACKNOWLEDGING)
     }
 
-    /// Also what [`LockClient::audit`](crate::LockClient::audit) needs, to see everything: `CONFIG GET` shows passwords
-    /// that stand in the server's configuration.
+    /// Adds the rights of a complete [`LockClient::audit`](crate::LockClient::audit). `CONFIG GET` shows passwords in the
+    /// server's configuration.
     #[must_use]
     pub fn audit(self) -> Self {
         self.and(AUDITING)
@@ -191,7 +191,7 @@ impl AclRules {
     /// The rules, one by one.
     pub fn iter(&self) -> impl Iterator<Item = String> {
         let patterns = match self.prefixes.iter().any(String::is_empty) {
-            // Redis takes no pattern after the one for everything.
+            // Redis accepts no pattern after the one for everything.
             true => patterns("", &self.keys),
             false => {
                 let patterns = self
@@ -201,14 +201,14 @@ impl AclRules {
                 patterns.chain([format!("~{SCRATCH}")]).collect()
             }
         };
-        // Those that the check publishes to are among all of them.
+        // The channels of the check are among them.
         let channels = match self.prefixes.iter().any(String::is_empty) {
             true => Vec::new(),
             false => CHANNELS
                 .map(|before| format!("&{before}{{{SCRATCH}}}"))
                 .into(),
         };
-        // Redis 6.2 gives a new user every channel, and then takes no pattern.
+        // Redis 6.2 gives a new user every channel, and then accepts no pattern.
         ["resetchannels".to_owned()]
             .into_iter()
             .chain(patterns)
@@ -240,7 +240,7 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     };
     let mut patterns = vec![format!("~{escaped}*")];
     patterns.extend((!prefix.contains('{')).then(|| format!("~{tagged}")));
-    // The scripts are given Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
+    // The scripts get Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
     let theirs = CHANNELS
         .into_iter()
         .filter(|channel| channel.starts_with("redisson"));
@@ -250,7 +250,7 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     patterns
 }
 
-/// A pattern that stands for this text. No rule may contain blanks, but a pattern may match them.
+/// A pattern that matches exactly this text. A rule must not contain blanks, but a pattern may match them.
 fn escape(prefix: &str) -> String {
     let mut escaped = String::new();
     for c in prefix.chars() {
@@ -263,7 +263,7 @@ fn escape(prefix: &str) -> String {
     escaped
 }
 
-/// The user of a connection may not run these commands. A lock that it takes could stay for ever, so it takes none.
+/// The commands that the user of a connection may not run. Its locks could stay for ever, so it takes none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the Redis user lacks rights: grant it {}", .0.join(" "))]
 pub struct MissingRights(Vec<String>);
@@ -275,7 +275,7 @@ impl MissingRights {
     }
 }
 
-/// Asks what the user may not do.
+/// Asks for the missing rights.
 pub(super) fn question() -> Call {
     script::RIGHTS.call_with_capacity(0, 1, 64).arg(SCRATCH)
 }
@@ -299,7 +299,7 @@ pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
     .ok_or_else(|| unintelligible(answer))
 }
 
-/// Refuses a user that may not do everything that locks need.
+/// Refuses a user without all rights that locks need.
 pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
     match missing(answer)? {
         missing if missing.is_empty() => Ok(()),
@@ -310,7 +310,7 @@ pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
     }
 }
 
-/// The rights for whose lack a connection was not used.
+/// The missing rights because of which a connection was not used.
 pub(super) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
     let source = std::error::Error::source(error)?;
     let missing = source.downcast_ref::<MissingRights>()?;
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands that stand in quotes in the scripts of a folder.
+    /// The quoted commands in the scripts of a folder.
     fn called(path: &Path, found: &mut BTreeSet<String>) {
         if path.is_dir() {
             for entry in std::fs::read_dir(path).expect("a folder") {
@@ -356,7 +356,7 @@ mod tests {
             "unsubscribe",
         ];
         found.extend(sent.map(str::to_owned));
-        // The scripts are given its name.
+        // The scripts get the name of this command as an argument.
         found.insert("publish".to_owned());
         let granted = LOCKING.into_iter().chain(ADMINISTERING);
         assert_eq!(found, granted.map(str::to_owned).collect());

@@ -1,4 +1,4 @@
-//! Many at once: GUARANTEES L2.
+//! Many requests at once: GUARANTEES L2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use super::site::Site;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-/// Whoever waits in a crowd is served at last, and nobody is forgotten.
+/// Every request in a crowd is granted eventually.
 pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
     const TASKS: usize = 64;
     let site = Site::default();
@@ -21,7 +21,7 @@ pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
     for locks in [env.client().await, env.client().await] {
         for task in 0..TASKS {
             let (locks, site) = (locks.clone(), site.clone());
-            // Every fourth is of the other mode.
+            // Every fourth request has the other mode.
             let mode = if task % 4 == 0 { rival(mode) } else { mode };
             crowd.spawn(async move {
                 let guard = locks.lock(KEY).mode(mode).await.unwrap();
@@ -34,7 +34,7 @@ pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
     assert_eq!(all.expect("all are served").len(), 2 * TASKS);
 }
 
-/// A busy process hands the lock on to its own, but not for ever.
+/// A busy process hands the lock over to its own requests, but not for ever.
 pub async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut busy = JoinSet::new();
@@ -62,7 +62,7 @@ pub async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
     busy.shutdown().await;
 }
 
-/// Two processes want the lock all the time, and each gets its share.
+/// Two processes ask for the lock continuously, and each gets its share.
 pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
     // A few turns of each.
     const GRANTS: usize = 96;
@@ -81,7 +81,7 @@ pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
                 {
                     let guard = locks.lock(KEY).mode(mode).await.unwrap();
                     grants[process].fetch_add(1, Ordering::SeqCst);
-                    // Nothing else may wait in memory, and the others would never come up.
+                    // In memory there may be no other wait, and the other tasks would never run.
                     yield_now().await;
                     guard.release().await.unwrap();
                 }
@@ -102,7 +102,7 @@ pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {
         for waiting in [mode, rival(mode)] {
-            // Only those whom the holder keeps out.
+            // Only modes that the holder excludes.
             if waiting != LockMode::Read || mode != LockMode::Read {
                 waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
             }
@@ -113,8 +113,8 @@ pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     for waiter in waiters {
         served.spawn(async move { drop(waiter.granted().await) });
     }
-    // The end of a `Reentrant` hold, the first one's or a waiter's, wakes no `Fair` waiter: the first of them finds out by
-    // itself, within a second.
+    // The end of a `Reentrant` hold, the first one's or a waiter's, wakes no `Fair` waiter: the first of them polls within
+    // a second.
     let unwoken = match mode {
         LockMode::Reentrant | LockMode::Fair => Duration::from_secs(3),
         LockMode::Read | LockMode::Write | LockMode::Permit(_) => Duration::ZERO,

@@ -119,7 +119,7 @@ public final class Driver {
             System.err.println(describe(failure));
             status = 1;
         }
-        // Not exit: whoever held the other end of stdin is gone, and nothing must outlive it or wait for the client's threads.
+        // Not exit: the test has ended, and this process must not outlive it or wait for the client's threads.
         Runtime.getRuntime().halt(status);
     }
 
@@ -186,7 +186,7 @@ public final class Driver {
         out.println((request.id + verdict + began + " " + ended + " " + result).stripTrailing());
     }
 
-    /** An owner of locks: Redisson takes the thread for it. */
+    /** An owner of locks: for Redisson the owner is the thread. */
     private final class Actor extends Thread {
         final BlockingQueue<Runnable> tasks = new LinkedBlockingQueue<>();
         private final Map<String, RLock> locks = new HashMap<>();
@@ -201,7 +201,7 @@ public final class Driver {
                 try {
                     tasks.take().run();
                 } catch (InterruptedException stray) {
-                    // Left behind by a finished task; nobody interrupts an actor to end it.
+                    // Left by a finished task; actors are not ended by interrupts.
                 }
             }
         }
@@ -259,7 +259,7 @@ public final class Driver {
         return id == null ? "none" : id;
     }
 
-    /** Throughput and hand-over under contention; every thread has a lock object of its own, as every request handler would. */
+    /** Throughput and hand-over under contention; every thread has its own lock object, like a request handler. */
     private String burst(String kind, String name, int waiters, long rounds) throws Exception {
         List<RLock> locks = Stream.generate(() -> lock(kind, name)).limit(waiters).toList();
         ExecutorService threads = Executors.newFixedThreadPool(waiters);
@@ -292,7 +292,7 @@ public final class Driver {
         }
     }
 
-    // What 3.15 lacks is reached by reflection, so that one source serves every version.
+    // Methods that 3.15 lacks are called by reflection, so that one source serves every version.
 
     private RLock fencedLock(String name) {
         try {
@@ -332,7 +332,7 @@ public final class Driver {
         }
         String[] addresses = arguments[0].split(",");
         boolean cluster = false;
-        // Few threads and connections: it starts fast and leaves the cores to the tests.
+        // Few threads and connections, for a fast start and a low load.
         Config config = new Config().setCodec(StringCodec.INSTANCE).setThreads(4).setNettyThreads(4);
         for (String option : List.of(arguments).subList(1, arguments.length)) {
             String[] pair = option.split("=", 2);
