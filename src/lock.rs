@@ -23,11 +23,10 @@ pub use resource::{Resource, ResourceKey};
 
 /// The rule about which holds on one key may coexist.
 ///
-/// `Reentrant` and `Fair` exclude everybody else; `Read` and `Write` are the two sides of a read-write lock; `Permit` admits
-/// so many holds at a time. An exclusive lock, a read-write lock and permits are different things in the store: use one of
-/// them on a key. While one of them is held, the others are refused with
-/// [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`].
-/// The names are Redisson's; every mode re-enters.
+/// `Reentrant` and `Fair` exclude every other owner; `Read` and `Write` are the two sides of a read-write lock; `Permit`
+/// admits so many holds at a time. An exclusive lock, a read-write lock and permits are different things in the store: use
+/// one of them on a key. While one of them is held, the others are refused with
+/// [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`]. The names are Redisson's; every mode re-enters.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -77,9 +77,9 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # Contract
 ///
-/// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read`, as many permits as their limit
-///    says, or exactly one of anything else. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the writer may read). When
-///    that writer releases, its read stays, and other readers may enter.
+/// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read` holds, permits up to their limit, or
+///    exactly one hold of another mode. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the
+///    writer may read). When that writer releases, its read stays, and other readers may enter.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader expires
 ///    separately. A renewal never shortens a lease: a late renewal must not undo a later promise. A shared expiry is never
 ///    shortened below the promise to another live hold: a `Write` hold whose owner also reads lives at least as long as that
@@ -105,10 +105,11 @@ fn other_limit(limit: u32) -> StoreError {
 ///    for one attempt can also serve the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or data that is not a lock, fails
 ///    with [`StoreErrorKind::Conflict`].
-/// 10. **Line.** `Reentrant`, `Write` and `Permit` attempts with patience that are [`in_line`](Attempt::in_line) stand in line in the order
-///    of their first question, and those in line are granted in that order. One that does not ask for [`WAITER_LIVENESS`]
-///    loses its place. Whatever frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
-///    first, and a grant of a permit that leaves another one free. Attempts without a place are granted whenever the key is free.
+/// 10. **Line.** `Reentrant`, `Write` and `Permit` attempts with patience that are [`in_line`](Attempt::in_line) form a line in
+///     the order of their first question, and are granted in that order. An attempt that does not ask for [`WAITER_LIVENESS`]
+///     loses its place. An event that frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
+///     first, and a grant of a permit that leaves another one free. Attempts without a place are granted whenever the key is
+///     free.
 /// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
 ///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
 ///    [set](Inspect::set_permits) counts in place of what attempts name. A store may keep the name of a key for permits for a
@@ -165,8 +166,8 @@ pub trait LockStore: Send + Sync + 'static {
     /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended and its key also has data that is not a hold, which was kept;
     /// among several holds, such a hold is [`HoldStatus::Unknown`].
     ///
-    /// A `Read` hold or a permit that leaves a record is refused, and stays. Records are asked for only of a store that says so in its
-    /// [`capabilities`](Self::capabilities).
+    /// A `Read` hold or a permit that leaves a record is refused, and is not released. Clients leave records only in a store
+    /// whose [`capabilities`](Self::capabilities) have them.
     fn release(
         &self,
         releases: &[Release],

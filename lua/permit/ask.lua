@@ -1,4 +1,5 @@
--- Whether a permit can be granted now: why not, or else what grants it. A refused attempt with a place in line keeps it.
+-- Decides whether a permit can be granted now. Returns the reason of the refusal, or nil and the function that grants. A
+-- refused attempt keeps its place in line.
 -- keys     as permit/acquire.lua
 -- args     as permit/acquire.lua
 -- Needs    now.lua, place.lua and what it needs, outside.lua, permit/stock.lua, permit/give.lua

@@ -1,4 +1,5 @@
--- Ends every permit of a key. Redisson has no such operation; its waiters are woken as by as many releases.
+-- Ends every permit of a key. Redisson has no such operation; its waiters are woken as by the same number
+-- of releases.
 -- Needs    now.lua, permit/stock.lua, permit/give.lua
 local function end_permits(counter, held, channel, publish)
   if take_stock(counter, held, now_ms()) == false then

@@ -1,9 +1,10 @@
--- Gives permits back, and keeps what remembers their limit.
+-- Gives permits back, and keeps the keys that store their limit.
 
--- How many ms the string and the set live on after the last permit has lapsed: clients of Redisson that wait find them.
+-- How many ms the string and the set are kept after the last permit has expired, for waiting clients of Redisson.
 local IDLE = 86400000
 
--- Gives permits back. Wakes as many who wait as Redisson does, and returns how many have heard of it.
+-- Gives permits back. Wakes as many waiters as Redisson does, and returns the number of subscribers that got the
+-- message.
 local function give_back(counter, channel, publish, permits)
   local free = redis.pcall('GET', counter)
   if type(free) == 'string' and free:find('^%-?%d+$') then
@@ -16,7 +17,7 @@ local function give_back(counter, channel, publish, permits)
   return 0
 end
 
--- Lets a string that expires outlive every permit, and the set expire with it.
+-- Extends a string that expires beyond every permit, and lets the set expire with it.
 local function outlive(counter, held, now)
   local left = redis.call('PTTL', counter)
   if left >= 0 then

@@ -1,7 +1,7 @@
--- Gives a permit back. One that had lapsed was gone before, but is given back all the same, as Redisson does.
+-- Gives a permit back. An expired permit was gone before, but is also given back, as Redisson does.
 -- keys     1 free permits, 2 permits that are held, 3 channel, 4 waiting, 5 line, 6 turn of those outside
 -- args     1 hold id, 2 publish command, 3 turn channel
--- Returns  0 gone before; ended: one more than the subscribers of Redisson's channel
+-- Returns  0 gone before; if it ended: one more than the subscribers of Redisson's channel
 -- Needs    on_hash.lua, now.lua, line.lua, outside.lua, permit/give.lua
 local function leave_permit(keys, args)
   local ends = on_hash('ZSCORE', keys[2], args[1])

@@ -1,5 +1,5 @@
--- Says who holds the permits of a key: a hundred at most. Changes nothing.
--- free     what stands under the key
+-- Returns the holders of a key's permits: a hundred at most. Changes nothing. free     what stands
+-- under the key
 -- Returns  as admin/inspect.lua
 -- Needs    now.lua, admin/holders.lua
 local NEVER = 922337203685477

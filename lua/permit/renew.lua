@@ -1,4 +1,4 @@
--- Begins the lease of a permit anew. A permit that has lapsed is gone, also while it still stands in the set.
+-- Renews the lease of a permit. An expired permit is gone, even while it is still in the set.
 -- Needs    on_hash.lua, now.lua, permit/give.lua
 local function renew_permit(counter, held, id, lease)
   local now, ends = now_ms(), tonumber(on_hash('ZSCORE', held, id) or 0)

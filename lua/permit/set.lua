@@ -1,5 +1,5 @@
--- Sets the limit of a key's permits, in place of what attempts name; or leaves it to them again. Permits that are held
--- stay held: if there are more than the limit allows, none is granted until enough have ended.
+-- Sets the limit of a key's permits, in place of the limits that attempts name; or leaves it to attempts again. Held
+-- permits remain held: if there are more than the limit allows, none is granted until enough have ended.
 -- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 mark of a limit that was set, 5 waiting,
 --          6 line
 -- ARGV     1 limit (0: attempts name it), 2 publish command, 3 turn channel

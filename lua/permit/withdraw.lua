@@ -1,4 +1,4 @@
--- Takes an attempt for a permit back: gives its permit back, gives up its place in line, and leaves a tombstone for a copy
+-- Withdraws an attempt for a permit: gives its permit back, gives up its place in line, and leaves a tombstone for a copy
 -- that may still arrive.
 -- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 waiting, 5 line, 6 turn of those outside, 7 tombstone
 -- ARGV     1 hold id, 2 publish command, 3 turn channel, 4 life of the tombstone in ms (0: none is needed)

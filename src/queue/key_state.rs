@@ -27,9 +27,9 @@ use entering::Standing;
 
 /// The holds and the requests of one key in this process.
 ///
-/// It stands under the mutex of its shard. A request enters once and is then in exactly one place: it shares a hold
-/// (`holds`), it asks the store (its queue's head is `Asking`, or it is counted in `fair` or `permit`, or it is a nested read), it
-/// waits in the queue of its side, or it waits for another request of its owner (`owners`). Between two calls:
+/// The mutex of its shard protects it. A request enters once and is then in exactly one place: it shares a hold (`holds`), it
+/// asks the store (its queue's head is `Asking`, or it is counted in `fair` or `permit`, or it is a nested read), it waits in the
+/// queue of its side, or it waits for another request of its owner (`owners`). Invariants between calls:
 ///
 /// * A queue that is not empty has a head.
 /// * At most one hold that is not detached stands for a `Holding` head.

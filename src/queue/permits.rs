@@ -5,17 +5,17 @@ use super::wait_queue::{Handoff, Head, WaitQueue};
 
 /// The requests for permits of a key.
 ///
-/// Every request needs a hold of its own, so none is shared or passed on. Requests ask the store side by side, as many as
-/// there are permits, until one of them is refused. From then on new requests wait, and those that ask stay: each listens
-/// and asks again. When the last of them is done, the next request asks, and so on: a permit that comes free is asked for
-/// by one request of the process, however many wait.
+/// Every request needs its own hold, so none is shared or handed over. As many requests as there are permits ask the
+/// store concurrently, until one of them is refused. From then on new requests wait, and those that ask continue: each
+/// listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
+/// asks for a free permit, however many wait.
 ///
-/// Between two calls, `queue.head` is `Asking` while `asking > 0` and `Idle` otherwise, requests wait only while
-/// `asking > 0`, and `refused` only holds then.
+/// The mutex of the key's shard protects it. Between calls, `queue.head` is `Asking` while `asking > 0` and `Idle`
+/// otherwise, requests wait only while `asking > 0`, and `refused` only holds then.
 #[derive(Default)]
 pub(super) struct PermitQueue {
     pub(super) queue: WaitQueue,
-    /// How many requests ask the store.
+    /// The number of requests that ask the store.
     asking: usize,
     /// One of them was refused.
     refused: bool,
@@ -26,7 +26,7 @@ impl PermitQueue {
         self.queue.is_idle()
     }
 
-    /// Whether a new request asks now. One that does not wait (`waits`) asks unless it is known to be in vain.
+    /// Whether a new request asks now. A request that does not wait (`waits` is false) asks unless a refusal is certain.
     pub(super) fn admits(&self, limit: usize, waits: bool) -> bool {
         !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)
     }
@@ -37,7 +37,7 @@ impl PermitQueue {
         self.queue.head = Head::Asking;
     }
 
-    /// A request that asks was refused, and asks on.
+    /// A request that asks was refused, and continues to ask.
     pub(super) fn refused(&mut self) {
         self.refused = true;
     }

@@ -63,7 +63,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the attempt takes a place in the line of those that wait for an exclusive hold or a permit. `Fair` attempts have a queue
+    /// Whether the attempt takes a place in the line of waiters for an exclusive hold or a permit. `Fair` attempts have a queue
     /// of their own.
     pub(crate) fn stands_in_line(&self) -> bool {
         let mode = self.hold.mode;

@@ -1,4 +1,4 @@
-//! Work that is done once under a name, and its value remembered.
+//! Work that runs once under a name, and whose value is recorded.
 
 use std::error::Error;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::lock::{Lease, LockKey};
 use crate::store::Record;
 
 impl LockClient {
-    /// Work that is done once under `name`, by one process of all, for as long as its value is remembered (`retention`).
+    /// Makes work that runs once under `name`, in one process of all, during the `retention` of its recorded value.
     ///
-    /// It is for jobs and for consumers of queues: name the work by what makes it one, such as the day of a nightly job or the
-    /// id of a message.
+    /// It is for jobs and for consumers of queues: name the work by its identity, such as the day of a nightly job or the id
+    /// of a message.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -47,7 +47,7 @@ impl LockClient {
     /// # }
     /// ```
     ///
-    /// See [`Once::run`] for what is promised.
+    /// See [`Once::run`] for the promises.
     pub fn once(&self, name: impl Into<Target>, retention: Duration) -> Once {
         let target = name.into();
         Once {
@@ -59,7 +59,7 @@ impl LockClient {
     }
 }
 
-/// Work that is to be done once. Made by [`LockClient::once`].
+/// Work that runs once. Made by [`LockClient::once`].
 #[derive(Debug, Clone)]
 #[must_use = "it does nothing until it runs"]
 pub struct Once {
@@ -69,13 +69,13 @@ pub struct Once {
     retention: Duration,
 }
 
-/// The value of work that was done once.
+/// The value of work that ran once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Done<T> {
-    /// What the work returned.
+    /// The return value of the work.
     pub value: T,
-    /// Whether it was done before, and the value is the one that was remembered.
+    /// Whether the work ran before, and the value is the recorded one.
     pub replayed: bool,
 }
 
@@ -83,12 +83,12 @@ pub struct Done<T> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum OnceError<E> {
-    /// The work was not started, because its lock was not granted or its record could not be looked up.
+    /// The work was not started, because its lock was not granted or its record could not be read.
     /// [`LockError::Busy`]: it runs elsewhere.
     NotStarted(LockError),
-    /// The work returned this error. Nothing is remembered: a repeat runs it again.
+    /// The work returned this error. Nothing is recorded: a repeat runs it again.
     Work(E),
-    /// The lock was lost before the work ended, which was dropped in the middle. Another process may run it.
+    /// The lock was lost before the end of the work, which was dropped. Another process may run it.
     Lost,
     /// The work has ended, and it is not confirmed that its value is remembered. A repeat may run it again; with
     /// [`LockError::Lost`], another process may have run it at the same time.
@@ -159,7 +159,7 @@ impl Once {
         }
         let acquired = self.request.clone().acquire().await;
         let guard = acquired.map_err(OnceError::NotStarted)?;
-        // It may have been done between the look and the grant. Nobody else remembers anything from here on.
+        // The work may have run between the first read and the grant. From here no other process records a value.
         if let Some(value) = self.remembered().await? {
             guard.discard();
             return Ok(Done::replayed(value));

@@ -69,7 +69,7 @@ trait Pair {
     /// meanwhile: then nothing can be said.
     fn take(&mut self, step: &Step) -> Option<(Seen, Seen)>;
 
-    /// Everybody leaves, or dies where they are; says what is left that should not be.
+    /// Every actor leaves, or dies; returns what is left that should not be.
     fn end(&mut self, everybody_leaves: bool) -> Option<String>;
 }
 

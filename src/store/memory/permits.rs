@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::roster::Roster;
 use crate::lock::{HoldId, LockMode};
 
-/// Who holds a permit, and how many there are.
+/// The holders of permits, and their limit.
 ///
 /// While `limit` is `None`, there is no hold, and the next attempt names the limit.
 #[derive(Debug, Default)]
@@ -19,18 +19,19 @@ pub(super) struct Permits {
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     permits: NonZeroU32,
-    /// It was set for the key, and not named by an attempt. It counts for every attempt, whatever that names.
+    /// The limit was set for the key, and not named by an attempt. It counts for every attempt, whatever
+    /// limit the attempt names.
     is_set: bool,
 }
 
 impl Permits {
-    /// Removes holds that have lapsed, and the limit that their attempts named if none is left.
+    /// Removes expired holds, and the limit that their attempts named if none is left.
     pub(super) fn expire(&mut self, now: Instant) {
         self.holds.expire(now);
         self.settle();
     }
 
-    /// Whether nothing is left that could change an answer.
+    /// Whether no entry is left that could change an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.limit.is_none()
     }
@@ -48,19 +49,19 @@ impl Permits {
         self.limit.map(|limit| limit.permits)
     }
 
-    /// The limit that an attempt which names `asked` contradicts.
+    /// The current limit, if it differs from `asked`.
     pub(super) fn contradicts(&self, asked: NonZeroU32) -> Option<NonZeroU32> {
         let other = |limit: &Limit| !limit.is_set && limit.permits != asked;
         self.limit.filter(other).map(|limit| limit.permits)
     }
 
-    /// Whether one more may be granted.
+    /// Whether one more permit may be granted.
     pub(super) fn has_free(&self) -> bool {
         self.limit()
             .is_some_and(|limit| self.next_free(limit).is_none())
     }
 
-    /// When the next permit comes free by itself; `None` if one is free.
+    /// When the next permit expires; `None` if one is free.
     pub(super) fn next_free(&self, asked: NonZeroU32) -> Option<Instant> {
         let limit = self.limit().unwrap_or(asked).get() as usize;
         let mut ends: Vec<_> = self.holds.iter().map(|(_, until)| until).collect();
@@ -88,7 +89,7 @@ impl Permits {
         }
     }
 
-    /// Lets the hold live until then.
+    /// Sets the end of the hold.
     pub(super) fn put(&mut self, id: HoldId, asked: NonZeroU32, until: Instant) {
         self.limit.get_or_insert(Limit {
             permits: asked,
@@ -97,14 +98,14 @@ impl Permits {
         self.holds.put(id, until);
     }
 
-    /// Ends a hold, and says whether there was one.
+    /// Ends a hold. Returns whether there was one.
     pub(super) fn remove(&mut self, id: HoldId) -> bool {
         let held = self.holds.remove(id);
         self.settle();
         held
     }
 
-    /// Ends every hold, and says whether there was any.
+    /// Ends every hold. Returns whether there was any.
     pub(super) fn clear(&mut self) -> bool {
         let held = !std::mem::take(&mut self.holds).is_empty();
         self.settle();

@@ -1,4 +1,4 @@
-//! At most so many at a time: GUARANTEES S1 for permits, L2.
+//! A limited number of holders at a time: GUARANTEES S1 for permits, L2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use super::env::Env;
 use super::waiter::Waiter;
 use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest};
 
-/// How many permits most of these cases have.
+/// The number of permits in most of these cases.
 const LIMIT: u32 = 3;
 
 fn permit(locks: &LockClient) -> LockRequest {
     locks.lock(KEY).permits(LIMIT)
 }
 
-/// Every permit, in two clients by turns.
+/// Takes every permit, alternating between two clients.
 async fn all(here: &LockClient, elsewhere: &LockClient) -> Vec<LockGuard> {
     let mut guards = Vec::new();
     for n in 0..LIMIT as usize {
@@ -47,7 +47,7 @@ async fn end(guards: impl IntoIterator<Item = LockGuard>) {
     }
 }
 
-/// And as many do, when many come.
+/// With many requests, the limit is also reached.
 pub async fn more_hold_than_there_are_permits(env: &Env, _: LockMode) {
     let (here, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut working = JoinSet::new();
@@ -72,7 +72,7 @@ pub async fn more_hold_than_there_are_permits(env: &Env, _: LockMode) {
     assert_eq!(most.load(Ordering::SeqCst), LIMIT as usize);
 }
 
-/// Though there are permits enough for all who ask.
+/// There are enough permits for all requests.
 pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guards = all(&here, &elsewhere).await;
@@ -86,7 +86,7 @@ pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
     end(all(&elsewhere, &here).await).await;
 }
 
-/// Of those who wait, one enters for each who leaves.
+/// Each release admits one waiter.
 pub async fn one_release_admits_two(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
@@ -108,7 +108,7 @@ pub async fn one_release_admits_two(env: &Env, _: LockMode) {
     end(guards).await;
 }
 
-/// Several permits come free at once, and one message is for all of them.
+/// Several permits become free at once, with one message for all of them.
 pub async fn a_waiter_is_forgotten_when_several_permits_come_free(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     for holder in [&here, &elsewhere] {
@@ -122,7 +122,7 @@ pub async fn a_waiter_is_forgotten_when_several_permits_come_free(env: &Env, _: 
             released.unwrap();
         }
         for waiter in waiters {
-            // Held until the next has entered as well.
+            // Held until the next one is granted as well.
             let guard = waiter.promptly().await;
             tokio::spawn(async move {
                 sleep(Duration::from_millis(1)).await;
@@ -152,7 +152,7 @@ pub async fn one_permits_lapse_ends_another(env: &Env, _: LockMode) {
     end([renewed, long, next]).await;
 }
 
-/// By its lapse, and by its release after that.
+/// By its expiry, and by its release afterwards.
 pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
     let lease = Lease::Fixed(env.short_lease());
     let (here, elsewhere) = (env.client().await, env.client().await);
@@ -168,7 +168,7 @@ pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
     end(guards).await;
 }
 
-/// The program says two things of one resource: it learns that, rather than one of them at random.
+/// The program declares two limits for one resource: it gets an error, and not one of the limits at random.
 pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guard = permit(&here).await.unwrap();
@@ -181,7 +181,7 @@ pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
             );
         }
     }
-    // The same limit goes on.
+    // The same limit is still valid.
     end([guard, permit(&elsewhere).await.unwrap()]).await;
 }
 
@@ -204,7 +204,7 @@ pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
     }
 }
 
-/// As many requests of one process come at once as there are permits: each asks for itself, and none waits for another.
+/// The process has as many requests at once as there are permits: each asks the store, and none waits for another.
 pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockMode) {
     const MANY: u32 = 24;
     let locks = env.client().await;
@@ -215,7 +215,7 @@ pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockM
     end(guards).await;
 }
 
-/// However many wait in a process, one or two of them ask for what comes free.
+/// One or two requests of a process ask for a free permit, however many wait.
 pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
     const CROWD: usize = 12;
     let (here, elsewhere) = (env.client().await, env.client().await);
@@ -239,7 +239,7 @@ pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
     );
     sleep(env.moment()).await;
     let asked = env.ledger().questions() - before;
-    // At first as many asked side by side as there are permits, and those were refused together.
+    // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
     drop(guards);
     for _ in 1..2 * CROWD {

@@ -9,7 +9,7 @@ use tower_distributed_lock::{Lease, LockAdmin, LockClient, LockError, LockGuard}
 use super::Meeting;
 use super::redisson::{Redisson, Version, now};
 
-/// Longer than any test: whoever waits for it was not woken.
+/// Longer than any test: a request that waits this long was not woken.
 const LONG: Duration = Duration::from_secs(30);
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -35,7 +35,7 @@ async fn is_free_for_java(java: &Redisson, name: &str) -> bool {
     id != "none" && java.give_permit(name, &id).await.unwrap()
 }
 
-/// Each Redisson, a client of ours, and a name that nobody else uses.
+/// Runs a test with each Redisson, a client of ours, and a name that no other test uses.
 async fn each(meeting: &Meeting, test: impl AsyncFn(&Arc<Redisson>, LockClient, String)) {
     let mut tests = Vec::new();
     for version in Version::ALL {
@@ -63,7 +63,7 @@ async fn one_limit_counts_for_both_languages() {
         assert_eq!((seen.limit, seen.holders.len()), (Some(2), 2));
         assert!(seen.holders.iter().any(|holder| holder.id == theirs));
 
-        // Another limit is an error, and not one of the two at random.
+        // Another limit is an error.
         let other = locks.lock(name).permits(3).await;
         assert!(matches!(other, Err(LockError::Conflict(_))), "{other:?}");
         java.add_permits(name, 1).await.unwrap();
@@ -73,7 +73,7 @@ async fn one_limit_counts_for_both_languages() {
         ours.release().await.expect("held");
         assert_eq!(java.free_permits(name).await.unwrap(), 3);
 
-        // We set the limit: by asking, and by the admin.
+        // Our side sets the limit: by an attempt, and by the admin.
         let own = &format!("own-{name}");
         let ours = take(&locks, own, 2).await;
         assert!(!java.set_permits(own, 5).await.unwrap());
@@ -107,7 +107,7 @@ async fn a_permit_that_comes_free_wakes_the_other_language() {
 
         let waiting = tokio::spawn({
             let (locks, name) = (locks.clone(), name.clone());
-            // It would look by itself within a second.
+            // It would poll within a second.
             async move { (take(&locks, &name, 1).await, now()) }
         });
         meeting.until_waiting([(&name, 1)]).await;
@@ -166,7 +166,7 @@ async fn permits_that_are_held_stay_held() {
     .await;
 }
 
-/// S1. Both languages take and give, and never do more hold than there are permits.
+/// S1. Both languages take and release permits, and there are never more holders than permits.
 #[tokio::test]
 async fn never_more_hold_than_there_are_permits() {
     const LIMIT: u32 = 3;
@@ -174,7 +174,7 @@ async fn never_more_hold_than_there_are_permits() {
     let meeting = Meeting::open().await;
     each(&meeting, async |java, locks, name| {
         assert!(java.set_permits(&name, LIMIT).await.unwrap());
-        // When each hold began and ended, for certain.
+        // The certain begin and end of each hold.
         let holds = &Mutex::new(Vec::new());
         let (java, locks, name) = (&**java, &locks, &*name);
         let theirs = (0..4).map(async |_| {

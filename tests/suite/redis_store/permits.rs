@@ -1,4 +1,4 @@
-//! Permits in Redis: what Redisson's `RPermitExpirableSemaphore` sees of them, and what they cost.
+//! Permits in Redis: their data for Redisson's `RPermitExpirableSemaphore`, and their costs.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use crate::support::{Entry, Stored};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What Redisson writes for a permit without a lease.
+/// Redisson's score of a permit without a lease.
 const NEVER: u64 = 922_337_203_685_477;
 
 fn permit(name: &str, limit: u32) -> Attempt {
     attempt(name, LockMode::permits(limit))
 }
 
-/// Whether it is the turn of those outside the line: it is over after a few milliseconds.
+/// Whether the key is the turn of waiters outside the line, which ends after a few milliseconds.
 fn is_outside(key: &str) -> bool {
     key.starts_with("tower_lock_outside:")
 }
@@ -94,7 +94,7 @@ async fn permits_are_redissons() {
         let Stored::SortedSet(permits) = &dump[held].stored else {
             panic!("{dump:?}");
         };
-        // Those of one millisecond are in the order of their names.
+        // Entries of one millisecond are in the order of their names.
         let ids: BTreeSet<_> = permits.iter().map(|(id, _)| id.clone()).collect();
         assert_eq!(
             ids,
@@ -108,7 +108,7 @@ async fn permits_are_redissons() {
             let ttl = dump[key].ttl.expect("both expire");
             assert!(ttl > DAY && ttl <= DAY + LEASE, "{key}: {ttl:?}");
         }
-        // With patience it would listen on a channel of ours.
+        // With patience it would listen on our channel.
         let waiter = permit(name, 3);
         let mut wakeups = store.subscribe(&waiter).await.unwrap();
         assert_eq!(server.pubsub_channels().await.get(channel), Some(&1));
@@ -123,7 +123,7 @@ async fn permits_are_redissons() {
     }
 }
 
-/// Redisson's listeners wake as many threads as the message says.
+/// Redisson's listeners wake the number of threads in the message.
 #[tokio::test]
 async fn a_message_says_how_many_permits_are_free() {
     let (server, store) = server_and_store().await;
@@ -160,7 +160,7 @@ async fn a_message_says_how_many_permits_are_free() {
     assert_eq!(free(&server).await, "2");
 }
 
-/// A permit that has lapsed and still stands there is gone, and comes free once.
+/// An expired permit that is still in the set is gone, and becomes free once.
 #[tokio::test]
 async fn a_permit_that_lapsed_unseen_is_gone() {
     let (server, store) = server_and_store().await;
@@ -203,7 +203,7 @@ async fn redissons_limit_counts_and_stays() {
             .any(|holder| holder.id == "fe".repeat(16))
     );
     assert!(releases(&store, &mine).await);
-    // Nothing of it expires, and no attempt changes it.
+    // No key of it expires, and no attempt changes it.
     for key in ["n", "{n}:timeout"] {
         assert_eq!(entry(&server, key).await.ttl, None);
     }
@@ -216,7 +216,7 @@ async fn redissons_limit_counts_and_stays() {
     assert_eq!(inspect(&store).await.limit, Some(2));
 }
 
-/// A permit that never lapses keeps the limit of a string that expires.
+/// A permit that never expires keeps the limit of a string that expires.
 #[tokio::test]
 async fn a_permit_without_end_outlives_our_limit() {
     let (server, store) = server_and_store().await;
@@ -275,7 +275,7 @@ async fn a_limit_that_is_set_counts_in_place_of_what_attempts_name() {
     let one = permit("n", 9);
     assert!(asks(&store, &one).await && !asks(&store, &permit("n", 9)).await);
 
-    // What attempts name counts again when none is held.
+    // The limit of attempts counts again when no permit is held.
     admin.leave_permits("n").await.unwrap();
     assert_eq!(
         error_kind(&store, &permit("n", 2)).await,
@@ -341,7 +341,7 @@ async fn what_holds_no_permits_is_a_conflict_and_stays() {
     }
 }
 
-/// The counter was evicted: those who hold still count.
+/// The counter was evicted: the holders still count.
 #[tokio::test]
 async fn a_counter_that_is_gone_admits_no_more_than_the_limit() {
     let (server, store) = server_and_store().await;
@@ -358,7 +358,7 @@ async fn a_counter_that_is_gone_admits_no_more_than_the_limit() {
     assert_eq!(free(&server).await, "0");
 }
 
-/// Alive or dead, however many hold a permit.
+/// The cost does not depend on the number of holders, alive or dead.
 #[tokio::test]
 async fn a_script_costs_the_same_however_many_hold_a_permit() {
     for alive in [true, false] {
