@@ -302,12 +302,13 @@ pub(crate) struct End<A, D> {
 pub(crate) fn worst(
     results: impl IntoIterator<Item = Result<(), LockError>>,
 ) -> Result<(), LockError> {
-    results
-        .into_iter()
-        .fold(Ok(()), |all, one| match (&all, &one) {
-            (_, Err(LockError::Lost)) | (Ok(()), _) => one,
-            _ => all,
-        })
+    let mut worst = Ok(());
+    for result in results {
+        if worst.is_ok() || matches!(result, Err(LockError::Lost)) {
+            worst = result;
+        }
+    }
+    worst
 }
 
 impl Drop for Handle {

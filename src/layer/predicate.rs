@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
+type Decide<T> = dyn Fn(&Parts) -> T + Send + Sync;
+
 /// A closure over the head of a request; clones share it.
-pub(crate) struct OfRequest<T>(Option<Arc<dyn Fn(&Parts) -> T + Send + Sync>>);
+pub(crate) struct OfRequest<T>(Option<Arc<Decide<T>>>);
 
 impl<T> OfRequest<T> {
     pub(crate) fn new(decide: impl Fn(&Parts) -> T + Send + Sync + 'static) -> Self {

@@ -334,6 +334,7 @@ async fn inspections_lists_and_audits_are_serialized() {
                 ],
                 "waiters": ["id:3"],
                 "truncated": false,
+                "limit": null,
             }],
             "next": "/7",
         })

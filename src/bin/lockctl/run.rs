@@ -91,7 +91,9 @@ impl Job<'_> {
             Err(stopped) => return Ok(stopped),
         };
         let lock = guard.handle();
-        let attended = self.attend(&lock, &[lock.clone()], false, signals).await;
+        let attended = self
+            .attend(&lock, std::slice::from_ref(&lock), false, signals)
+            .await;
         // If the command did not begin, how its lock ended does not matter.
         let released = guard.release().await;
         verdict(key, attended?.0, released, self.args.on_lost)

@@ -90,7 +90,9 @@ impl Ran {
 /// Runs the command under the claim, and under the lock of `--key` if there is one.
 async fn run(job: &Job<'_>, claim: LockHandle, signals: &mut Signals) -> Result<Ran, Failure> {
     let Some(key) = &job.args.key else {
-        let (ended, kept) = job.attend(&claim, &[claim.clone()], true, signals).await?;
+        let (ended, kept) = job
+            .attend(&claim, std::slice::from_ref(&claim), true, signals)
+            .await?;
         return Ok(Ran::Ended(ended, kept));
     };
     let guard = match job.take(key, signals).await? {
