@@ -222,7 +222,6 @@ impl HoldId {
     }
 
     /// Whether a client of this crate has made this hold id.
-    #[cfg(feature = "console")]
     pub(crate) fn is_ours(name: &str) -> bool {
         let client = name.split(':').next().unwrap_or_default();
         Uuid::try_parse(client).is_ok_and(|client| client.get_version_num() == 8)

@@ -150,7 +150,7 @@ async fn serve_admin(address: &str, routes: Router) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("ADMIN_LISTEN={address}"))?;
     let address = listener.local_addr()?;
-    println!("metrics on http://{address}/metrics, locks on http://{address}/_locks");
+    println!("metrics on http://{address}/metrics and locks on http://{address}/_locks");
     // The page logs who breaks a lock.
     let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(axum::serve(listener, routes).into_future());

@@ -191,7 +191,9 @@ pub(crate) async fn holds(server: &RedisServer) -> usize {
     keys.filter(|key| !outlives_locks(key)).count()
 }
 
-/// Token counters remain; the tombstones of withdrawn attempts expire.
+/// Token counters remain, and the counters of idle permits for a day; the tombstones of withdrawn attempts expire.
 pub(crate) fn outlives_locks(key: &str) -> bool {
-    key.starts_with("redisson_lock_token:") || key.starts_with("tower_lock_void:")
+    ["redisson_lock_token:", "tower_lock_void:", "permit:"]
+        .iter()
+        .any(|kept| key.starts_with(kept))
 }

@@ -12,6 +12,8 @@ pub(crate) struct Habits {
     pub(crate) lease_ms: u64,
     /// Whether the store serves fair queues and fencing tokens.
     pub(crate) ordered: bool,
+    /// Whether the store serves permits.
+    pub(crate) permits: bool,
     /// Whether every release counts as confirmed, as in a client that ignores the answer. With this the check must fail.
     pub(crate) gullible: bool,
 }

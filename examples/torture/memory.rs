@@ -16,7 +16,7 @@ use crate::clock::now;
 use crate::habits::Habits;
 use crate::history::History;
 use crate::leave::leave;
-use crate::options::Options;
+use crate::options::{Options, Store};
 use crate::redis::{is_over, progress};
 use crate::report::Report;
 use crate::work::Sink;
@@ -33,6 +33,7 @@ pub(crate) async fn torture<S: Inspect>(options: &Options, store: S) -> Result<R
         lease_ms: options.lease_ms,
         gullible: options.gullible,
         ordered: true,
+        permits: options.store == Store::Memory,
     };
     let store = FaultyStore::new(store, faults(), options.seed);
     let history = Arc::new(Mutex::new(History::default()));

@@ -30,6 +30,7 @@ pub(crate) async fn torture(options: &Options) -> Result<Report> {
         lease_ms: options.lease_ms,
         gullible: options.gullible,
         ordered: options.store != Store::Quorum,
+        permits: options.store != Store::Quorum,
     };
     let mut history = History::default();
     let mut crew = Crew::start(options, habits, &servers).await?;

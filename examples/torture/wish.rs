@@ -22,7 +22,7 @@ impl Task {
         let random = &mut self.random;
         let kind = match random.u8(..5) {
             0..2 => "shared",
-            2 if self.habits.ordered => "permit",
+            2 if self.habits.permits => "permit",
             _ => "exclusive",
         };
         // Low numbers are more frequent, so that some keys are contended.

@@ -32,6 +32,7 @@ impl Wakeups {
     }
 
     /// Drops `more` with the subscription.
+    #[cfg(feature = "redis")]
     pub(crate) fn with(self, more: impl Send + Sync + 'static) -> Self {
         let subscription = (more, self._subscription);
         Self {
