@@ -9,7 +9,7 @@ use crate::error::LockError;
 use crate::lock::{Hold, LockKey, LockMode};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Journal;
+pub(crate) struct Journal {}
 
 impl Journal {
     pub(crate) fn follow(&self, _: Option<&LockKey>) -> Followed {

@@ -138,7 +138,7 @@ impl Seen {
             Reply::AllRefused { .. } => "all refused",
             Reply::AnyGranted { .. } => "any granted",
             Reply::AnyRefused { .. } => "any refused",
-            Reply::Released(Released { notified: 1.., .. }) => "heard",
+            Reply::Released(released) if released.notified > 0 || released.in_line => "heard",
             Reply::Released(released) | Reply::Recorded(released)
                 if released.status == HoldStatus::Gone =>
             {
