@@ -197,7 +197,7 @@ impl Once {
         }
         if !self.request.is_exclusive() {
             return Err(LockError::invalid(
-                "work that is done once needs an exclusive mode: a read hold keeps nobody from running it",
+                "work that is done once needs an exclusive mode: a read hold does not keep others from running it",
             ));
         }
         Ok(())
