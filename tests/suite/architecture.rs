@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::project::root;
+
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
     &["backoff", "sync"],
@@ -148,8 +150,7 @@ struct File {
 
 /// The files of `src`, without those for tests only.
 fn files() -> Vec<File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = root.parent().expect("the root of the project");
+    let root = root();
     let mut files = Vec::new();
     let mut folders = vec![root.join("src")];
     while let Some(folder) = folders.pop() {
@@ -169,7 +170,7 @@ fn files() -> Vec<File> {
                 let text = fs::read_to_string(&path).expect("text");
                 let text = text.split("\n#[cfg(test)]\nmod tests {").next();
                 files.push(File {
-                    path: path.strip_prefix(root).expect("below").to_owned(),
+                    path: path.strip_prefix(&root).expect("below").to_owned(),
                     text: text.unwrap_or_default().to_owned(),
                     module,
                 });

@@ -1,15 +1,9 @@
 //! The dashboard and the alarms in `ops` name metrics that exist, and each alarm has a section in docs/operations.md.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let path = root.expect("the root of the project").join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
+use crate::support::project::{read, root};
 
 /// The names of metrics in a text, without the suffixes of histograms.
 fn metrics(text: &str) -> BTreeSet<String> {
@@ -84,11 +78,9 @@ fn every_alarm_names_its_section_of_the_runbook() {
 
 #[test]
 fn the_alarms_ring_when_they_should() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let ops = root.expect("the root of the project").join("ops");
     let run = Command::new("promtool")
         .args(["test", "rules", "alerts_test.yml"])
-        .current_dir(ops)
+        .current_dir(root().join("ops"))
         .output();
     let run = run.expect("promtool runs: sudo apt-get install prometheus (scripts/test does it)");
     let said = String::from_utf8_lossy(&run.stdout);

@@ -15,6 +15,7 @@ mod port;
 #[path = "../../examples/postgres_store/tests/server/mod.rs"]
 mod postgres_server;
 mod process;
+pub(crate) mod project;
 mod proxy;
 mod redis_cluster;
 mod redis_sentinels;

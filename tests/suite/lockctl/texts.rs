@@ -1,12 +1,10 @@
 //! Help texts, and commands that need no server.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::Value;
 use tower_distributed_lock::RedisStore;
 
 use super::{done, lockctl};
+use crate::support::project::read;
 
 async fn said(arguments: &[&str]) -> String {
     let done = done(lockctl("", arguments)).await;
@@ -35,10 +33,7 @@ async fn the_help_texts_and_the_docs_have_the_same_exit_codes() {
         assert_eq!(codes(table), expected, "{help}");
         assert!(help.contains("Examples:"), "{help}");
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the root");
-    let docs = fs::read_to_string(root.join("docs/lockctl.md")).expect("it is there");
+    let docs = read("docs/lockctl.md");
     let (_, rest) = docs.split_once("## Exit codes").expect("a section");
     let section = rest.split("\n## ").next().expect("it ends");
     assert_eq!(codes(section), expected, "{section}");

@@ -2,8 +2,6 @@
 //! processes.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,15 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::{NO_TIME, get, locks_in, put};
+use crate::support::project::read;
 use crate::support::{DemoServer, RedisServer};
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/compose")
-}
-
 fn compose() -> Value {
-    let text = fs::read_to_string(directory().join("compose.yaml")).unwrap();
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("compose.yaml: {error}"))
+    serde_saphyr::from_str(&read("examples/compose/compose.yaml"))
+        .unwrap_or_else(|error| panic!("compose.yaml: {error}"))
 }
 
 /// Forwards each connection to the next server.
@@ -107,7 +102,7 @@ async fn three_replicas_behind_a_proxy_lose_no_update() {
 #[test]
 fn the_file_names_what_is_there() {
     let compose = compose();
-    let settings = fs::read_to_string(directory().join("../server/settings.rs")).unwrap();
+    let settings = read("examples/server/settings.rs");
     let server = &compose["services"]["server"];
     for name in server["environment"].as_object().unwrap().keys() {
         assert!(
@@ -116,12 +111,12 @@ fn the_file_names_what_is_there() {
         );
     }
     let build = &server["build"];
-    let context = directory().join(build["context"].as_str().unwrap());
-    let dockerfile = context.join(build["dockerfile"].as_str().unwrap());
-    let dockerfile = fs::read_to_string(dockerfile).unwrap();
+    let context = format!("examples/compose/{}", build["context"].as_str().unwrap());
+    let dockerfile = build["dockerfile"].as_str().unwrap();
+    let dockerfile = read(&format!("{context}/{dockerfile}"));
     assert!(dockerfile.contains("--example server"));
     // The proxy forwards to the ports on which the servers listen.
-    let caddyfile = fs::read_to_string(directory().join("Caddyfile")).unwrap();
+    let caddyfile = read("examples/compose/Caddyfile");
     for variable in ["LISTEN", "ADMIN_LISTEN"] {
         let address = server["environment"][variable].as_str().unwrap();
         let (_, port) = address.rsplit_once(':').unwrap();
