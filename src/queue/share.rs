@@ -354,20 +354,10 @@ impl Share {
 
     /// Leaves the queue of this process, and not the store.
     fn leave_resting(&mut self, until: Instant) {
-        self.left = true;
-        let queues = &self.queues;
-        let key = &self.live.hold.key;
-        let left = queues.with(key, |state| {
-            state.leave(&self.live, &self.holder, false, queues.at(Instant::now()))
-        });
-        match left {
-            Left::LivesOn(effects) => queues.apply(key, effects),
-            Left::Release(next) => {
-                queues.keeper().rest(&self.live, until);
-                let next = next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff));
-                // It asks the store, which refuses it until the hold is over.
-                drop(next);
-            }
+        if let Some(Departed { live, next }) = self.depart(false) {
+            self.queues.keeper().rest(&live, until);
+            // It asks the store, which refuses it until the hold is over.
+            drop(next);
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::Share;
 use crate::error::LockError;
+use crate::keeper;
 use crate::store::Record;
 
 /// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few
@@ -38,7 +39,8 @@ impl Shares {
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         if let Some(until) = self.resting() {
             let shares = mem::take(&mut self.shares);
-            return Box::pin(rest_all(shares, until)).await;
+            let resting = shares.into_iter().map(|share| share.rest(until));
+            return keeper::worst(Box::pin(join_all(resting)).await);
         }
         match self.only() {
             Some(only) => only.release().await,
@@ -108,17 +110,4 @@ impl Drop for Shares {
             Share::drop_all(mem::take(&mut self.shares));
         }
     }
-}
-
-/// Releases nothing: the store keeps the holds until `until`. A loss says more than a store that did not answer.
-async fn rest_all(shares: SmallVec<[Share; 1]>, until: Instant) -> Result<(), LockError> {
-    let mut result = Ok(());
-    for rested in join_all(shares.into_iter().map(|share| share.rest(until))).await {
-        match rested {
-            Err(LockError::Lost) => result = Err(LockError::Lost),
-            Err(error) if result.is_ok() => result = Err(error),
-            _ => {}
-        }
-    }
-    result
 }
