@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::select_all;
 use smallvec::SmallVec;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::Span;
 
-use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::keeper::{LiveHold, PATIENCE};
+use crate::error::LockError;
+use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::{Share, Shares};
-use crate::store::{DynStore, HoldStatus, Record, Renewal};
+use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
 
 /// A held lock: one key, or several at once.
@@ -59,22 +59,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// `Unavailable`, or `Lost`: then nothing is held.
-    pub(crate) async fn kept_until(
-        mut self,
-        until: Instant,
-        store: Arc<dyn DynStore>,
-    ) -> Result<Self, LockError> {
-        // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
-        let lease = until.saturating_duration_since(Instant::now());
-        let holds = self.shares.iter().map(|share| share.live().hold.clone());
-        let renewals = holds.map(|hold| Renewal::new(hold, lease)).collect();
-        let renewed = timeout(PATIENCE, store.renew(renewals)).await;
-        let renewed = renewed
-            .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed)))?;
-        if renewed.iter().any(|status| *status != HoldStatus::Held) {
-            return Err(LockError::Lost);
-        }
-        self.shares.keep_until(until);
+    pub(crate) async fn kept_until(mut self, until: Instant) -> Result<Self, LockError> {
+        self.shares.keep_until(until).await?;
         Ok(self)
     }
 

@@ -14,7 +14,7 @@ use tokio::runtime;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, Renewal};
 use crate::telemetry::Journal;
 
 mod checks;
@@ -100,6 +100,32 @@ impl Keeper {
         if let Some(look) = live.take_extended() {
             self.handle.watchdog.extended(live, look);
         }
+    }
+
+    /// Has the store keep holds until `until` at least, also without this process. Returns whether it carries all of them.
+    pub(crate) fn extend<'a>(
+        &self,
+        lives: impl IntoIterator<Item = &'a Arc<LiveHold>>,
+        until: Instant,
+    ) -> Driven<Result<(), LockError>> {
+        // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
+        let lease = until.saturating_duration_since(Instant::now());
+        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+        for live in lives {
+            let partition = partitions.entry(self.partition(live));
+            let renewal = Renewal::new(live.hold.clone(), lease);
+            partition.or_default().push(renewal);
+        }
+        let renewals = partitions.into_values();
+        let renewals = join_all(renewals.map(|renewals| self.store().renew(renewals)));
+        let held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
+            let statuses = statuses?;
+            let all = statuses.iter().all(|status| *status == HoldStatus::Held);
+            all.then_some(()).ok_or(LockError::Lost)
+        };
+        Driven::new(self.clone(), async move {
+            worst(renewals.await.into_iter().map(held))
+        })
     }
 
     /// Ends a hold: stops its renewal, and releases it in the store. Returns whether it was held until then.

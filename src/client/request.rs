@@ -284,7 +284,7 @@ impl LockRequest {
         let taken = match (taken, self.hold_at_least) {
             (Ok(guard), Some(time)) => {
                 let until = Instant::now() + time;
-                Box::pin(guard.kept_until(until, client.inner.store.clone())).await
+                Box::pin(guard.kept_until(until)).await
             }
             (taken, _) => taken,
         };

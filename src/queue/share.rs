@@ -273,6 +273,10 @@ impl Share {
         &self.live
     }
 
+    pub(super) fn keeper(&self) -> &keeper::Keeper {
+        self.queues.keeper()
+    }
+
     pub(crate) fn token(&self) -> Option<FencingToken> {
         self.token
     }

@@ -27,8 +27,20 @@ impl Shares {
     }
 
     /// Has the store keep the holds until `until` at least, also when they are released before.
-    pub(crate) fn keep_until(&mut self, until: Instant) {
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if it does not carry all of them; `Unavailable`, also if it does not answer in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// The question continues in the background; the shares do not wait for it.
+    pub(crate) async fn keep_until(&mut self, until: Instant) -> Result<(), LockError> {
+        let lives = self.shares.iter().map(Share::live);
+        let extended = self.shares[0].keeper().extend(lives, until);
+        extended.in_time().await?;
         self.until = Some(until);
+        Ok(())
     }
 
     /// Ends the shares, and returns whether the store carried every hold until now.
