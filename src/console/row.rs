@@ -30,8 +30,7 @@ impl Row {
     }
 
     pub(super) fn mode(&self) -> &'static str {
-        let held = self.view.hold.as_ref().map(|hold| hold.mode);
-        let mode = held.or(self.view.wanted);
-        mode.map_or("", |mode| mode.as_str())
+        let held = self.view.hold.as_ref().map(|hold| hold.mode.as_str());
+        held.or(self.view.wanted).unwrap_or_default()
     }
 }

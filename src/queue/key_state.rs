@@ -72,10 +72,11 @@ impl KeyState {
         self.holds.is_empty()
             && self.fair == 0
             && self.owners.is_empty()
-            && self.permit.is_idle()
-            && [&self.exclusive, &self.write, &self.read]
-                .iter()
-                .all(|queue| queue.is_idle())
+            && self.queues().iter().all(|queue| queue.is_idle())
+    }
+
+    pub(super) fn queues(&self) -> [&WaitQueue; 4] {
+        [&self.exclusive, &self.write, &self.read, &self.permit.queue]
     }
 
     /// Whether a request other than a single `Fair` one holds or asks.

@@ -22,10 +22,6 @@ pub(super) struct PermitQueue {
 }
 
 impl PermitQueue {
-    pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_idle()
-    }
-
     /// Whether a new request asks now. A request that does not wait (`waits` is false) asks unless a refusal is certain.
     pub(super) fn admits(&self, limit: usize, waits: bool) -> bool {
         !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::Queues;
 use super::hold::LocalHold;
 use super::key_state::KeyState;
-use super::wait_queue::{Head, Waiter};
+use super::wait_queue::{Head, WaitQueue, Waiter};
 use crate::keeper::Phase;
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
 use crate::telemetry::Route;
@@ -22,8 +22,8 @@ pub(crate) struct KeyView {
     pub(crate) waiters: usize,
     /// When the first of them arrived.
     pub(crate) first_waiter: Option<Instant>,
-    /// The mode that requests ask the store for, or wait in.
-    pub(crate) wanted: Option<LockMode>,
+    /// The name of the mode that requests ask the store for, or wait in.
+    pub(crate) wanted: Option<&'static str>,
 }
 
 /// One hold of this process.
@@ -115,21 +115,24 @@ fn hold(hold: &LocalHold) -> HoldView {
 }
 
 fn waiters(state: &KeyState) -> impl Iterator<Item = &Waiter> {
-    let queues = [&state.exclusive, &state.write, &state.read];
-    let queued = queues.into_iter().flat_map(|queue| queue.iter());
+    let queues = state.queues().into_iter();
+    let queued = queues.flat_map(|queue| queue.iter());
     queued.chain(state.owners.waiting())
 }
 
-fn wanted(state: &KeyState) -> Option<LockMode> {
-    let asks = |head| head == Head::Asking;
+fn wanted(state: &KeyState) -> Option<&'static str> {
+    let asks = |queue: &WaitQueue| queue.head == Head::Asking;
     let queued = waiters(state).next().map(|waiter| waiter.terms.mode);
-    queued.or(match state {
+    let wanted = queued.or(match state {
         _ if state.fair > 0 => Some(LockMode::Fair),
-        _ if asks(state.exclusive.head) => Some(LockMode::Reentrant),
-        _ if asks(state.write.head) => Some(LockMode::Write),
-        _ if asks(state.read.head) => Some(LockMode::Read),
+        _ if asks(&state.exclusive) => Some(LockMode::Reentrant),
+        _ if asks(&state.write) => Some(LockMode::Write),
+        _ if asks(&state.read) => Some(LockMode::Read),
+        // Their limit does not matter here.
+        _ if asks(&state.permit.queue) => Some(LockMode::permits(1)),
         _ => None,
-    })
+    });
+    wanted.map(LockMode::as_str)
 }
 
 impl From<&Waiter> for WaiterView {

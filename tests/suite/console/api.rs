@@ -86,6 +86,24 @@ async fn waiters_stand_in_their_order_and_the_hand_over_shows_the_next_route() {
 }
 
 #[tokio::test]
+async fn requests_for_permits_are_among_the_waiters() {
+    let locks = locks();
+    let page = Page::serve(console::router(&locks)).await;
+    let permit = || locks.lock("k").permits(1);
+    let guard = permit().await.unwrap();
+    let first = wait(permit());
+    page.waiting("k", 1).await;
+    let second = wait(permit());
+    let shown = page.waiting("k", 2).await;
+    let modes = shown["waiters"].as_array().unwrap().iter();
+    let modes: Vec<_> = modes.map(|waiter| &waiter["mode"]).collect();
+    assert_eq!(modes, ["permit", "permit"]);
+    guard.release().await.unwrap();
+    first.await.unwrap().release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_key_that_another_process_or_a_java_service_holds_says_so() {
     let server = RedisServer::start().await;
     let [ours, other] = [(); 2].map(|()| RedisStore::connect(server.url()));
