@@ -141,7 +141,7 @@ impl LockClient {
     /// Inside a handler whose layer holds the key, another owner would wait for its own request. The client then fails with
     /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
     pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
-        LockRequest::one(self.clone(), key.into())
+        LockRequest::one(self.clone(), self.target(key))
     }
 
     /// Takes the lock on `key` if it is free; `None` if it is in use. [`LockRequest::try_acquire`] with default settings.
@@ -192,7 +192,8 @@ impl LockClient {
     where
         T: Into<Target>,
     {
-        LockRequest::all(self.clone(), keys.into_iter().map(Into::into).collect())
+        let targets = keys.into_iter().map(|key| self.target(key));
+        LockRequest::all(self.clone(), targets.collect())
     }
 
     /// Makes a request for the lock on one of `keys`: the first that is or becomes free. [`LockGuard::key`] returns which.
@@ -215,7 +216,8 @@ impl LockClient {
     where
         T: Into<Target>,
     {
-        LockRequest::any(self.clone(), keys.into_iter().map(Into::into).collect())
+        let targets = keys.into_iter().map(|key| self.target(key));
+        LockRequest::any(self.clone(), targets.collect())
     }
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released.
@@ -299,6 +301,12 @@ impl LockClient {
         }
     }
 
+    /// What a caller asks for, in the client's name space.
+    fn target(&self, key: impl Into<Target>) -> Target {
+        let target: Target = key.into();
+        target.within(&self.inner.namespace)
+    }
+
     /// The key in the client's name space.
     pub(crate) fn named(&self, key: LockKey) -> LockKey {
         self.inner.namespace.key(key)
@@ -313,12 +321,9 @@ impl LockClient {
         self.inner.store.capabilities().inspector()
     }
 
-    /// Whether the store accepts the key. The error text is for the caller.
+    /// Whether the store accepts the key, as [`named`](Self::named) returns it. The error text is for the caller.
     pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), Unsupported> {
-        self.inner
-            .store
-            .partition(&self.named(key.clone()))
-            .map(drop)
+        self.inner.store.partition(key).map(drop)
     }
 
     /// Whether the store keeps records.

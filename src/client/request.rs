@@ -61,23 +61,14 @@ enum Targets {
 
 impl LockRequest {
     pub(super) fn one(client: LockClient, target: Target) -> Self {
-        let target = target.of(&client);
         Self::new(client, Targets::One(target))
     }
 
     pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
-        let targets = targets
-            .into_iter()
-            .map(|target| target.of(&client))
-            .collect();
         Self::new(client, Targets::All(targets))
     }
 
-    pub(super) fn any(client: LockClient, targets: Vec<Target>) -> Self {
-        let mut targets: Vec<_> = targets
-            .into_iter()
-            .map(|target| target.of(&client))
-            .collect();
+    pub(super) fn any(client: LockClient, mut targets: Vec<Target>) -> Self {
         targets.sort_by(|a, b| a.key.cmp(&b.key));
         targets.dedup_by(|later, earlier| later.key == earlier.key);
         Self::new(client, Targets::Any(targets))

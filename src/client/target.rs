@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::LockClient;
 use crate::error::LockError;
-use crate::lock::{LockKey, LockMode, ResourceKey};
+use crate::lock::{LockKey, LockMode, Namespace, ResourceKey};
 
 /// A key that is asked for: a name, or one thing of a [`Resource`](crate::Resource). It may come with a mode of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +15,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// The same, in the name space of `client`.
-    pub(super) fn of(self, client: &LockClient) -> Self {
+    /// The same in a name space.
+    pub(super) fn within(self, namespace: &Namespace) -> Self {
         Self {
-            key: client.named(self.key),
+            key: namespace.key(self.key),
             ..self
         }
     }
