@@ -1,0 +1,195 @@
+//! The settings of a client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{Inner, LockClient};
+#[cfg(doc)]
+use crate::error::LockError;
+use crate::limits::FOR_EVER;
+use crate::lock::Namespace;
+use crate::queue::{Pace, Queues};
+use crate::store::{DynStore, LockStore, erase};
+use crate::telemetry;
+
+/// The default of [`LockClientBuilder::max_keys`].
+const MAX_KEYS: usize = 1 << 18;
+
+/// The default of [`LockClientBuilder::max_keys_per_request`].
+const MAX_KEYS_PER_REQUEST: usize = 1024;
+
+/// How long counters of fencing tokens are kept after their last use.
+const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Settings of a [`LockClient`].
+///
+/// Waiters of one key and one process queue in the process, and a released lock is handed over directly to the next of them.
+/// These settings limit how long that continues before other processes get their turn. Then every process that listens for the
+/// lock at that moment may have a turn before this one asks again.
+///
+/// ```
+/// # use tower_distributed_lock::{LockClient, MemoryStore};
+/// let locks = LockClient::builder(MemoryStore::new())
+///     .handovers(16) // other processes get their turn sooner
+///     .max_keys(100_000) // a key that is too many is refused: `LockError::Overloaded`
+///     .build();
+/// ```
+#[must_use]
+pub struct LockClientBuilder {
+    store: Arc<dyn DynStore>,
+    pace: Pace,
+    max_keys: usize,
+    max_keys_per_request: usize,
+    token_retention: Option<Duration>,
+    renew_on: Option<Handle>,
+    /// Or why it is none.
+    namespace: Result<Namespace, &'static str>,
+}
+
+impl LockClientBuilder {
+    pub(super) fn new(store: impl LockStore) -> Self {
+        Self {
+            store: erase(store),
+            pace: Pace::default(),
+            max_keys: MAX_KEYS,
+            max_keys_per_request: MAX_KEYS_PER_REQUEST,
+            token_retention: Some(TOKEN_RETENTION),
+            renew_on: None,
+            namespace: Ok(Namespace::default()),
+        }
+    }
+
+    /// Limits the hand-overs inside the process to `times` in a row (default 64; 0: none).
+    pub fn handovers(mut self, times: u32) -> Self {
+        self.pace.handovers = times;
+        self
+    }
+
+    /// Limits the hand-overs inside the process to `time` after the grant of the store (default 50 ms).
+    pub fn handover_time(mut self, time: Duration) -> Self {
+        self.pace.handover_time = time.min(FOR_EVER);
+        self
+    }
+
+    /// Lets new readers join a read hold of the process for `window` after the grant of the store (default 5 ms). Later readers
+    /// ask the store, which knows waiting writers of other processes.
+    pub fn share_window(mut self, window: Duration) -> Self {
+        self.pace.share_window = window.min(FOR_EVER);
+        self
+    }
+
+    /// Sets how many keys the client's requests may hold or wait for at a time (default 262,144). A request for one more fails
+    /// with [`LockError::Overloaded`].
+    ///
+    /// It limits the memory of the client where callers choose the keys. A few more keys are possible while threads race for the
+    /// last one.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = keys;
+        self
+    }
+
+    /// Sets how many keys one [`lock_all`](LockClient::lock_all) or [`lock_any`](LockClient::lock_any) may name (default 1024). A
+    /// request that names more fails with [`LockError::Invalid`], and takes nothing.
+    pub fn max_keys_per_request(mut self, keys: usize) -> Self {
+        self.max_keys_per_request = keys;
+        self
+    }
+
+    /// Sets how long the store keeps a key's counter of fencing tokens after its last use (default 30 days; `None`: for ever, as
+    /// Redisson does).
+    ///
+    /// If counters are kept for ever, there are as many as keys that were ever fenced, and clients may choose keys. Tokens also
+    /// rise after a counter has expired: without a counter they follow the server's clock, and a counter is kept while its tokens
+    /// are ahead of that clock. Redisson's `getFencedLock` begins at 1 without a counter: where Java services fence the same
+    /// keys, choose `None`.
+    pub fn token_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
+        self.token_retention = retention.into();
+        self
+    }
+
+    /// Puts `name` and a colon before the names of all keys and records of this client, so that services, or staging and
+    /// production, share one Redis and no lock (default: nothing).
+    ///
+    /// With `namespace("prod:shop")` the key `lock:order:42` is `prod:shop:lock:order:42` in the store; so is what belongs to
+    /// it, such as its record and its channels. Layers, extractors, [`leader`](LockClient::leader), [`once`](LockClient::once) and
+    /// [`admin`](LockClient::admin) of the client use the name space too. [`LockKey::name`], logs and errors show the name without
+    /// it. A hash tag in a key's name keeps its meaning in a Cluster.
+    ///
+    /// A Java service shares these locks with Redisson's `nameMapper` that puts the same text before a name:
+    /// `map(name) = "prod:shop:" + name`. For a user of Redis with few rights, see
+    /// [`AclRules::namespace`](crate::AclRules::namespace).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let shop = LockClient::builder(store.clone()).namespace("prod:shop").build();
+    /// let stock = LockClient::builder(store).namespace("prod:stock").build();
+    /// let (one, other) = (shop.lock("lock:nightly").await?, stock.lock("lock:nightly").await?);
+    /// assert_eq!(one.key().as_str(), "prod:shop:lock:nightly");
+    /// # one.release().await?; other.release().await
+    /// # }
+    /// ```
+    ///
+    /// [`LockKey::name`]: crate::LockKey::name
+    pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
+        self.namespace = Namespace::new(name.as_ref());
+        self
+    }
+
+    /// Renews holds on `runtime` (default: the store's runtime, which `RedisStore` has; otherwise that of the caller that first
+    /// takes a lock).
+    ///
+    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may block all workers of their runtime for longer than a
+    /// lease: a runtime on a separate thread renews meanwhile. `runtime` must be driven as long as locks are held.
+    pub fn renew_on(mut self, runtime: Handle) -> Self {
+        self.renew_on = Some(runtime);
+        self
+    }
+
+    /// Makes the client.
+    ///
+    /// # Panics
+    ///
+    /// If the [name space](Self::namespace) is empty, longer than 64 bytes, ends in a colon, or has other characters than
+    /// letters, digits and `-._~:/`.
+    pub fn build(self) -> LockClient {
+        telemetry::describe();
+        let namespace = self.namespace.unwrap_or_else(|reason| {
+            panic!("this `LockClient` has no proper `namespace`: {reason}");
+        });
+        LockClient {
+            inner: Arc::new(Inner {
+                id: new_id(),
+                grants: AtomicU64::new(1),
+                queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
+                store: self.store,
+                closed: watch::Sender::new(false),
+                token_retention: self.token_retention,
+                max_keys_per_request: self.max_keys_per_request,
+                namespace,
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for LockClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockClientBuilder")
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Random, and of another version than Redisson's ids, so that a script can distinguish their holds.
+fn new_id() -> Uuid {
+    uuid::Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
+}
