@@ -28,6 +28,7 @@ mod hold;
 mod key_state;
 mod owners;
 mod permits;
+mod queued;
 mod shards;
 mod share;
 mod shares;
@@ -38,8 +39,9 @@ mod wait_queue;
 
 use hold::Holder;
 use key_state::{Entered, KeyState};
+pub(crate) use queued::Queued;
 use shards::Shards;
-pub(crate) use share::{Queued, Share, Turn};
+pub(crate) use share::{Share, Turn};
 pub(crate) use shares::Shares;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};

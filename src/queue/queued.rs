@@ -1,0 +1,113 @@
+//! A place in the queue.
+
+use std::future::Future;
+#[cfg(test)]
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Decision, Queues, Terms};
+use crate::error::{LockError, StoreError, StoreErrorKind};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::lock::{LockKey, LockMode, Owner};
+
+/// A place in the queue. It resolves when the request gets a share or its turn. If it is dropped before, the request
+/// leaves the queue; if it is dropped afterwards, the share or the turn passes to the next request.
+pub(crate) struct Queued {
+    queues: Arc<Queues>,
+    key: LockKey,
+    mode: LockMode,
+    owner: Option<Owner>,
+    ticket: u64,
+    since: Instant,
+    outcome: oneshot::Receiver<Result<Decision, LockError>>,
+    done: bool,
+}
+
+impl Queued {
+    pub(super) fn new(
+        queues: &Arc<Queues>,
+        key: &LockKey,
+        terms: &Terms,
+        ticket: u64,
+        since: Instant,
+        outcome: oneshot::Receiver<Result<Decision, LockError>>,
+    ) -> Self {
+        Self {
+            queues: queues.clone(),
+            key: key.clone(),
+            mode: terms.mode,
+            owner: terms.owner.clone(),
+            ticket,
+            since,
+            outcome,
+            done: false,
+        }
+    }
+
+    /// The error after the time-out: others held the lock, or the store never answered.
+    pub(crate) fn in_vain(&self) -> LockError {
+        match self.known() {
+            Some(retry_after) => LockError::Busy { retry_after },
+            None => StoreError::new(
+                StoreErrorKind::Unanswered,
+                "the store did not answer the request at the head of the queue",
+            )
+            .into(),
+        }
+    }
+
+    /// `None`: no holder was known during the wait. Otherwise the rest of a holder's lease, if that is known.
+    pub(crate) fn known(&self) -> Option<Option<Duration>> {
+        let now = Instant::now();
+        let known =
+            self.queues
+                .shards
+                .look(&self.key, |state| match state.remaining(self.mode, now) {
+                    None => state.has_news_since(self.mode, self.since).then_some(None),
+                    remaining => Some(remaining),
+                });
+        // A key that is not in use any more was free recently.
+        known.unwrap_or(Some(None))
+    }
+}
+
+impl Future for Queued {
+    type Output = Result<Decision, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
+        self.done = true;
+        Poll::Ready(outcome.expect("a waiter gets a decision before its sender is dropped"))
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::GiftKept) {
+            mem::forget(self.outcome.try_recv());
+        }
+        let (waiter, effects) = self.queues.with(&self.key, |state| {
+            state.cancel(
+                self.mode,
+                &self.owner,
+                self.ticket,
+                self.queues.at(Instant::now()),
+            )
+        });
+        // Its waker is code outside this crate, and must not be dropped under the mutex.
+        drop(waiter);
+        self.queues.apply(&self.key, effects);
+        // A decision that arrived meanwhile is dropped with the receiver, and passes to the next request.
+    }
+}
