@@ -55,9 +55,9 @@ pub enum LockError {
     /// release with this error is unconfirmed; it continues in the background until the lease is over.
     #[error("the lock store is unavailable")]
     Unavailable(#[source] StoreError),
-    /// The key is not this kind of lock: it has another program's data, or a lock of another [family](crate::LockFamily).
-    /// Waiting does not help. Lock a resource under one name and in one family of modes everywhere: see
-    /// [`Resource`](crate::Resource).
+    /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::LockFamily), or
+    /// [permits](crate::LockMode::permits) with another limit. Waiting does not help. Lock a resource under one name and in
+    /// one family of modes everywhere: see [`Resource`](crate::Resource).
     #[error(
         "the key holds something else than this kind of lock: give the resource a name that nothing else uses, and lock it in \
          one family of modes everywhere (`Read` and `Write`, or `Reentrant` and `Fair`)"

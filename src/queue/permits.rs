@@ -5,9 +5,9 @@ use super::wait_queue::{Handoff, Head, WaitQueue};
 
 /// The requests for permits of a key.
 ///
-/// Every request needs its own hold, so none is shared or handed over. As many requests as there are permits ask the
-/// store concurrently, until one of them is refused. From then on new requests wait, and those that ask continue: each
-/// listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
+/// Every request needs its own hold, except that an owner joins the one it has; none is handed over. As many requests as
+/// there are permits ask the store concurrently, until one of them is refused. From then on new requests wait, and those
+/// that ask continue: each listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
 /// asks for a free permit, however many wait.
 ///
 /// The mutex of the key's shard protects it. Between calls, `queue.head` is `Asking` while `asking > 0` and `Idle`
