@@ -8,6 +8,7 @@ use tokio::time::timeout_at;
 
 use super::QuorumStore;
 use super::majority::Vote;
+use super::members::Members;
 use super::vote_count::no_majority;
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
@@ -39,7 +40,7 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
             .any(|ended| ended))
     }
 
-    /// Lists one store after the other. A key is listed with the first store that carries a hold of it.
+    /// Lists one store after the other. A key is listed with the first listed store that carries a hold of it.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let mut position = Position::read(query)?;
         let mut entries = Vec::new();
@@ -50,9 +51,9 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
             let page = match timeout_at(self.deadline(), store.list_locks(&part)).await {
                 Ok(Ok(page)) => page,
                 failed => {
-                    position.failed += 1;
+                    position.failed.insert(position.store);
                     // Up to this number of failed stores, one of the others carries every hold that counts.
-                    if position.failed > self.count() - self.majority_count() {
+                    if position.failed.len() > self.count() - self.majority_count() {
                         let votes = vec![failed.ok().map(|answer| answer.map(drop))];
                         return Err(no_majority(self.majority_count(), &votes, false));
                     }
@@ -60,8 +61,9 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
                     continue;
                 }
             };
+            let before = Members::first(position.store).without(position.failed);
             for entry in page.entries {
-                entries.extend(self.first_seen(entry.key, position.store).await?);
+                entries.extend(self.first_seen(entry.key, before).await?);
             }
             position.inner = page.next;
             position.store += usize::from(position.inner.is_none());
@@ -95,17 +97,16 @@ impl<S: LockStore> QuorumStore<S> {
         votes.await
     }
 
-    /// The key, if a majority carries a hold of it and no store before `store` does.
+    /// The key, if a majority carries a hold of it and none of the stores `before` does.
     async fn first_seen(
         &self,
         key: LockKey,
-        store: usize,
+        before: Members,
     ) -> Result<Option<LockEntry>, StoreError> {
         let votes = self.look(&key).await?;
-        let shows =
-            |vote: &Option<Vote<Inspection>>| matches!(vote, Some(Ok(seen)) if seen.is_held());
+        let shows = |store: usize| matches!(&votes[store], Some(Ok(seen)) if seen.is_held());
         let inspection = together(self.majority_count(), &votes);
-        let is_first = !votes[..store].iter().any(shows);
+        let is_first = !before.iter().any(shows);
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
 
@@ -134,11 +135,10 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-/// The position of a list: the store, the number of earlier stores that did not answer, and that store's own
-/// cursor.
+/// The position of a list: the store, the earlier stores that did not list to their end, and the store's own cursor.
 struct Position {
     store: usize,
-    failed: usize,
+    failed: Members,
     inner: Option<Cursor>,
 }
 
@@ -147,24 +147,25 @@ impl Position {
         let Some(text) = query.position() else {
             return Ok(Self {
                 store: 0,
-                failed: 0,
+                failed: Members::default(),
                 inner: None,
             });
         };
         let mut parts = text.splitn(3, '/');
-        let mut number = || parts.next()?.parse().ok();
-        let (store, failed) = number().zip(number()).ok_or_else(foreign_cursor)?;
+        let store = parts.next().and_then(|store| store.parse().ok());
+        let failed = parts.next().and_then(|failed| failed.parse().ok());
+        let (store, failed) = store.zip(failed).ok_or_else(foreign_cursor)?;
         let inner = parts.next().filter(|inner| !inner.is_empty());
         Ok(Self {
             store,
-            failed,
+            failed: Members(failed),
             inner: inner.map(Cursor::new),
         })
     }
 
     fn cursor(&self) -> Cursor {
         let inner = self.inner.as_ref().map_or("", Cursor::as_str);
-        Cursor::new(format!("{}/{}/{inner}", self.store, self.failed))
+        Cursor::new(format!("{}/{}/{inner}", self.store, self.failed.0))
     }
 }
 

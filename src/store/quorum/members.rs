@@ -2,7 +2,7 @@
 
 /// A set of stores, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Members(u64);
+pub(super) struct Members(pub(super) u64);
 
 impl Members {
     /// The largest odd number of stores that a set can hold.

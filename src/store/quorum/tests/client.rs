@@ -8,6 +8,7 @@ use crate::client::LockClient;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::lock::Lease;
+use crate::store::{Inspect, ListQuery};
 
 fn clients<const N: usize>(stores: &[Scripted]) -> [LockClient; N] {
     std::array::from_fn(|_| LockClient::new(QuorumStore::new(stores.to_vec()).unwrap()))
@@ -284,4 +285,23 @@ async fn a_store_that_does_not_answer_holds_up_a_shutdown_no_longer_than_a_store
     let asked = Instant::now();
     locks.shutdown(10 * SECOND).await.unwrap();
     assert!(asked.elapsed() < SECOND, "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_store_cannot_list_is_listed_by_the_next() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    settle().await;
+    // They answer questions about the key all the same.
+    set(&stores[..2], Mood::Failing(StoreErrorKind::Transient));
+    let page = quorum.list_locks(&ListQuery::new()).await.unwrap();
+    let keys: Vec<_> = page
+        .entries
+        .iter()
+        .map(|entry| entry.key.as_str())
+        .collect();
+    assert_eq!(keys, ["key"]);
+    assert_eq!(page.next, None);
+    set(&stores[..3], Mood::Failing(StoreErrorKind::Transient));
+    assert!(quorum.list_locks(&ListQuery::new()).await.is_err());
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::*;
+use crate::store::{Inspect, Inspection, ListQuery, LockEntry, Page};
 
 /// How the store behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl LockStore for Scripted {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.memory().capabilities()
+        self.memory().capabilities().inspect(self.clone())
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -132,5 +133,21 @@ impl LockStore for Scripted {
             self.memory().subscribe(attempt).await
         })
         .await
+    }
+}
+
+/// Only lists depend on the mood.
+impl Inspect for Scripted {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.memory().inspect(key).await
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        self.memory().force_unlock(key).await
+    }
+
+    async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
+        self.moody("list", async { self.memory().list_locks(query).await })
+            .await
     }
 }
