@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::hold::Epoch;
 use super::hold_table::HoldRef;
-use super::majority::{Conclusion, MajorityCall, Vote, Votes};
+use super::majority::{Conclusion, MajorityCall, Votes};
 use super::members::Members;
 use super::vote_count::{VoteCount, no_majority};
 use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, after};
@@ -215,10 +215,11 @@ impl<S: LockStore> QuorumStore<S> {
             self.set_slow(store, Instant::now() > *grace);
         }
         let outcome = answer.as_ref().ok().copied();
-        let unanswered = is_unanswered(&answer);
+        let unanswered =
+            matches!(&answer, Err(error) if error.kind() == StoreErrorKind::Unanswered);
         if unanswered {
             hold.taint(store);
-        } else if first && !leaves_something(attempt, &answer) {
+        } else if first && !leaves_something(attempt, outcome) {
             hold.clean(store);
         }
         // What was in time is counted, and the one who counts gives back.
@@ -245,14 +246,11 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-fn is_unanswered<T>(answer: &Vote<T>) -> bool {
-    matches!(answer, Err(error) if error.kind() == StoreErrorKind::Unanswered)
-}
-
-fn leaves_something(attempt: &Attempt, answer: &Vote<Outcome>) -> bool {
-    match answer {
-        Ok(Outcome::Granted { .. }) => true,
-        Ok(Outcome::Refused { .. }) => attempt.patience.is_some(),
-        Err(error) => error.kind() == StoreErrorKind::Unanswered,
+/// Whether a store that has answered so keeps a hold or a waiter. `None`: it failed without an effect.
+fn leaves_something(attempt: &Attempt, outcome: Option<Outcome>) -> bool {
+    match outcome {
+        Some(Outcome::Granted { .. }) => true,
+        Some(Outcome::Refused { .. }) => attempt.patience.is_some(),
+        None => false,
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout_at;
 use super::QuorumStore;
 use super::majority::Vote;
 use super::members::Members;
-use super::vote_count::no_majority;
+use super::vote_count::{answered, no_majority};
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::inspect::missing;
@@ -127,8 +127,7 @@ impl<S: LockStore> QuorumStore<S> {
             async move { timeout_at(until, answer).await.ok()?.ok() }
         });
         let votes = join_all(questions).await;
-        let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
-        match answered >= self.majority_count() {
+        match answered(&votes) >= self.majority_count() {
             true => Ok(votes),
             false => Err(no_majority(self.majority_count(), &votes, touches)),
         }

@@ -8,7 +8,7 @@ use super::carriers::Carriers;
 use super::hold_table::HoldRef;
 use super::majority::{Conclusion, MajorityCall, Votes};
 use super::members::Members;
-use super::vote_count::no_majority;
+use super::vote_count::{answered, no_majority};
 use super::{QuorumStore, after};
 use crate::error::StoreError;
 use crate::store::{HoldStatus, LockStore, Renewal};
@@ -64,9 +64,8 @@ impl<S: LockStore> QuorumStore<S> {
         dirty: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
         let counts = self.counts(asked, votes);
-        let answered = votes.iter().flatten().filter(|vote| vote.is_ok()).count();
         let undecided = !counts.is_empty() && counts.iter().all(Option::is_none);
-        if undecided && answered < self.majority_count() {
+        if undecided && answered(votes) < self.majority_count() {
             return Err(no_majority(self.majority_count(), votes, dirty));
         }
         let statuses = counts

@@ -12,7 +12,7 @@ use super::echoes::Listener;
 use super::hold::Waiting;
 use super::majority::Vote;
 use super::members::Members;
-use super::vote_count::no_majority;
+use super::vote_count::{answered, no_majority};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore, Wakeups};
@@ -175,8 +175,7 @@ impl Start {
         }
         self.votes[store] = Some(vote);
         let votes = || self.votes.iter().flatten();
-        let begun = votes().filter(|vote| vote.is_ok()).count() >= self.majority;
-        let answer = if begun {
+        let answer = if answered(&self.votes) >= self.majority {
             Ok(())
         } else if votes().count() == self.votes.len() {
             Err(no_majority(self.majority, &self.votes, false))

@@ -69,6 +69,11 @@ impl VoteCount {
     }
 }
 
+/// How many stores have answered without an error.
+pub(super) fn answered<T>(votes: &Votes<T>) -> usize {
+    votes.iter().flatten().filter(|vote| vote.is_ok()).count()
+}
+
 /// Why there was no majority: `dirty` says whether any store may have been changed all the same.
 pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, dirty: bool) -> StoreError {
     let errors = || {
@@ -94,7 +99,7 @@ pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, dirty: bool) -> 
         kind,
         NoMajority {
             of: votes.len(),
-            answered: votes.iter().flatten().filter(|vote| vote.is_ok()).count(),
+            answered: answered(votes),
             silent: unknown,
             cause: errors().next().cloned(),
         },

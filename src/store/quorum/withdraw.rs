@@ -10,7 +10,7 @@ use super::hold::QuorumHold;
 use super::hold_table::HoldRef;
 use super::majority::{Conclusion, Place, Votes};
 use super::members::Members;
-use super::vote_count::no_majority;
+use super::vote_count::{answered, no_majority};
 use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Attempt, LockStore};
@@ -33,9 +33,7 @@ impl<S: LockStore> QuorumStore<S> {
         let until = self.deadline();
         let majority = self.majority_count();
         let ask = |place: Place<S, ()>| place.withdraw(attempt.clone(), unanswered, until);
-        let decided = |votes: &Votes<()>| {
-            votes.iter().flatten().filter(|vote| vote.is_ok()).count() >= majority
-        };
+        let decided = |votes: &Votes<()>| answered(votes) >= majority;
         let count = |votes: &Votes<()>| match decided(votes) {
             true => (Conclusion::Majority, Ok(())),
             false => {
