@@ -13,7 +13,7 @@ use crate::store::memory::MemoryStore;
 
 mod acquire;
 mod client;
-mod ending;
+mod release;
 mod renew;
 mod scripted;
 mod simulation;
@@ -63,6 +63,13 @@ async fn granted(store: &impl LockStore, attempt: &Attempt) {
         matches!(outcome, Ok(Outcome::Granted { .. })),
         "{outcome:?}"
     );
+}
+
+/// Gives the key to another client in each of these stores.
+async fn occupy(stores: &[Scripted]) {
+    for store in stores {
+        granted(store, &reentrant(9)).await;
+    }
 }
 
 async fn refused(store: &impl LockStore, attempt: &Attempt) -> Duration {

@@ -86,9 +86,7 @@ async fn a_split_vote_gives_everything_back_and_asks_again_soon() {
 #[tokio::test(start_paused = true)]
 async fn pauses_after_split_votes_are_random_and_grow() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     let mut pauses = Vec::new();
     for _ in 0..12 {
         pauses.push(refused(&quorum, &reentrant(1)).await);
@@ -116,9 +114,7 @@ async fn the_hint_is_when_a_majority_will_be_free() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_a_failure_is_released_after_it_came() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     stores[3].set(Mood::Hanging);
     stores[4].set(Mood::Late(2 * SECOND));
     let started = Instant::now();
@@ -143,9 +139,7 @@ async fn a_grant_that_comes_after_a_failure_is_released_after_it_came() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_withdrawn_and_its_store_not_asked_again() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     stores[4].set(Mood::Unanswered);
     refused(&quorum, &reentrant(1)).await;
     stores[4].set(Mood::Well);
@@ -296,9 +290,7 @@ async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     let (stores, quorum) = five();
-    for store in &stores[..2] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..2]).await;
     granted(&quorum, &reentrant(1)).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     for store in &stores[..2] {

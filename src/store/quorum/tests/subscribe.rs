@@ -63,9 +63,7 @@ async fn nobody_listens_without_a_majority() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_does_not_wake_itself_by_giving_back() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     refused(&quorum, &reentrant(1)).await;
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     refused(&quorum, &reentrant(1)).await;
@@ -79,9 +77,7 @@ async fn a_waiter_does_not_wake_itself_by_giving_back() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     refused(&quorum, &reentrant(1)).await;
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     quorum.withdraw(&reentrant(1), false).await.unwrap();
@@ -96,9 +92,7 @@ async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
 #[tokio::test(start_paused = true)]
 async fn an_echo_that_is_not_known_as_such_dies_away() {
     let (stores, quorum) = five();
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
+    occupy(&stores[..3]).await;
     // The case of several keys: the attempt that subscribes is never sent by itself.
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     let mut asked = 0;
@@ -123,14 +117,7 @@ async fn nothing_listens_any_more_when_the_wakeups_are_dropped() {
     drop(wakeups);
     sleep(SECOND).await;
     assert!(stores.iter().all(|store| store.memory().is_empty()));
-    refused_split(&stores, &quorum).await;
+    occupy(&stores[..3]).await;
+    refused(&quorum, &reentrant(2)).await;
     assert!(quorum.shared.echoes.is_empty(), "only for those who listen");
-}
-
-/// Sends an attempt to three stores that refuse and two that grant.
-async fn refused_split(stores: &[Scripted], quorum: &QuorumStore<Scripted>) {
-    for store in &stores[..3] {
-        granted(store, &reentrant(9)).await;
-    }
-    refused(quorum, &reentrant(2)).await;
 }
