@@ -70,13 +70,7 @@ pub async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: L
 
 /// The first request of the queue asks the store for all of them.
 pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
-    let guard = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let guard = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
     let [one, two, three] = three_in_line(env, &locks, mode).await;
     one.cancel().await;

@@ -98,7 +98,7 @@ pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
 pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
-    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let guard = env.held_elsewhere(KEY, mode).await;
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {
         for waiting in [mode, rival(mode)] {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::observed::{Ledger, Observed};
 use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
-use crate::{LockClient, LockClientBuilder, LockError, LockKey, LockMode};
+use crate::{LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode};
 
 /// One testbed, and the clients of a case: each stands for another process.
 pub struct Env {
@@ -87,6 +87,12 @@ impl Env {
         let client = settings(self.testbed.client(&self.ledger).await).build();
         self.clients.lock().unwrap().push(client.clone());
         client
+    }
+
+    /// A hold of another process.
+    pub(super) async fn held_elsewhere(&self, key: &str, mode: LockMode) -> LockGuard {
+        let elsewhere = self.client().await;
+        elsewhere.lock(key).mode(mode).await.unwrap()
     }
 
     /// Drops the clients.

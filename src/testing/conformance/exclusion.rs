@@ -74,13 +74,7 @@ pub async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
         .mode(mode)
         .lease(Lease::Fixed(env.short_lease()));
     let (first, second) = (lapsing.clone().await.unwrap(), lapsing);
-    let next = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let next = env.held_elsewhere(KEY, rival(mode)).await;
     assert!(first.is_lost());
     drop(first);
     tokio::time::sleep(env.moment()).await;

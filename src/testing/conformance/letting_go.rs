@@ -17,14 +17,14 @@ pub async fn a_dropped_guard_goes_on_holding(env: &Env, mode: LockMode) {
 }
 
 pub async fn a_guard_dropped_outside_a_runtime_goes_on_holding(env: &Env, mode: LockMode) {
-    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let guard = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
     waiter.promptly().await.release().await.unwrap();
 }
 
 pub async fn a_panic_goes_on_holding(env: &Env, mode: LockMode) {
-    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let guard = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
     let panicking = tokio::spawn(async move {
         let _guard = guard;

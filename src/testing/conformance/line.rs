@@ -11,14 +11,14 @@ pub async fn processes_overtake_each_other(env: &Env, mode: LockMode) {
     for _ in 0..8 {
         clients.push(env.client().await);
     }
-    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let holder = env.held_elsewhere(KEY, mode).await;
     let clients: Vec<_> = clients.iter().collect();
     order::in_order(env, holder, mode, &clients).await;
 }
 
 /// The first in line is slow to take the free lock.
 pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
-    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let holder = env.held_elsewhere(KEY, mode).await;
     let slow = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
     let newcomer = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
@@ -31,7 +31,7 @@ pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
 
 pub async fn a_release_wakes_the_whole_line(env: &Env, mode: LockMode) {
     const WAITERS: usize = 8;
-    let mut holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let mut holder = env.held_elsewhere(KEY, mode).await;
     let mut waiters = Vec::new();
     for _ in 0..WAITERS {
         waiters.push(Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await);

@@ -29,7 +29,7 @@ pub async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
 
 /// A renewal does not create a hold either.
 pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
-    let guard = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let guard = env.held_elsewhere(KEY, mode).await;
     env.steal().await;
     assert!(!env.is_taken(rival(mode)).await);
     assert!(matches!(guard.release().await, Err(LockError::Lost)));

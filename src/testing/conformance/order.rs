@@ -16,7 +16,7 @@ pub async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: LockMode
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     in_order(env, holder, mode, &[&locks]).await;
-    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let holder = env.held_elsewhere(KEY, mode).await;
     in_order(env, holder, mode, &[&locks]).await;
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn in_order(
 
 /// No other request waits in the process of the newcomer.
 pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: LockMode) {
-    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let holder = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
     let newcomer = env.client().await.lock(KEY).mode(mode).wait(Duration::ZERO);
@@ -65,13 +65,7 @@ pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: Lock
 }
 
 pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
-    let holder = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let gone = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     let last = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
@@ -85,7 +79,7 @@ pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
 /// A process that is paused while it waits delays the waiters behind it by seconds, and continues to wait
 /// afterwards.
 pub async fn a_frozen_waiter_blocks_the_queue(env: &Env, mode: LockMode) {
-    let holder = env.client().await.lock(KEY).mode(mode).await.unwrap();
+    let holder = env.held_elsewhere(KEY, mode).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();

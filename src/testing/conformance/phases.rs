@@ -66,7 +66,7 @@ pub async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
 }
 
 pub async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
-    let reader = env.client().await.lock(KEY).mode(Read).await.unwrap();
+    let reader = env.held_elsewhere(KEY, Read).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = env.client().await.lock(KEY).mode(Read);
     let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
@@ -76,7 +76,7 @@ pub async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
 }
 
 pub async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
-    let writer = env.client().await.lock(KEY).mode(Write).await.unwrap();
+    let writer = env.held_elsewhere(KEY, Write).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     writer.release().await.unwrap();
     let next = env.client().await.lock(KEY).mode(Write);

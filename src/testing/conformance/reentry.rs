@@ -61,13 +61,7 @@ pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: 
     let (one, two) = tokio::join!(asking.clone().acquire(), twin.clone().acquire());
     drop((one.unwrap(), two.unwrap()));
 
-    let holder = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let one = Waiter::queue(env, asking.clone()).await;
     let two = Waiter::queue(env, twin).await;
     holder.release().await.unwrap();
@@ -83,13 +77,7 @@ pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
-    let holder = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let one = Waiter::queue(env, asking.clone()).await;
     let two = Waiter::queue(env, asking.clone()).await;
     let three = Waiter::queue(env, asking).await;

@@ -152,14 +152,7 @@ pub async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMod
     for taken in [None, Some("a"), Some("b"), Some("c")] {
         for micros in (0..4000).step_by(500) {
             let taken = match taken {
-                Some(key) => Some(
-                    env.client()
-                        .await
-                        .lock(key)
-                        .mode(rival(mode))
-                        .await
-                        .unwrap(),
-                ),
+                Some(key) => Some(env.held_elsewhere(key, rival(mode)).await),
                 None => None,
             };
             let asking = locks.lock_all(["a", "b", "c"]).mode(mode);
@@ -244,13 +237,7 @@ pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
 /// A request that waits for a key in use must not block a free key.
 pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
     for free in ["a", "z"] {
-        let holder = env
-            .client()
-            .await
-            .lock(KEY)
-            .mode(rival(mode))
-            .await
-            .unwrap();
+        let holder = env.held_elsewhere(KEY, rival(mode)).await;
         let locks = env.client().await;
         let all = locks.lock_all([KEY, free, "m"]).mode(mode);
         let waiter = tokio::spawn(all.into_future());
@@ -296,14 +283,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut holders = Vec::new();
     for key in [KEY, "other"] {
-        holders.push(
-            env.client()
-                .await
-                .lock(key)
-                .mode(rival(mode))
-                .await
-                .unwrap(),
-        );
+        holders.push(env.held_elsewhere(key, rival(mode)).await);
     }
     let asking = locks.lock_any([KEY, "other"]).mode(mode).max_waiters(2);
     let mut waiters = Vec::new();

@@ -50,13 +50,7 @@ pub async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
 
 /// There is one time limit for the wait in the process and the wait in the store.
 pub async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
-    let holder = env
-        .client()
-        .await
-        .lock(KEY)
-        .mode(rival(mode))
-        .await
-        .unwrap();
+    let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
     let wait = env.moment() * 5;
     let asked = Instant::now();
