@@ -57,9 +57,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::LockMode;
 use crate::lock::{Hold, HoldId};
 use crate::store::{Feature, LockStore, LockStoreExt};
+use crate::{LockGuard, LockMode};
 use uuid::Uuid;
 
 mod env;
@@ -225,6 +225,13 @@ fn on<T: Testbed>(test: impl Future<Output = ()>) {
             .build(),
     };
     runtime.expect("a runtime").block_on(test);
+}
+
+/// Releases holds, one after the other.
+async fn release_all(guards: impl IntoIterator<Item = LockGuard>) {
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
 }
 
 /// Both modes of a family. Permits have one mode.

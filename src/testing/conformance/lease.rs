@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::env::Env;
 use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::{KEY, release_all, rival};
 
 /// The holder learns of the end before another owner can get the lock.
 pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
@@ -149,9 +149,7 @@ pub async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMod
     let lost = timeout(lease * 3 / 2, short.lost()).await;
     assert!(lost.is_err(), "it was not renewed in time");
     short.release().await.unwrap();
-    for guard in long {
-        guard.release().await.unwrap();
-    }
+    release_all(long).await;
 }
 
 pub async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
@@ -199,7 +197,5 @@ pub async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
         first < lease / 3 + env.prompt(),
         "the first after {first:?}"
     );
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::KEY;
 use super::env::Env;
 use super::waiter::Waiter;
+use super::{KEY, release_all};
 use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest};
 
 /// The number of permits in most of these cases.
@@ -31,12 +31,6 @@ async fn all(here: &LockClient, elsewhere: &LockClient) -> Vec<LockGuard> {
 
 async fn is_taken(env: &Env) -> bool {
     env.is_taken(LockMode::permits(LIMIT)).await
-}
-
-async fn end(guards: impl IntoIterator<Item = LockGuard>) {
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
 }
 
 /// With many requests, the limit is also reached.
@@ -74,8 +68,8 @@ pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
         matches!(refused, Err(LockError::Busy { .. })),
         "{refused:?}"
     );
-    end(guards).await;
-    end(all(&elsewhere, &here).await).await;
+    release_all(guards).await;
+    release_all(all(&elsewhere, &here).await).await;
 }
 
 /// Each release admits one waiter.
@@ -97,7 +91,7 @@ pub async fn one_release_admits_two(env: &Env, _: LockMode) {
         sleep(env.moment()).await;
     }
     waiting.join_all().await;
-    end(guards).await;
+    release_all(guards).await;
 }
 
 /// Several permits become free at once, with one message for all of them.
@@ -141,7 +135,7 @@ pub async fn one_permits_lapse_ends_another(env: &Env, _: LockMode) {
     sleep(lease).await;
     assert!(is_taken(env).await, "a permit that is renewed came free");
     assert!(matches!(lapsing.release().await, Err(LockError::Lost)));
-    end([renewed, long, next]).await;
+    release_all([renewed, long, next]).await;
 }
 
 /// By its expiry, and by its release afterwards.
@@ -157,7 +151,7 @@ pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
     drop(lapsed);
     sleep(env.moment()).await;
     assert!(is_taken(env).await);
-    end(guards).await;
+    release_all(guards).await;
 }
 
 /// The program declares two limits for one resource: it gets an error, and not one of the limits at random.
@@ -174,13 +168,13 @@ pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
         }
     }
     // The same limit is still valid.
-    end([guard, permit(&elsewhere).await.unwrap()]).await;
+    release_all([guard, permit(&elsewhere).await.unwrap()]).await;
 }
 
 /// A new version of the program has another limit.
 pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
-    end(all(&here, &elsewhere).await).await;
+    release_all(all(&here, &elsewhere).await).await;
     for limit in [1, LIMIT + 2] {
         let mut guards = Vec::new();
         for _ in 0..limit {
@@ -192,7 +186,7 @@ pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
             matches!(one_more, Err(LockError::Busy { .. })),
             "{one_more:?}"
         );
-        end(guards).await;
+        release_all(guards).await;
     }
 }
 
@@ -204,7 +198,7 @@ pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockM
     let granted = futures_util::future::join_all(asking).await;
     let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
     assert_eq!(env.ledger().questions(), MANY as usize);
-    end(guards).await;
+    release_all(guards).await;
 }
 
 /// One or two requests of a process ask for a free permit, however many wait.

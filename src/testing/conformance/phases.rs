@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::{KEY, release_all, rival};
 
 use LockMode::{Read, Write};
 
@@ -121,9 +121,7 @@ pub async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode
     for reader in readers {
         guards.push(reader.promptly().await);
     }
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 pub async fn a_writer_starves_among_readers(env: &Env, mode: LockMode) {
@@ -319,9 +317,7 @@ pub async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
     let writer = env.client().await;
     let writer = Waiter::queue(env, writer.lock(KEY).mode(rival(mode))).await;
     let last = guards.pop().unwrap();
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
     writer.keeps_waiting(env).await;
     last.release().await.unwrap();
     writer.promptly().await.release().await.unwrap();

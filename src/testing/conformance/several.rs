@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::env::Env;
 use super::site::Site;
 use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::{KEY, release_all, rival};
 
 pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
@@ -180,9 +180,7 @@ pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
     keys.dedup();
     // Readers may share a segment.
     assert!(keys.len() == 5 || mode == LockMode::Read);
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// The release is noticed, whichever process holds the segment. In the fair mode a store may wake only the first of its
@@ -303,9 +301,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     // A waiter for one of the keys also counts against the limit.
     let one = locks.lock(KEY).mode(mode).max_waiters(2).await;
     assert!(matches!(one, Err(LockError::Overloaded)), "{one:?}");
-    for holder in holders {
-        holder.release().await.unwrap();
-    }
+    release_all(holders).await;
     let released = waiters.into_iter().map(async |waiter| {
         let guard = waiter.await.unwrap().unwrap();
         guard.release().await.unwrap();
