@@ -105,11 +105,12 @@ fn other_limit(limit: u32) -> StoreError {
 ///    for one attempt can also serve the next.
 /// 9. **Families.** An attempt on a key that holds another [family](crate::lock::LockFamily), or data that is not a lock, fails
 ///    with [`StoreErrorKind::Conflict`].
-/// 10. **Line.** `Reentrant`, `Write` and `Permit` attempts with patience that are [`in_line`](Attempt::in_line) form a line in
-///     the order of their first question, and are granted in that order. An attempt that does not ask for [`WAITER_LIVENESS`]
-///     loses its place. An event that frees the key wakes the first in line, and no other; so does a withdrawal that makes it the
-///     first, and a grant of a permit that leaves another one free. Attempts without a place are granted whenever the key is
-///     free.
+/// 10. **Line.** A store may have a line, and its releases say so: [`Released::in_line`]. Then `Reentrant`, `Write` and `Permit`
+///     attempts with patience that are [`in_line`](Attempt::in_line) form it in the order of their first question, and are
+///     granted in that order. An attempt that does not ask for [`WAITER_LIVENESS`] loses its place. An event that frees the key
+///     wakes the first in line, and no other; so does a withdrawal that makes it the first, and a grant of a permit that leaves
+///     another one free. Attempts without a place are granted whenever the key is free. In a store without a line, no attempt
+///     has a place.
 /// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
 ///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
 ///    [set](Inspect::set_permits) counts in place of what attempts name. A store may keep the name of a key for permits for a
@@ -125,8 +126,9 @@ fn other_limit(limit: u32) -> StoreError {
 /// # Cancel safety
 ///
 /// The client drives `acquire`, `acquire_several`, `renew`, `release` and `withdraw` to their end, even if its caller is dropped:
-/// they need not be cancel safe, and are dropped early only with their runtime. `subscribe`, `record` and `audit` are dropped at
-/// any await when their caller is dropped or its time is over: a `subscribe` that is dropped must leave no subscription.
+/// they need not be cancel safe, and are dropped early only with their runtime. `subscribe`, `record`, `audit` and `ping` are
+/// dropped at any await when their caller is dropped or its time is over: a `subscribe` that is dropped must leave no
+/// subscription.
 ///
 /// # A whole store
 ///

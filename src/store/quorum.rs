@@ -15,7 +15,8 @@
 //!    that lives longer than 100 ms, and counts when the others have proved that there was no gap.
 //! 4. **No fencing tokens** (S6). Counters of independent stores do not agree on one order, so a quorum cannot distinguish a late
 //!    holder from the next one: use it for efficiency, or for work whose effect waits for the confirmation.
-//! 5. **No fair queue.** Each store would have its own order.
+//! 5. **No fair queue, no line.** Each store would have its own order.
+//! 6. **No permits.** A majority of three stores with 2 permits each would grant 3.
 //!
 //! The phases of a read-write lock hold in each store; across stores they may differ for a moment, which delays a side, but never
 //! starves it.
@@ -93,9 +94,9 @@ const NO_COUNTER: &str =
 /// confirmed. It does not wait for a store that took longer the last time. Every question to a store is awaited and cleaned up in
 /// the background: a grant that arrives after the attempt has failed is released, after the store has answered and never before.
 ///
-/// [`LockMode::Fair`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities); the [module](self) has the
-/// reasons, and the other properties of a quorum. Clones share everything except their settings. Each client may have a
-/// `QuorumStore` of its own; a client's holds belong to the `QuorumStore` that took them.
+/// [`LockMode::Fair`], [`LockMode::Permit`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities), and
+/// so are records; the [module](self) has the reasons, and the other properties of a quorum. Clones share everything except
+/// their settings. Each client may have a `QuorumStore` of its own; a client's holds belong to the `QuorumStore` that took them.
 ///
 /// It must be used inside a Tokio runtime, on which it spawns one task for each question to a store.
 ///
