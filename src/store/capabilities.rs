@@ -136,12 +136,17 @@ impl Capabilities {
             Feature::Key | Feature::Listing => true,
             Feature::Inspection => self.inspector.is_some(),
         };
-        if has {
-            return Ok(());
+        match has {
+            true => Ok(()),
+            false => Err(self.missing(feature)),
         }
+    }
+
+    /// The reason for a missing feature.
+    fn missing(&self, feature: Feature) -> Unsupported {
         let mut reasons = self.reasons.iter();
         let reason = reasons.find(|reason| is_same(reason.feature(), feature));
-        Err(reason.copied().unwrap_or_else(|| feature.into()))
+        reason.copied().unwrap_or_else(|| feature.into())
     }
 
     /// Waits for the work that continues after an answer. Cancelling the wait does not cancel the work.
@@ -153,10 +158,8 @@ impl Capabilities {
 
     /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
-        self.check(Feature::Inspection)?;
-        self.inspector
-            .clone()
-            .ok_or_else(|| Feature::Inspection.into())
+        let inspector = self.inspector.clone();
+        inspector.ok_or_else(|| self.missing(Feature::Inspection))
     }
 
     /// The store's own runtime for renewals, if it has one.
