@@ -2,11 +2,14 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::Future;
 use std::str::FromStr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Serialize;
 
+use super::BATCH;
 use super::inspection::{Inspection, millis};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
@@ -164,6 +167,23 @@ impl RecordEntry {
             remaining,
         }
     }
+}
+
+/// Inspects the keys, several at a time.
+pub(super) async fn each<T, F>(
+    keys: Vec<LockKey>,
+    look: impl Fn(LockKey) -> F,
+) -> Result<Vec<T>, StoreError>
+where
+    F: Future<Output = Result<Option<T>, StoreError>>,
+{
+    let mut found = Vec::new();
+    for some in keys.chunks(BATCH) {
+        for entry in join_all(some.iter().cloned().map(&look)).await {
+            found.extend(entry?);
+        }
+    }
+    Ok(found)
 }
 
 /// The error for a cursor that this store did not make.

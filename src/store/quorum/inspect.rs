@@ -13,7 +13,7 @@ use super::vote_count::{answered, no_majority};
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::inspect::missing;
-use crate::store::listing::foreign_cursor;
+use crate::store::listing::{each, foreign_cursor};
 use crate::store::{
     Cursor, DynInspect, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, Page,
     RecordEntry, SHOWN,
@@ -62,9 +62,8 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
                 }
             };
             let before = Members::first(position.store).without(position.failed);
-            for entry in page.entries {
-                entries.extend(self.first_seen(entry.key, before).await?);
-            }
+            let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+            entries.extend(each(keys, |key| self.first_seen(key, before)).await?);
             position.inner = page.next;
             position.store += usize::from(position.inner.is_none());
             if entries.len() >= query.limit || position.inner.is_some() {

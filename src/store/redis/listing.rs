@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use redis::Value;
 
 use super::RedisStore;
@@ -14,8 +13,8 @@ use super::reply::unintelligible;
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
-use crate::store::listing::foreign_cursor;
-use crate::store::{BATCH, Cursor, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::listing::{each, foreign_cursor};
+use crate::store::{Cursor, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -177,20 +176,6 @@ fn begin(query: &ListQuery, servers: &[Server]) -> Result<(usize, String), Store
     let place = servers.partition_point(|(name, _)| **name < *server);
     let is_there = servers.get(place).is_some_and(|(name, _)| name == server);
     Ok((place, if is_there { cursor } else { END }.to_owned()))
-}
-
-/// Inspects the keys, several at a time.
-async fn each<T, F>(keys: Vec<LockKey>, look: impl Fn(LockKey) -> F) -> Result<Vec<T>, StoreError>
-where
-    F: Future<Output = Result<Option<T>, StoreError>>,
-{
-    let mut found = Vec::new();
-    for some in keys.chunks(BATCH) {
-        for entry in join_all(some.iter().cloned().map(&look)).await {
-            found.extend(entry?);
-        }
-    }
-    Ok(found)
 }
 
 /// The next cursor, and the keys. Keys that are not UTF-8 are not keys of this crate and are
