@@ -146,6 +146,18 @@ pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) 
     metrics::renewal(route, mode.as_str(), outcome);
 }
 
+/// The bucket of a histogram that a quantile is in; `None` if nothing was counted.
+#[cfg(feature = "console")]
+pub(crate) fn quantile(buckets: &[u64], per_cent: u64) -> Option<usize> {
+    let count: u64 = buckets.iter().sum();
+    let rank = (count * per_cent).div_ceil(100).max(1);
+    let mut seen = 0;
+    buckets.iter().position(|bucket| {
+        seen += bucket;
+        seen >= rank
+    })
+}
+
 /// The digest of a name, for logs.
 #[cfg(feature = "console")]
 pub(crate) fn digest(key: &LockKey) -> impl fmt::Display {

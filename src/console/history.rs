@@ -127,13 +127,8 @@ impl From<&Histogram> for HistogramJson {
         let buckets = histogram.counts();
         let count: u64 = buckets.iter().sum();
         let quantile = |per_cent: u64| {
-            let rank = (count * per_cent).div_ceil(100).max(1);
-            let mut seen = 0;
-            let place = buckets.iter().position(|bucket| {
-                seen += bucket;
-                seen >= rank
-            });
-            telemetry::BOUNDS.get(place?).copied()
+            let place = telemetry::quantile(&buckets, per_cent)?;
+            telemetry::BOUNDS.get(place).copied()
         };
         let mean = histogram.sum().as_secs_f64() * 1000.0 / count.max(1) as f64;
         Self {

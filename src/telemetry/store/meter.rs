@@ -7,11 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{COMMANDS, RENEWALS, WAKE_UPS};
+use crate::telemetry;
 
 /// How many seconds are kept: the last minute, and room for the current second.
 const SECONDS: usize = 64;
 
-/// The upper bounds of the buckets of latencies, in microseconds: powers of two up to 2 s, and one for longer latencies.
+/// The upper bounds of the buckets of latencies, in microseconds: powers of two up to 1 s. The last bucket has longer
+/// latencies.
 const BUCKETS: usize = 17;
 const FIRST: u64 = 32;
 
@@ -52,7 +54,7 @@ pub(crate) struct Carrier {
 pub(crate) struct LastMinute {
     pub(crate) answers: u64,
     pub(crate) mean: Duration,
-    /// The upper bound of the median's bucket: at most twice the median.
+    /// The upper bound of the median's bucket, or `longest` if that is less.
     pub(crate) median: Duration,
     pub(crate) p99: Duration,
     pub(crate) longest: Duration,
@@ -161,14 +163,10 @@ impl Meter {
         }
         let answers: u64 = buckets.iter().sum();
         let quantile = |per_cent: u64| {
-            let rank = (answers * per_cent).div_ceil(100);
-            let mut seen = 0;
-            let place = buckets.iter().position(|count| {
-                seen += count;
-                seen >= rank
-            });
-            let bound = FIRST << place.unwrap_or_default();
-            Duration::from_micros(bound.min(longest))
+            let place = telemetry::quantile(&buckets, per_cent);
+            let bound = place.filter(|place| *place < BUCKETS - 1);
+            let bound = bound.map_or(longest, |place| longest.min(FIRST << place));
+            Duration::from_micros(bound)
         };
         LastMinute {
             answers,
@@ -227,6 +225,14 @@ mod tests {
         assert_eq!(last.median, Duration::from_micros(64));
         assert_eq!(last.p99, Duration::from_millis(1));
         assert_eq!(meter.last_minute(1000).answers, 0);
+    }
+
+    #[test]
+    fn a_latency_beyond_the_last_bound_is_not_shown_as_a_shorter_one() {
+        let meter = Meter::new();
+        meter.record(1, Duration::from_secs(9));
+        let last = meter.last_minute(1);
+        assert_eq!([last.median, last.p99], [Duration::from_secs(9); 2]);
     }
 
     #[test]
