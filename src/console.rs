@@ -47,8 +47,8 @@
 //! # Cost
 //!
 //! The keys, holds and queues are read when a page asks, and nothing is kept for that. Past events are recorded from the first
-//! router on, in bounded memory: 256 events, 256 histograms, 512 contended keys. A request that gets its lock at once costs two
-//! histogram entries.
+//! router on, in bounded memory: 256 events, the histograms of 256 routes and modes, 512 contended keys. A request that gets its
+//! lock at once costs two histogram entries, and one allocation where neither metrics nor spans are on.
 //!
 //! # JSON
 //!

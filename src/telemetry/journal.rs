@@ -2,7 +2,6 @@
 //! wait for it. `no_journal.rs` has the same interface and does nothing.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -29,7 +28,7 @@ use waiters::StoreWaiters;
 /// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it. Its
 /// memory is bounded.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Journal(Arc<OnceLock<Book>>);
+pub(crate) struct Journal(Arc<OnceLock<Arc<Book>>>);
 
 /// The content of an open journal. Each mutex protects its own value; none is taken under another one.
 #[derive(Debug)]
@@ -43,22 +42,24 @@ struct Book {
 impl Journal {
     /// Opens the journal: it records from now on.
     pub(crate) fn open(&self) {
-        self.0.get_or_init(|| Book {
-            events: Mutex::new(Events::default()),
-            durations: AllDurations::default(),
-            contended: Mutex::new(ContendedKeys::new(Instant::now())),
-            waiters: Mutex::default(),
+        self.0.get_or_init(|| {
+            Arc::new(Book {
+                events: Mutex::new(Events::default()),
+                durations: AllDurations::default(),
+                contended: Mutex::new(ContendedKeys::new(Instant::now())),
+                waiters: Mutex::default(),
+            })
         });
     }
 
-    fn book(&self) -> Option<&Book> {
+    fn book(&self) -> Option<&Arc<Book>> {
         self.0.get()
     }
 
     /// Follows a request for `key`, the first of several.
     pub(crate) fn follow(&self, key: Option<&LockKey>) -> Followed {
-        let open = self.book().and(key);
-        Followed(open.map(|key| (self.clone(), key.clone())))
+        let open = self.book().zip(key);
+        Followed(open.map(|(book, key)| (book.clone(), key.clone())))
     }
 
     /// Records a lost hold.
@@ -79,9 +80,9 @@ impl Journal {
 
     /// Follows a request for `key`, the first of several, that does not get its lock at once.
     pub(crate) fn contends(&self, key: &LockKey, since: Instant) -> Contention {
-        let open = self.book().map(|_| (self.clone(), key.clone(), since));
+        let open = self.book();
         Contention {
-            open,
+            open: open.map(|book| (book.clone(), key.clone(), since)),
             listed: SmallVec::new(),
         }
     }
@@ -115,7 +116,7 @@ impl Journal {
 
 /// A request that the journal follows, from its first poll until its guard ends. Empty while the journal is closed.
 #[derive(Debug, Default)]
-pub(crate) struct Followed(Option<(Journal, LockKey)>);
+pub(crate) struct Followed(Option<(Arc<Book>, LockKey)>);
 
 impl Followed {
     pub(super) fn is_on(&self) -> bool {
@@ -123,14 +124,14 @@ impl Followed {
     }
 
     pub(super) fn waited(&self, route: &Route, mode: &'static str, since: Instant) {
-        if let Some(book) = self.book() {
+        if let Some((book, _)) = &self.0 {
             let durations = book.durations.of(route, mode);
             durations.waits.record(since.elapsed());
         }
     }
 
     pub(super) fn held(&self, route: &Route, mode: &'static str, since: Instant) {
-        if let Some(book) = self.book() {
+        if let Some((book, _)) = &self.0 {
             let durations = book.durations.of(route, mode);
             durations.holds.record(since.elapsed());
         }
@@ -141,18 +142,12 @@ impl Followed {
         route: &Route,
         mode: &'static str,
         error: &LockError,
-        waited: Duration,
+        since: Instant,
     ) {
-        if let Some((journal, key)) = &self.0
-            && let Some(book) = journal.book()
-        {
-            let event = Event::refused(key, mode, route, error, waited);
+        if let Some((book, key)) = &self.0 {
+            let event = Event::refused(key, mode, route, error, since.elapsed());
             book.events.lock().add(event);
         }
-    }
-
-    fn book(&self) -> Option<&Book> {
-        self.0.as_ref()?.0.book()
     }
 }
 
@@ -161,7 +156,7 @@ impl Followed {
 #[derive(Debug)]
 pub(crate) struct Contention {
     /// `None` while the journal is closed.
-    open: Option<(Journal, LockKey, Instant)>,
+    open: Option<(Arc<Book>, LockKey, Instant)>,
     /// The numbers under which it is listed.
     listed: SmallVec<[u64; 1]>,
 }
@@ -173,10 +168,7 @@ impl Contention {
         keys: impl Iterator<Item = (&'a LockKey, LockMode)>,
         route: &Route,
     ) {
-        let Some((journal, _, since)) = &self.open else {
-            return;
-        };
-        if let Some(book) = journal.book()
+        if let Some((book, _, since)) = &self.open
             && self.listed.is_empty()
         {
             let mut waiters = book.waiters.lock();
@@ -194,10 +186,7 @@ impl Contention {
 
 impl Drop for Contention {
     fn drop(&mut self) {
-        let Some((journal, key, since)) = self.open.take() else {
-            return;
-        };
-        let Some(book) = journal.book() else {
+        let Some((book, key, since)) = &self.open else {
             return;
         };
         if !self.listed.is_empty() {
@@ -207,7 +196,7 @@ impl Drop for Contention {
             }
         }
         let now = Instant::now();
-        let waited = now.saturating_duration_since(since);
-        book.contended.lock().add(&key, waited, now);
+        let waited = now.saturating_duration_since(*since);
+        book.contended.lock().add(key, waited, now);
     }
 }

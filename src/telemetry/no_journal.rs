@@ -1,7 +1,5 @@
 //! Replaces `journal.rs` while the feature `console` is off.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::Route;
@@ -35,7 +33,7 @@ impl Followed {
 
     pub(super) fn held(&self, _: &Route, _: &'static str, _: Instant) {}
 
-    pub(super) fn refused(&self, _: &Route, _: &'static str, _: &LockError, _: Duration) {}
+    pub(super) fn refused(&self, _: &Route, _: &'static str, _: &LockError, _: Instant) {}
 }
 
 #[derive(Debug)]

@@ -54,7 +54,8 @@ impl Waiting {
         self.span.clone()
     }
 
-    /// Begins to observe the hold; `None` if neither metrics nor spans are on. `lives` are the holds behind the guard.
+    /// Begins to observe the hold; `None` if neither metrics nor spans nor the journal are on. `lives` are the holds behind
+    /// the guard.
     pub(crate) fn granted<'a, T: Observed + 'static>(
         mut self,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
@@ -72,8 +73,8 @@ impl Waiting {
         self.end(outcome);
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
         metrics::refused(&self.route, self.mode, error);
-        let waited = self.began.elapsed();
-        self.followed.refused(&self.route, self.mode, error, waited);
+        self.followed
+            .refused(&self.route, self.mode, error, self.began);
     }
 
     fn end(&mut self, outcome: &'static str) {
