@@ -99,7 +99,7 @@ pub(crate) mod store;
 
 pub(crate) use holding::Holding;
 #[cfg(feature = "console")]
-pub(crate) use journal::{BOUNDS, Event, Histogram, StoreWaiter, WINDOW};
+pub(crate) use journal::{BOUNDS, Cause, Event, Histogram, StoreWaiter, WINDOW};
 pub(crate) use journal::{Contention, Followed, Journal};
 pub(crate) use metrics::{describe, idempotent_request, idempotent_response};
 pub(crate) use route::Route;

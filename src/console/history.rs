@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::keys::LockKeyText;
-use super::millis;
+use super::{millis, problem};
 use crate::client::LockClient;
-use crate::telemetry::{self, Event, Histogram};
+use crate::telemetry::{self, Cause, Event, Histogram};
 
 /// How many contended keys are shown.
 const HOTTEST: usize = 20;
@@ -102,9 +102,17 @@ impl From<&Event> for EventJson {
             key: LockKeyText(event.key.clone()),
             mode: event.mode,
             route: event.route.as_str().to_owned(),
-            cause: event.cause.text(),
+            cause: text(&event.cause),
             waited_ms: event.cause.waited().map(millis::of),
         }
+    }
+}
+
+fn text(cause: &Cause) -> String {
+    match cause {
+        Cause::Lost(reason) => (*reason).to_owned(),
+        Cause::Broken(by) => format!("broken from {by}"),
+        Cause::Refused { error, .. } => problem::text(error),
     }
 }
 

@@ -128,18 +128,6 @@ impl Cause {
         }
     }
 
-    /// The text for the page.
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Lost(reason) => (*reason).to_owned(),
-            Self::Broken(by) => format!("broken from {by}"),
-            Self::Refused { error, .. } => match std::error::Error::source(error) {
-                Some(source) => format!("{error}: {source}"),
-                None => error.to_string(),
-            },
-        }
-    }
-
     pub(crate) fn waited(&self) -> Option<Duration> {
         match self {
             Self::Refused { waited, .. } => Some(*waited),
