@@ -1,7 +1,6 @@
 //! Asks the store for the holders of keys that this process waits for.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
@@ -13,6 +12,7 @@ use crate::admin::{Holder, Inspection};
 use crate::client::LockClient;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockKey};
+use crate::sync::Mutex;
 
 /// How many keys are asked about at a time.
 const AT_A_TIME: usize = 16;
@@ -77,7 +77,7 @@ impl Holders {
     pub(super) fn who(&self, holder: &Holder) -> Who {
         let kind = match () {
             () if holder.id.starts_with(&self.here) => "here",
-            () if HoldId::is_ours(&holder.id) => "ours",
+            () if holder.is_ours() => "ours",
             () => "java",
         };
         Who {
@@ -108,7 +108,7 @@ impl Holders {
     }
 
     async fn holder(&self, key: &LockKey) -> Option<Known> {
-        let known = self.known().get(key).cloned();
+        let known = self.known.lock().get(key).cloned();
         if let Some(known) = known
             && known.at.elapsed() < FRESH
         {
@@ -121,7 +121,7 @@ impl Holders {
             who: self.who(holder),
             left: millis::left(holder.remaining),
         };
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.len() >= KEPT {
             known.retain(|_, known| known.at.elapsed() < FRESH);
         }
@@ -129,9 +129,5 @@ impl Holders {
             known.insert(key.clone(), found.clone());
         }
         Some(found)
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<LockKey, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
