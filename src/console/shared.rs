@@ -1,7 +1,7 @@
 //! The state that the handlers share.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, Semaphore};
 
@@ -32,8 +32,8 @@ pub(super) struct Shared {
     pub(super) may_break: bool,
     pub(super) holders: Holders,
     pub(super) streams: Arc<Semaphore>,
-    survey: Mutex<Option<(Instant, Arc<Survey>)>>,
-    store: Mutex<Option<(Instant, StoreView)>>,
+    survey: Mutex<Option<Arc<Survey>>>,
+    store: Mutex<Option<StoreView>>,
 }
 
 impl Shared {
@@ -66,29 +66,27 @@ impl Shared {
 
     async fn survey(&self) -> Arc<Survey> {
         let mut last = self.survey.lock().await;
-        if let Some((at, survey)) = &*last
-            && at.elapsed() < SURVEY_FRESH
+        if let Some(survey) = &*last
+            && survey.age() < SURVEY_FRESH
         {
             return survey.clone();
         }
         let locks = self.locks.clone();
         let survey = Arc::new(beside(move || Survey::take(&locks)).await);
-        *last = Some((Instant::now(), survey.clone()));
+        *last = Some(survey.clone());
         survey
     }
 
     /// The audit of the store, and the connections.
     pub(super) async fn store(&self) -> StoreJson {
         let mut last = self.store.lock().await;
-        if let Some((at, view)) = &*last
-            && at.elapsed() < STORE_FRESH
+        if let Some(view) = &*last
+            && view.age() < STORE_FRESH
         {
             return view.json();
         }
         let view = StoreView::look(&self.locks).await;
-        let json = view.json();
-        *last = Some((Instant::now(), view));
-        json
+        last.insert(view).json()
     }
 }
 

@@ -94,10 +94,14 @@ impl StoreView {
         }
     }
 
+    pub(super) fn age(&self) -> Duration {
+        self.at.elapsed()
+    }
+
     /// The audit, with the present state of the connections.
     pub(super) fn json(&self) -> StoreJson {
         StoreJson {
-            audited_ms: millis::of(self.at.elapsed()),
+            audited_ms: millis::of(self.age()),
             audit: self.audit.as_ref().ok().cloned(),
             error: self.audit.as_ref().err().cloned(),
             connections: connections(),

@@ -1,6 +1,7 @@
 //! Every key in use, at one moment.
 
 use std::cmp::{Ordering, Reverse};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -31,6 +32,10 @@ impl Survey {
             rows: rows.collect(),
             at: Instant::now(),
         }
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.at.elapsed()
     }
 
     /// The page for `query`.
