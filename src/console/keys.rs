@@ -178,17 +178,15 @@ impl KeysPage {
 impl KeyRow {
     pub(super) fn new(row: &Row, now: Instant) -> Self {
         let hold = row.view.hold.as_ref();
-        let left = |deadline: Instant| deadline.saturating_duration_since(now);
-        let began = hold.map(|hold| hold.since).or(row.first_waiter);
         Self {
             key: LockKeyText(row.view.key.clone()),
             state: hold.map_or("waiting", |hold| hold.state),
             mode: row.mode(),
             holder: hold.map_or_else(Who::unknown, |hold| Who::here(hold.id)),
             route: row.route.as_str().to_owned(),
-            age_ms: began.map(|began| millis::since(began, now)),
+            age_ms: row.began().map(|began| millis::since(began, now)),
             lease_ms: hold.map(|hold| millis::of(hold.lease.duration())),
-            lease_left_ms: hold.map(|hold| millis::of(left(hold.deadline))),
+            lease_left_ms: hold.map(|hold| millis::since(now, hold.deadline)),
             renewed: hold.map(|hold| matches!(hold.lease, Lease::Renewed(_))),
             renewals: hold.map(|hold| hold.renewals),
             handovers: hold.map(|hold| hold.handovers),

@@ -29,6 +29,12 @@ impl Row {
         }
     }
 
+    /// When the holder of this process got it; otherwise when the first request began to wait.
+    pub(super) fn began(&self) -> Option<Instant> {
+        let held = self.view.hold.as_ref().map(|hold| hold.since);
+        held.or(self.first_waiter)
+    }
+
     pub(super) fn mode(&self) -> &'static str {
         let held = self.view.hold.as_ref().map(|hold| hold.mode.as_str());
         held.or(self.view.wanted).unwrap_or_default()

@@ -46,7 +46,7 @@ impl Survey {
         let begin = (page - 1) * query.size;
         let end = (begin + query.size).min(matching.len());
         let by = |a: &&Row, b: &&Row| query.compare(a, b);
-        // Only the page is sorted.
+        // What comes after the page is not sorted.
         if end < matching.len() {
             matching.select_nth_unstable_by(end, by);
         }
@@ -87,7 +87,7 @@ impl KeysQuery {
             Sort::Mode => a.mode().cmp(b.mode()),
             Sort::Route => a.route.as_str().cmp(b.route.as_str()),
             // The older it is, the earlier it began.
-            Sort::Age => began(b).cmp(&began(a)),
+            Sort::Age => b.began().cmp(&a.began()),
             Sort::Lease => deadline(a).cmp(&deadline(b)),
             Sort::Renewals => renewals(a).cmp(&renewals(b)),
             Sort::Waiters => {
@@ -105,12 +105,6 @@ impl KeysQuery {
         };
         order.then_with(by_name)
     }
-}
-
-/// When the holder of this process got it; otherwise when the first request began to wait.
-fn began(row: &Row) -> Option<Instant> {
-    let held = row.view.hold.as_ref().map(|hold| hold.since);
-    held.or(row.first_waiter)
 }
 
 fn deadline(row: &Row) -> Option<Instant> {
