@@ -80,7 +80,7 @@ function inStore({ holders, waiters, truncated, error }) {
     parts.push(make("p", { class: "empty" }, "Free: it has no holder."));
   } else {
     const rows = holders.map((holder) => [
-      processOf(holder),
+      who(holder.kind),
       holder.mode,
       count(holder.count),
       holder.lease_left_ms === null ? "no end" : duration(holder.lease_left_ms),
@@ -96,17 +96,6 @@ function inStore({ holders, waiters, truncated, error }) {
     parts.push(make("p", { class: "quiet" }, "There are more than the store shows."));
   }
   return parts;
-}
-
-function processOf(holder) {
-  const node = make("span", {}, who(holder.kind));
-  if (holder.process) {
-    node.append(make("span", { class: "quiet" }, ` ${holder.process}`));
-  }
-  if (holder.route) {
-    node.append(make("span", { class: "quiet" }, ` ${holder.route}`));
-  }
-  return node;
 }
 
 const route = (template) => (template === "none" ? "–" : template);

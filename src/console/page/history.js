@@ -2,8 +2,6 @@
 
 import { bar, byId, count, draw, duration, make, named, setText } from "./dom.js";
 
-const KINDS = { lost: "lost", refused: "refused", broken: "broken" };
-
 /** Shows the latest events; `announce` is called for losses that are new. */
 export function showEvents(data, announce) {
   setText(byId("sum-lost"), count(data.lost));
@@ -24,14 +22,14 @@ function eventOf(event) {
   const at = new Date(event.at_ms);
   const route = event.route === "none" ? "" : `${event.route}: `;
   const waited = event.waited_ms === null ? "" : `, after ${duration(event.waited_ms)}`;
-  const mode = event.mode ? ` ${event.mode}` : "";
+  const mode = event.mode ? ` (${event.mode})` : "";
   return make(
     "li",
     {},
     make("time", { datetime: at.toISOString() }, at.toLocaleTimeString("en-GB")),
-    make("span", { class: "kind", "data-kind": event.kind }, event.outcome ?? KINDS[event.kind]),
+    make("span", { class: "kind", "data-kind": event.kind }, event.outcome ?? event.kind),
     make("span", { class: "name" }, ...named(event.key)),
-    make("span", { class: "why" }, `${route}${event.cause}${waited}${mode ? ` (${mode.trim()})` : ""}`),
+    make("span", { class: "why" }, `${route}${event.cause}${waited}${mode}`),
   );
 }
 

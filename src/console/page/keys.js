@@ -50,10 +50,10 @@ function makeRow(key, open) {
     token: cell("Token", "number", true),
   };
   const node = make("tr", {}, make("th", { scope: "row" }, button), ...Object.values(cells));
-  return { node, cells, holder: null };
+  return { node, cells };
 }
 
-function fillRow({ node, cells, ...row }, data) {
+function fillRow({ node, cells }, data) {
   node.dataset.state = data.state;
   setText(cells.mode, data.mode);
   const holder = `${data.holder.kind} ${data.state} ${data.shares}`;
