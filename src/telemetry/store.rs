@@ -3,22 +3,21 @@
 
 use tokio::time::Instant;
 
-#[cfg(feature = "console")]
-mod meter;
-#[cfg(not(feature = "console"))]
-#[path = "store/no_meter.rs"]
-mod meter;
-
 #[cfg(feature = "metrics")]
 mod instruments;
-#[cfg(not(feature = "metrics"))]
-#[path = "store/no_instruments.rs"]
-mod instruments;
+#[cfg(feature = "console")]
+mod meter;
+#[cfg(not(all(feature = "metrics", feature = "console")))]
+mod off;
 
 #[cfg(feature = "metrics")]
 pub(super) use instruments::describe;
 #[cfg(feature = "console")]
 pub(crate) use meter::{carriers, watch};
+#[cfg(not(feature = "metrics"))]
+use off as instruments;
+#[cfg(not(feature = "console"))]
+use off as meter;
 
 /// The uses of a connection.
 pub(crate) const COMMANDS: &str = "commands";

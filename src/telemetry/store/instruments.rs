@@ -1,4 +1,4 @@
-//! The metrics of a store. `no_instruments.rs` has the same interface and does nothing.
+//! The metrics of a store. `off.rs` has the same interface and does nothing.
 
 use metrics::{
     Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,

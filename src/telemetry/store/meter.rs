@@ -1,4 +1,4 @@
-//! Measures this process's connections to Redis, for a console. `no_meter.rs` has the same interface and does nothing.
+//! Measures this process's connections to Redis, for a console. `off.rs` has the same interface and does nothing.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Replaces `instruments.rs` while the feature `metrics` is off.
+//! Replaces `meter.rs` while the feature `console` is off, and `instruments.rs` while `metrics` is off.
 
 use tokio::time::Instant;
 
