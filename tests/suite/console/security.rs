@@ -1,15 +1,14 @@
 //! Defence against pages of other origins, hostile names and careless users.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use axum::body::Body;
 use http::{Request, StatusCode};
 use serde_json::json;
 use tower::ServiceExt;
 use tower_distributed_lock::console::{self, Console};
+use tracing::Level;
 
 use super::*;
+use crate::support::Log;
 
 /// A request to break `k`, from the page itself.
 fn from_the_page() -> http::request::Builder {
@@ -124,29 +123,9 @@ async fn the_name_is_to_be_typed() {
     guard.release().await.unwrap();
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_what_was_there() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
-
+    let (log, _guard) = Log::at(Level::INFO);
     let locks = locks();
     let guard = locks.lock("k").await.unwrap();
     let page = Page::serve(Console::new(&locks).allow_force_unlock().router()).await;
@@ -166,7 +145,7 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
     assert_eq!(again["broken"], false);
     assert_eq!(again["was"]["holders"], json!([]));
 
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     let line = text.lines().find(|line| line.contains("a lock was broken"));
     let line = line.expect("a line");
     assert!(

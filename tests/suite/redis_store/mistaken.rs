@@ -3,8 +3,10 @@
 use std::error::Error;
 
 use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
+use tracing::Level;
 
 use super::*;
+use crate::support::Log;
 
 async fn refusal(builder: RedisStoreBuilder) -> String {
     let error = builder.connect().await.unwrap_err();
@@ -71,32 +73,8 @@ fn pool(server: &RedisServer) -> deadpool_redis::Pool {
 
 /// The log of this thread during `work`.
 async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
-    use std::sync::{Arc, Mutex};
-
-    use tracing::instrument::WithSubscriber;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let result = work.with_subscriber(subscriber).await;
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    (result, text)
+    let (log, _guard) = Log::at(Level::INFO);
+    (work.await, log.text())
 }
 
 #[tokio::test]

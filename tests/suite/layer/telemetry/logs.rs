@@ -1,7 +1,5 @@
 //! Logs distinguish locks, and do not contain their names.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,34 +11,14 @@ use tower_distributed_lock::{
     DistributedLockLayer, Lease, LockClient, LockHandle, MemoryStore, OnUnavailable,
 };
 use tracing::Level;
-use tracing::subscriber::DefaultGuard;
 
 use super::super::locking;
 use super::everything;
-use crate::support::{Console, Peer};
+use crate::support::{Console, Log, Peer};
 
 const THREE: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
 impl Log {
-    /// Collects the log of this thread up to this level, until the guard is dropped.
-    fn at(level: Level) -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
     /// The last line on the loss of a lock.
     fn last(&self) -> String {
         let text = self.text();
@@ -54,16 +32,6 @@ impl Log {
         let lines: Vec<_> = text.lines().filter(|line| line.contains(what)).collect();
         assert_eq!(lines.len(), 1, "{what} in {text}");
         lines[0].to_owned()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
