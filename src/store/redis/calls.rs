@@ -23,6 +23,10 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         .map(|fencing| fencing.retention.map_or(0, ms));
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
+    let in_line = match attempt.stands_in_line() {
+        true => liveness,
+        false => 0,
+    };
     match hold.mode {
         LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 5, 7)
             .arg(names.tombstone(field(hold)))
@@ -32,11 +36,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(counter)
             .arg(lease)
             .arg(Field::Plain(id))
-            .arg(if attempt.stands_in_line() {
-                liveness
-            } else {
-                0
-            })
+            .arg(in_line)
             .arg(names.turn())
             .arg(publish)
             .arg(reserve)
@@ -97,11 +97,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             .arg(names.outside())
             .arg(lease)
             .arg(Field::Plain(id))
-            .arg(if attempt.stands_in_line() {
-                liveness
-            } else {
-                0
-            })
+            .arg(in_line)
             .arg(names.turn())
             .arg(publish)
             .arg(limit.get()),
@@ -117,22 +113,22 @@ pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
         LockMode::Write => &script::WRITE_RELEASE,
         LockMode::Permit(_) => &script::PERMIT_RELEASE,
     };
-    release_by(script, hold, None, publish)
+    release_by(script, hold, &[], publish)
 }
 
-/// Releases a hold by a script that takes `record` after the keys of [`release`].
+/// Ends a hold by a script that takes `more` keys after those of [`release`].
 pub(super) fn release_by(
     script: &'static Script,
     hold: &Hold,
-    record: Option<Name<'_>>,
+    more: &[Name<'_>],
     publish: Channels,
 ) -> Call {
     let names = Names::of(&hold.key);
     let id = Field::Plain(hold.id);
     let begin = |keys: usize, args: usize| {
-        let recording = usize::from(record.is_some());
+        // A record follows with three arguments, a tombstone with one.
         script
-            .call(names, keys + recording, args + 3 * recording)
+            .call(names, keys + more.len(), args + 3 * more.len().min(1))
             .arg(names.lock())
     };
     match hold.mode {
@@ -141,7 +137,7 @@ pub(super) fn release_by(
             .arg(names.waiting_writers())
             .arg(names.line())
             .arg(names.outside())
-            .arg(record)
+            .arg(more)
             .arg(id)
             .arg(publish),
         LockMode::Fair => begin(6, 4)
@@ -150,7 +146,7 @@ pub(super) fn release_by(
             .arg(names.alive())
             .arg(names.waiting_writers())
             .arg(names.line())
-            .arg(record)
+            .arg(more)
             .arg(id)
             .arg(publish)
             .arg(names.channel()),
@@ -159,7 +155,7 @@ pub(super) fn release_by(
             .arg(names.reader_timeout(hold.id))
             .arg(names.waiting_writers())
             .arg(names.line())
-            .arg(record)
+            .arg(more)
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
@@ -170,7 +166,7 @@ pub(super) fn release_by(
             .arg(names.waiting_writers())
             .arg(names.line())
             .arg(names.outside())
-            .arg(record)
+            .arg(more)
             .arg(id)
             .arg(publish)
             .arg(names.readers_prefix()),
@@ -180,7 +176,7 @@ pub(super) fn release_by(
             .arg(names.waiting_writers())
             .arg(names.line())
             .arg(names.outside())
-            .arg(record)
+            .arg(more)
             .arg(id)
             .arg(publish),
     }
@@ -188,74 +184,20 @@ pub(super) fn release_by(
     .arg((hold.mode == LockMode::Write).then(|| names.enter()))
 }
 
-/// Withdraws an attempt.
+/// Withdraws an attempt, by a script that takes the keys and arguments of [`release`] and those of the tombstone.
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let (names, id) = (Names::of(&hold.key), hold.id);
-    let call = match hold.mode {
-        LockMode::Reentrant => script::EXCLUSIVE_WITHDRAW
-            .call(names, 6, 4)
-            .arg(names.lock())
-            .arg(names.channel())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(names.tombstone(field(hold)))
-            .arg(Field::Plain(id))
-            .arg(publish),
-        LockMode::Fair => script::FAIR_WITHDRAW
-            .call(names, 7, 5)
-            .arg(names.lock())
-            .arg(names.queue())
-            .arg(names.timeouts())
-            .arg(names.alive())
-            .arg(names.tombstone(field(hold)))
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(Field::Plain(id))
-            .arg(publish)
-            .arg(names.channel()),
-        LockMode::Read => script::READ_WITHDRAW
-            .call(names, 8, 5)
-            .arg(names.lock())
-            .arg(names.rw_channel())
-            .arg(names.reader_timeout(id))
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.tombstone(field(hold)))
-            .arg(names.waiting_readers())
-            .arg(names.passes())
-            .arg(Field::Plain(id))
-            .arg(publish)
-            .arg(names.readers_prefix()),
-        LockMode::Write => script::WRITE_WITHDRAW
-            .call(names, 8, 6)
-            .arg(names.lock())
-            .arg(names.rw_channel())
-            .arg(names.waiting_readers())
-            .arg(names.passes())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(names.tombstone(field(hold)))
-            .arg(Field::Plain(id))
-            .arg(publish)
-            .arg(names.readers_prefix()),
-        LockMode::Permit(_) => script::PERMIT_WITHDRAW
-            .call(names, 7, 4)
-            .arg(names.lock())
-            .arg(names.permits())
-            .arg(names.permit_channel())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(names.tombstone(field(hold)))
-            .arg(Field::Plain(id))
-            .arg(publish),
+    let names = Names::of(&hold.key);
+    let tombstone = names.tombstone(field(hold));
+    let reader = [tombstone, names.waiting_readers(), names.passes()];
+    let (script, more) = match hold.mode {
+        LockMode::Reentrant => (&script::EXCLUSIVE_WITHDRAW, &reader[..1]),
+        LockMode::Fair => (&script::FAIR_WITHDRAW, &reader[..1]),
+        LockMode::Read => (&script::READ_WITHDRAW, &reader[..]),
+        LockMode::Write => (&script::WRITE_WITHDRAW, &reader[..1]),
+        LockMode::Permit(_) => (&script::PERMIT_WITHDRAW, &reader[..1]),
     };
-    let enter = (hold.mode == LockMode::Write).then(|| names.enter());
-    let call = call.arg(names.turn()).arg(enter);
-    call.arg(match unanswered {
+    release_by(script, hold, more, publish).arg(match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     })

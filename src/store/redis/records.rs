@@ -22,7 +22,7 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
         LockMode::Read | LockMode::Permit(_) => return Err(shared_work()),
     };
     let names = Names::of(&hold.key);
-    Ok(release_by(script, hold, Some(names.record()), publish)
+    Ok(release_by(script, hold, &[names.record()], publish)
         .arg(field(hold))
         .arg(&record.value[..])
         .arg(ms(record.retention)))
