@@ -279,7 +279,7 @@ impl RedisStore {
             let channel = calls::redissons_channel(hold).to_string();
             let here = self.inner.router.listeners(&hold.key, &channel);
             // Waiters in line follow the channel, and are woken on their own one.
-            let outside = here.saturating_sub(self.inner.outside.followers(hold));
+            let outside = here.saturating_sub(self.inner.outside.followers(&channel));
             released.notified = released.notified - here.min(1) + outside;
         }
         Ok(released)
@@ -480,9 +480,9 @@ impl LockStore for RedisStore {
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let channel = calls::channel(attempt);
         let router = &self.inner.router;
-        let wakeups = router.listen(&attempt.hold.key, channel.clone()).await?;
+        let channel = calls::channel(attempt);
+        let wakeups = router.listen(&attempt.hold.key, channel).await?;
         if !attempt.is_called() {
             return Ok(wakeups);
         }

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use uuid::Uuid;
 
 use super::calls;
 use super::router::Router;
-use crate::lock::{Hold, LockKey};
+use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
@@ -21,17 +20,17 @@ const RETRY: Duration = Duration::from_millis(500);
 /// process that is first in line listens there, and processes with readers that wait for a writer of Redisson. So a
 /// release wakes no other process, whatever the length of the line.
 ///
-/// The mutex protects `followed`, which has an entry for each channel of this process that follows Redisson's. The
-/// entry's task forwards the messages to the listeners of the process's own channel. An entry begins with the refusal
-/// that asks for it. It ends with the next answer that does not, with the withdrawal of the attempt, or when the process
-/// stops listening.
+/// The mutex protects `followed`, which has an entry for each such attempt: other attempts of the process may wait on the
+/// same channel of ours, and their answers do not concern it. The entry's task forwards the messages to the listeners of
+/// that channel. An entry begins with the refusal that asks for it. It ends with the next answer that does not, with the
+/// withdrawal of the attempt, or when the attempt stops listening.
 #[derive(Default)]
 pub(super) struct Outside {
     followed: Mutex<HashMap<Own, Following>>,
 }
 
-/// A channel of ours, and the client whose attempts listen there: several clients may share a store.
-type Own = (String, Uuid);
+/// A channel of ours, and the attempt that listens there.
+type Own = (String, HoldId);
 
 /// A task that ends with its entry.
 struct Following {
@@ -45,7 +44,7 @@ impl Drop for Following {
     }
 }
 
-/// Ends the entry of a channel.
+/// Ends the entry of an attempt.
 pub(super) struct Ear {
     outside: Weak<Outside>,
     own: Own,
@@ -94,9 +93,8 @@ impl Outside {
         }
     }
 
-    /// The number of channels of this process that follow the channel on which the end of `hold` is published.
-    pub(super) fn followers(&self, hold: &Hold) -> usize {
-        let theirs = calls::redissons_channel(hold).to_string();
+    /// The number of attempts of this process that follow this channel of Redisson.
+    pub(super) fn followers(&self, theirs: &str) -> usize {
         let followed = self.followed.lock();
         let alike = followed
             .values()
@@ -111,7 +109,7 @@ impl Outside {
 }
 
 fn own(attempt: &Attempt) -> Own {
-    (calls::channel(attempt), attempt.hold.id.client())
+    (calls::channel(attempt), attempt.hold.id)
 }
 
 /// Wakes the listeners of `own` when the subscription of `theirs` is acknowledged, since Redisson may have released the

@@ -308,6 +308,23 @@ async fn force_ends_every_permit() {
     assert!(!inspect(&store).await.is_held());
 }
 
+/// The requests of a process ask side by side: the refusal of another does not end what the first in line hears.
+#[tokio::test]
+async fn the_first_in_line_hears_redisson_beside_another_of_its_process() {
+    let (server, store) = server_and_store().await;
+    let mut redis = redis_of(&server).await;
+    let late = now_ms(&mut redis).await + 60_000;
+    redissons(&server, 0, late).await;
+    let [first, second] = [(); 2].map(|()| patient("n", LockMode::permits(1)));
+    let mut wakeups = store.subscribe(&first).await.unwrap();
+    assert!(!asks(&store, &first).await);
+    // It listens on Redisson's channel now.
+    woken(&mut wakeups).await;
+    assert!(!asks(&store, &second).await);
+    redis.publish("redisson_sc:{n}", "1").await.unwrap();
+    woken(&mut wakeups).await;
+}
+
 /// Locks and permits do not share a name, nor do permits and data of the application.
 #[tokio::test]
 async fn what_holds_no_permits_is_a_conflict_and_stays() {
