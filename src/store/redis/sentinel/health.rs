@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn those_who_differ_are_taken_at_their_worst_but_one_is_enough_for_a_failover() {
-        let ok = Value::SimpleString("OK 2 usable SentinelGroup. Quorum and …".to_owned());
+        let ok = Value::SimpleString("OK 2 usable Sentinels. Quorum and …".to_owned());
         let unknown = Value::SimpleString("something else".to_owned());
         let mut seen = None;
         for (quorum, down_after, reach) in [("2", "30000", &unknown), ("3", "5000", &ok)] {
