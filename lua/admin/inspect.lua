@@ -7,7 +7,7 @@
 -- Needs    now.lua, admin/holders.lua, permit/look.lua
 local free = redis.pcall('GET', KEYS[1])
 if type(free) == 'string' then
-  return look_at_permits(free, KEYS[1], KEYS[8])
+  return look_at_permits(free, KEYS[1], KEYS[8], KEYS[6])
 end
 local now, found, kind, more = now_ms(), holders(KEYS[1])
 if not kind then

@@ -15,8 +15,8 @@ pub(crate) const SHOWN: usize = 100;
 pub struct Inspection {
     /// Its holders, in no particular order.
     pub holders: Vec<Holder>,
-    /// The waiters that the store knows: a fair queue in its order, and the waiting readers and writers of this crate. It
-    /// does not know others.
+    /// The waiters that the store knows: a fair queue in its order, and the waiting readers and those in line of this crate.
+    /// It does not know others.
     pub waiters: Vec<String>,
     /// Whether there are more holders or waiters: at most a hundred of each are shown, so that the cost of an inspection is
     /// bounded.

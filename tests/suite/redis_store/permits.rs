@@ -415,6 +415,17 @@ async fn a_script_costs_the_same_however_many_hold_a_permit() {
 }
 
 #[tokio::test]
+async fn an_inspection_names_those_who_wait_for_a_permit() {
+    let (_server, store) = server_and_store().await;
+    assert!(asks(&store, &permit("n", 1)).await);
+    let waiter = patient("n", LockMode::permits(1));
+    assert!(!asks(&store, &waiter).await);
+    assert_eq!(inspect(&store).await.waiters, [waiter.hold.id.to_string()]);
+    store.withdraw(&waiter, false).await.unwrap();
+    assert!(inspect(&store).await.waiters.is_empty());
+}
+
+#[tokio::test]
 async fn permits_go_with_locks_in_one_question() {
     use tower_distributed_lock::store::{SeveralOutcome, Want};
     let (_server, store) = server_and_store().await;
