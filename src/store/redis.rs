@@ -1,7 +1,7 @@
 //! Locks in Redis or Valkey, shared by many processes.
 //!
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
-//! locks. Additional data of this store is in separate keys, all of which expire: `tower_lock_…`.
+//! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
 
 use std::fmt;
 use std::sync::Arc;
