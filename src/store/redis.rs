@@ -440,7 +440,7 @@ impl LockStore for RedisStore {
     async fn audit(&self) -> Result<Audit, StoreError> {
         match &*self.inner.router {
             Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
-            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.connections().await?).await),
+            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.servers().await?).await),
         }
     }
 

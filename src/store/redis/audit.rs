@@ -64,11 +64,12 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
 }
 
 /// Audits the servers of a Cluster.
-pub(super) async fn look_at_all(connections: &[Arc<SharedConnection>]) -> Audit {
+pub(super) async fn look_at_all(servers: &[(String, Arc<SharedConnection>)]) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
-    let servers = format!("a Cluster, {} primaries", connections.len());
-    audit.facts.push(("server", servers));
-    audit.members = join_all(connections.iter().map(look_at)).await;
+    let primaries = format!("a Cluster, {} primaries", servers.len());
+    audit.facts.push(("server", primaries));
+    let looks = servers.iter().map(|(_, connection)| look_at(connection));
+    audit.members = join_all(looks).await;
     for (n, member) in (1..).zip(&audit.members) {
         if member.is_err() {
             audit.warnings.push(Warning::MemberSilent { member: n });

@@ -73,15 +73,7 @@ impl Cluster {
         self.channels.get_or_try_init(probe).await.copied()
     }
 
-    /// A connection to each server that has slots.
-    pub(super) async fn connections(&self) -> Result<Vec<Arc<SharedConnection>>, StoreError> {
-        let map = self.topology.map(Purpose::Commands).await?;
-        let members = map.masters().iter();
-        let first = members.map(|member| member.node.first(Purpose::Commands).clone());
-        Ok(first.collect())
-    }
-
-    /// The same, with the servers' addresses, in their order.
+    /// Every server that has slots, in the order of their addresses, with a connection to it.
     pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
         let map = self.topology.map(Purpose::Commands).await?;
         let servers = map.masters().iter().map(|member| {
