@@ -201,10 +201,10 @@ impl LockStore for MemoryStore {
             .shared
             .shard(&hold.key)
             .change(&hold.key, |entry, now| {
-                let held = entry.state.holds(hold) && hold.mode.is_exclusive();
+                let held = entry.state.holds(hold);
                 let wake = entry.state.withdraw(hold, memory, now);
-                if held && hold.mode != LockMode::Fair && entry.listeners.without_place(wake) > 0 {
-                    entry.state.let_those_outside_go_first(now);
+                if held {
+                    entry.ended(hold.mode, wake, now);
                 }
                 entry.listeners.signals(wake)
             });
@@ -263,15 +263,7 @@ impl Shared {
                 // The shard is still locked, so the record exists before another holder of the key can begin.
                 lock(&self.records).keep(&hold.key, record, now);
             }
-            let notified = match hold.mode {
-                LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {
-                    entry.listeners.without_place(wake)
-                }
-                LockMode::Fair | LockMode::Read => 0,
-            };
-            if notified > 0 {
-                entry.state.let_those_outside_go_first(now);
-            }
+            let notified = entry.ended(hold.mode, wake, now);
             Some((entry.listeners.signals(wake), notified))
         });
         let Some((signals, notified)) = signals else {

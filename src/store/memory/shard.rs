@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::channel::Listeners;
+use super::channel::{Listeners, Wake};
 use super::state::State;
 use crate::error::StoreError;
-use crate::lock::{FencingToken, KeyMap, LockKey};
+use crate::lock::{FencingToken, KeyMap, LockKey, LockMode};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
 /// The fewest new keys between two sweeps.
@@ -39,6 +39,20 @@ pub(super) struct Entry {
 impl Entry {
     fn expire(&mut self, now: Instant) {
         self.state.expire(now);
+    }
+
+    /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them: they go first.
+    pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
+        let notified = match mode {
+            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {
+                self.listeners.without_place(wake)
+            }
+            LockMode::Fair | LockMode::Read => 0,
+        };
+        if notified > 0 {
+            self.state.let_those_outside_go_first(now);
+        }
+        notified
     }
 
     fn is_idle(&self) -> bool {
