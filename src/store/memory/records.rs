@@ -1,6 +1,7 @@
 //! Records, within a budget of memory.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -95,7 +96,8 @@ impl Records {
         now: Instant,
     ) -> (Vec<RecordEntry>, Option<u64>) {
         let mut entries = Vec::new();
-        for (age, key) in self.ages.range(after.map_or(0, |age| age + 1)..) {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        for (age, key) in self.ages.range((first, Bound::Unbounded)) {
             let Some(kept) = self.kept.get(key).filter(|kept| kept.until > now) else {
                 continue;
             };
