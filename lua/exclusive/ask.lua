@@ -30,10 +30,9 @@ local function ask_exclusive(keys, args)
   if left == -1 then
     return 4
   end
-  local now, others, dropped, theirs = now_ms(), nil, false, nil
+  local now, others, theirs, dropped = now_ms(), nil, nil, false
   if args[3] ~= '0' then
-    others, dropped = others_first(line, alive, id, now)
-    theirs = not others and outside_turn(outside, left ~= -2)
+    others, theirs, dropped = who_goes_first(line, alive, outside, id, now, left ~= -2)
   end
   if left == -2 and not others and not theirs then
     return nil, function()

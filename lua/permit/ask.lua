@@ -20,10 +20,9 @@ local function ask_permit(keys, args)
     return {6, free + taken}
   end
 
-  local others, dropped, theirs = nil, false, nil
+  local others, theirs, dropped
   if args[3] ~= '0' and not ends then
-    others, dropped = others_first(line, alive, id, now)
-    theirs = not others and outside_turn(keys[8], free <= 0)
+    others, theirs, dropped = who_goes_first(line, alive, keys[8], id, now, free <= 0)
   end
   if not ends and (free <= 0 or others or theirs) then
     local left = free <= 0 and next_free(held, free, now) or others or theirs

@@ -1,10 +1,14 @@
 -- An attempt's place in line.
--- Needs    now.lua, waiters.lua, line.lua
+-- Needs    now.lua, waiters.lua, line.lua, outside.lua
 
--- For how many ms at most other ids in line go before the attempt, nil if none does; whether a dead id was dropped.
-local function others_first(line, alive, id, now)
+-- Who goes before an attempt in line: for how many ms at most other ids in line do, nil if none does; for how many ms those
+-- outside the line do, nil if they do not; whether a dead id was dropped. `taken`: the lock is held.
+local function who_goes_first(line, alive, outside, id, now, taken)
   local first, lives, dropped = first_in_line_of_ours(line, alive, now)
-  return first and first ~= id and math.max(1, lives - now) or nil, dropped
+  if first and first ~= id then
+    return math.max(1, lives - now), nil, dropped
+  end
+  return nil, outside_turn(outside, taken), dropped
 end
 
 -- Adds the attempt at the end of the line, or keeps its place.

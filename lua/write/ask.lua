@@ -42,10 +42,9 @@ local function ask_write(keys, args)
   end
   local now, in_line = now_ms(), args[3] ~= '0' and args[4] ~= ''
   refused = unknown and 1 or refused or waiting(keys[4], now)
-  local others, dropped, theirs
+  local others, theirs, dropped
   if in_line then
-    others, dropped = others_first(line, alive, id, now)
-    theirs = not others and outside_turn(keys[6], held[1])
+    others, theirs, dropped = who_goes_first(line, alive, keys[6], id, now, held[1])
   end
   if not (refused or others or theirs) then
     waits = true
