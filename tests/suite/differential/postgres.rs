@@ -3,19 +3,16 @@
 //! Time is easier than with Redis: every function of that store asks `tower_lock.clock()`, and here that is a row.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use postgres_store::PostgresStore;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio_postgres::Client;
-use tower_distributed_lock::store::Attempt;
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, LockStore, MemoryStore, Wakeups};
-use uuid::Uuid;
+use tower_distributed_lock::{LockStore, MemoryStore, Wakeups};
 
 use super::Pair;
 use super::seen::{Reply, Seen};
-use super::step::{LONG, SENTINEL, Step, TICK, Who};
-use super::world::World;
+use super::step::{LONG, SENTINEL, Step, Who, sentinel};
+use super::world::{World, runtimes};
 use crate::support::PostgresServer;
 
 /// A clock that stands still until it is moved.
@@ -41,33 +38,20 @@ pub(super) struct Worlds {
 
 impl Worlds {
     pub(super) fn new() -> Self {
-        let paused = Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        let real = Builder::new_current_thread().enable_all().build();
-        let real = real.expect("a runtime");
+        let (paused, real) = runtimes();
         let (store, client, sentinel) = real.block_on(async {
             let database = PostgresServer::shared().database().await;
             let client = database.client().await;
             client.batch_execute(CLOCK).await.expect("a clock");
             let store = PostgresStore::connect(&database.config()).await;
             let store = store.expect("a store");
-            let sentinel = Attempt::new(
-                Hold {
-                    key: LockKey::new(SENTINEL),
-                    mode: LockMode::Reentrant,
-                    id: HoldId::new(Uuid::nil(), 0),
-                },
-                TICK,
-            );
-            let mut sentinel = store.subscribe(&sentinel).await.expect("it listens");
+            let mut sentinel = store.subscribe(&sentinel()).await.expect("it listens");
             // The connection has just begun to listen, which wakes all.
             sentinel.wait().await;
             (store, client, sentinel)
         });
         Self {
-            paused: paused.expect("a runtime"),
+            paused,
             memory: World::without_a_line(MemoryStore::new()),
             real,
             postgres: World::without_a_line(store),
@@ -105,10 +89,7 @@ impl Pair for Worlds {
 
     fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
         self.asked.extend(step.asks().iter().map(|ask| ask.who));
-        let time = match step {
-            Step::Ticks(ticks) => TICK * *ticks,
-            _ => Duration::ZERO,
-        };
+        let time = step.time();
         let memory = self.paused.block_on(async {
             tokio::time::advance(time).await;
             let reply = self.memory.take(step).await;

@@ -69,6 +69,26 @@ impl Step {
             _ => &[],
         }
     }
+
+    /// How much time passes in the step.
+    pub(super) fn time(&self) -> Duration {
+        match self {
+            Self::Ticks(ticks) => TICK * *ticks,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// An attempt whose subscription tells when every message before its own has been delivered.
+pub(super) fn sentinel() -> Attempt {
+    Attempt::new(
+        Hold {
+            key: LockKey::new(SENTINEL),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), 0),
+        },
+        TICK,
+    )
 }
 
 impl Who {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
+use tokio::runtime::{Builder, Runtime};
 use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOutcome, Want};
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
 
@@ -17,6 +18,16 @@ pub(super) struct World<S> {
     tokens: [u64; KEYS.len()],
     /// Whether attempts stand in line, as far as they would.
     in_line: bool,
+}
+
+/// A runtime with paused time, and one with real time.
+pub(super) fn runtimes() -> (Runtime, Runtime) {
+    let paused = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let real = Builder::new_current_thread().enable_all().build();
+    (paused.expect("a runtime"), real.expect("a runtime"))
 }
 
 impl<S: Inspect> World<S> {

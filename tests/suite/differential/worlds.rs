@@ -3,18 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-use tower_distributed_lock::store::Attempt;
-use tower_distributed_lock::{
-    Hold, HoldId, LockKey, LockMode, LockStore, MemoryStore, RedisStore, Wakeups,
-};
-use uuid::Uuid;
+use tokio::runtime::Runtime;
+use tower_distributed_lock::{LockStore, MemoryStore, RedisStore, Wakeups};
 
 use super::Pair;
 use super::clock::Clock;
 use super::seen::{BREATH, Seen};
-use super::step::{LONG, SENTINEL, Step, TICK, Who};
-use super::world::World;
+use super::step::{LONG, Step, Who, sentinel};
+use super::world::{World, runtimes};
 use crate::support::{RedisServer, eventually};
 
 /// The memory store and a Redis server, each with its own runtime: one with paused time, and one with real time.
@@ -33,12 +29,7 @@ pub(super) struct Worlds {
 
 impl Worlds {
     pub(super) fn new() -> Self {
-        let paused = Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        let real = Builder::new_current_thread().enable_all().build();
-        let real = real.expect("a runtime");
+        let (paused, real) = runtimes();
         let (server, store, clock, sentinel) = real.block_on(async {
             let server = RedisServer::start().await;
             let (store, sentinel) = connect(&server).await;
@@ -46,7 +37,7 @@ impl Worlds {
             (server, store, clock, sentinel)
         });
         Self {
-            paused: paused.expect("a runtime"),
+            paused,
             memory: World::new(MemoryStore::new()),
             real,
             redis: World::new(store),
@@ -126,10 +117,7 @@ impl Pair for Worlds {
 
     fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
         self.asked.extend(step.asks().iter().map(|ask| ask.who));
-        let time = match step {
-            Step::Ticks(ticks) => TICK * *ticks,
-            _ => Duration::ZERO,
-        };
+        let time = step.time();
         let memory = self.paused.block_on(async {
             tokio::time::advance(time).await;
             let reply = self.memory.take(step).await;
@@ -175,17 +163,6 @@ fn after(step: &Step) -> Duration {
         }
         _ => Duration::ZERO,
     }
-}
-
-fn sentinel() -> Attempt {
-    Attempt::new(
-        Hold {
-            key: LockKey::new(SENTINEL),
-            mode: LockMode::Reentrant,
-            id: HoldId::new(Uuid::nil(), 0),
-        },
-        Duration::from_secs(1),
-    )
 }
 
 /// A store, and what wakes when every message before its own has been delivered to it.

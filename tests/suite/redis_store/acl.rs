@@ -78,18 +78,26 @@ fn name(prefix: &str, rest: &str) -> String {
 
 async fn exclusive(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     let holder = fenced(attempt(key, LockMode::Reentrant), Fencing::default());
-    let waiter = patient(key, LockMode::Reentrant);
-    acquire(store, &holder).await?;
-    refused(store, &waiter).await?;
-    let mut wakeups = store.subscribe(&waiter).await?;
+    one_after_the_other(store, &holder, &patient(key, LockMode::Reentrant)).await
+}
+
+/// The waiter gets the hold after the holder, renews it, and is withdrawn.
+async fn one_after_the_other(
+    store: &RedisStore,
+    holder: &Attempt,
+    waiter: &Attempt,
+) -> Result<(), StoreError> {
+    acquire(store, holder).await?;
+    refused(store, waiter).await?;
+    let mut wakeups = store.subscribe(waiter).await?;
     store.release_one(&holder.hold).await?;
     woken(&mut wakeups).await;
-    acquire(store, &waiter).await?;
+    acquire(store, waiter).await?;
     let renewal = Renewal::new(waiter.hold.clone(), LEASE);
     assert_eq!(store.renew(&[renewal]).await?, [HoldStatus::Held]);
     let holds = [waiter.hold.clone()];
     assert_eq!(store.check(&holds).await?, [HoldStatus::Held]);
-    store.withdraw(&waiter, true).await
+    store.withdraw(waiter, true).await
 }
 
 async fn fair(store: &RedisStore, key: &str) -> Result<(), StoreError> {
@@ -133,18 +141,7 @@ async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
 
 async fn permits(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     let holder = attempt(key, LockMode::permits(1));
-    let waiter = patient(key, LockMode::permits(1));
-    acquire(store, &holder).await?;
-    refused(store, &waiter).await?;
-    let mut wakeups = store.subscribe(&waiter).await?;
-    store.release_one(&holder.hold).await?;
-    woken(&mut wakeups).await;
-    acquire(store, &waiter).await?;
-    let renewal = Renewal::new(waiter.hold.clone(), LEASE);
-    assert_eq!(store.renew(&[renewal]).await?, [HoldStatus::Held]);
-    let holds = [waiter.hold.clone()];
-    assert_eq!(store.check(&holds).await?, [HoldStatus::Held]);
-    store.withdraw(&waiter, true).await
+    one_after_the_other(store, &holder, &patient(key, LockMode::permits(1))).await
 }
 
 async fn several(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
