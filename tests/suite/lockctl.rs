@@ -63,6 +63,22 @@ fn running(redis: &RedisServer, key: &str, options: &[&str], script: &str) -> Co
     lockctl(&redis.url(), &arguments)
 }
 
+/// The same, started by a shell that does `first` before it becomes lockctl.
+fn after(first: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &format!("{first}; exec \"$0\" \"$@\"")])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (variable, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(variable, value),
+            None => shell.env_remove(variable),
+        };
+    }
+    shell
+}
+
 /// Starts a `lockctl` that runs a script, and waits until the script has written `ready`.
 async fn ready(mut command: Command) -> Process {
     let mut process = Process::spawn(&mut command).expect("lockctl is built");

@@ -10,9 +10,9 @@ use crate::cli::ListArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::glob;
-use crate::print;
 use crate::show::{client, json};
 use crate::text::{left, plain, table};
+use crate::{print, warn};
 
 /// How many keys one request to the store lists.
 const PAGE: usize = 500;
@@ -84,7 +84,7 @@ fn tell<T: Serialize>(
     let rows: Vec<_> = [head].into_iter().chain(entries.iter().map(row)).collect();
     print(table(&rows).as_bytes())?;
     if truncated {
-        eprintln!("lockctl: there are more: narrow --match, or raise --limit");
+        warn("there are more: narrow --match, or raise --limit");
     }
     Ok(0)
 }

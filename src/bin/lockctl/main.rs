@@ -1,6 +1,7 @@
 //! `lockctl`: distributed locks from a shell.
 
 use std::env;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         }
     };
     let code = command(&cli).unwrap_or_else(|failure| {
-        let _ = writeln!(io::stderr(), "lockctl: {failure}");
+        warn(&failure);
         failure.code()
     });
     ExitCode::from(code)
@@ -69,6 +70,12 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
             print(&script)
         }
     }
+}
+
+/// Writes a message to standard error. It is lost if nobody can read it: `eprintln!` panics then, and a command that is to be
+/// ended would go on.
+fn warn(message: impl Display) {
+    let _ = writeln!(io::stderr(), "lockctl: {message}");
 }
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.

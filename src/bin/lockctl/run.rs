@@ -22,6 +22,7 @@ use supervision::{Ended, Rule, supervise};
 use crate::cli::{OnLost, RunArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, sentence};
+use crate::warn;
 
 /// How long the clean-up after an ended wait may take.
 const CLEAN_UP: Duration = Duration::from_secs(2);
@@ -188,7 +189,7 @@ fn verdict(
         )),
         Ok(()) => Ok(code),
         Err(error) if on_lost == OnLost::Ignore => {
-            eprintln!("lockctl: {}", came(&error));
+            warn(came(&error));
             Ok(code)
         }
         Err(error @ LockError::Lost) => Err(Failure::new(Exit::Lost, came(&error))),

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::exit::{Failure, sentence};
 use crate::show::json;
 use crate::text::plain;
+use crate::warn;
 
 /// One line of `--json`.
 #[derive(Serialize)]
@@ -45,7 +46,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
                 Err(error) => {
                     let error = sentence(&error);
                     if failing.as_ref() != Some(&error) {
-                        eprintln!("lockctl: {error}");
+                        warn(&error);
                     }
                     failing = Some(error);
                 }

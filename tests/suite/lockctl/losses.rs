@@ -2,7 +2,7 @@
 
 use tower_distributed_lock::{LockAdmin, RedisStore};
 
-use super::{SOON, done, pid, ready, running, until_gone, until_written};
+use super::{SOON, after, done, pid, ready, running, until_gone, until_written};
 use crate::support::{RedisServer, eventually};
 
 /// A command that ends on TERM.
@@ -48,6 +48,18 @@ async fn a_command_that_does_not_end_is_killed_with_what_it_has_started() {
         assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
         until_gone(started).await;
     }
+}
+
+#[tokio::test]
+async fn a_command_is_ended_also_where_messages_cannot_be_written() {
+    let redis = RedisServer::start().await;
+    let options = [&LEASE[..], &["--grace", "100ms"]].concat();
+    let inner = running(&redis, "k", &options, STUBBORN);
+    let mut process = ready(after("exec 2> /dev/full", &inner)).await;
+    let started = pid(&process);
+    break_lock(&redis).await;
+    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    until_gone(started).await;
 }
 
 #[tokio::test]

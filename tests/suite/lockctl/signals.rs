@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::{SOON, client, pid, ready, running, until_gone};
+use super::{SOON, after, client, pid, ready, running, until_gone};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -69,13 +69,7 @@ async fn a_signal_reaches_what_the_command_has_started() {
 async fn a_signal_that_is_ignored_stays_ignored() {
     let redis = RedisServer::start().await;
     let inner = running(&redis, "k", &[], "echo ready; while :; do sleep 0.02; done");
-    let mut nohup = std::process::Command::new("sh");
-    nohup
-        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .env("REDIS_URL", redis.url());
-    let mut process = ready(nohup).await;
+    let mut process = ready(after("trap '' HUP", &inner)).await;
     process.signal(Signal::SIGHUP);
     process.signal(Signal::SIGTERM);
     // Signals are forwarded in the order of their numbers, so HUP would have ended it first.

@@ -16,6 +16,7 @@ use tower_distributed_lock::LockHandle;
 
 use super::output::Passing;
 use crate::cli::OnLost;
+use crate::warn;
 
 /// The first argument of a lockctl that becomes a command. No subcommand has this name.
 const TRAMPOLINE: &str = "__become";
@@ -114,7 +115,7 @@ impl Child {
         if let Err(error) = sent
             && error != Errno::ESRCH
         {
-            eprintln!("lockctl: cannot send {signal} to the command: {error}");
+            warn(format_args!("cannot send {signal} to the command: {error}"));
         }
     }
 
@@ -177,7 +178,7 @@ pub(crate) fn trampoline(arguments: impl Iterator<Item = OsString>) -> Option<u8
         return Some(CANNOT_RUN);
     }
     let error = Command::new(&program).args(arguments).exec();
-    eprintln!("lockctl: cannot run {program:?}: {error}");
+    warn(format_args!("cannot run {program:?}: {error}"));
     Some(match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => CANNOT_RUN,
@@ -187,7 +188,9 @@ pub(crate) fn trampoline(arguments: impl Iterator<Item = OsString>) -> Option<u8
 #[cfg(target_os = "linux")]
 fn ask_to_be_signalled(signal: Signal) {
     if let Err(error) = nix::sys::prctl::set_pdeathsig(signal) {
-        eprintln!("lockctl: the command will go on if lockctl is killed: {error}");
+        warn(format_args!(
+            "the command will go on if lockctl is killed: {error}"
+        ));
     }
 }
 

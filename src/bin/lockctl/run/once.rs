@@ -13,6 +13,7 @@ use super::supervision::Ended;
 use super::{Job, verdict};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
+use crate::warn;
 
 /// What the names of the records begin with.
 const RECORDS: &str = "idempotency:lockctl";
@@ -144,7 +145,7 @@ fn replay(outcome: &Outcome) -> u8 {
     let _ = io::stdout().flush();
     let _ = io::stderr().write_all(outcome.stderr.bytes());
     if outcome.stdout.is_truncated() || outcome.stderr.is_truncated() {
-        eprintln!("lockctl: the command wrote more than this when it ran");
+        warn("the command wrote more than this when it ran");
     }
     outcome.code
 }

@@ -12,6 +12,7 @@ use tower_distributed_lock::LockHandle;
 use super::child::Child;
 use super::signals::Signals;
 use crate::cli::OnLost;
+use crate::warn;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +76,7 @@ fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant>
         OnLost::Kill => "killing the command",
         OnLost::Ignore => "the command goes on",
     };
-    eprintln!("lockctl: the lock on {:?} {loss}: {what}", lock.key());
+    warn(format_args!("the lock on {:?} {loss}: {what}", lock.key()));
     match rule.on_lost {
         OnLost::Ignore => None,
         OnLost::Term => {
