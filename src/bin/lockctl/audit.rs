@@ -8,7 +8,7 @@ use crate::show::json;
 use crate::text::plain_lines;
 
 pub(crate) async fn audit(args: &OutputArgs, connection: &Connection) -> Result<u8, Failure> {
-    let audit = connection.store().await?.client().audit().await?;
+    let audit = connection.client().await?.audit().await?;
     let text = match args.json {
         true => json(&audit),
         false => plain_lines(&audit.to_string()) + "\n",

@@ -5,7 +5,9 @@ use std::{env, fs};
 
 use clap::Args;
 use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-use tower_distributed_lock::{LockAdmin, LockClient, QuorumStore, RedisStore, RedisStoreBuilder};
+use tower_distributed_lock::{
+    LockAdmin, LockClient, LockClientBuilder, QuorumStore, RedisStore, RedisStoreBuilder,
+};
 
 use crate::exit::{Exit, Failure};
 
@@ -98,35 +100,6 @@ pub(crate) struct Connection {
     tls_key: Option<PathBuf>,
 }
 
-/// A store that was asked for, and the name space in it.
-pub(crate) struct Store {
-    kind: Kind,
-    namespace: Option<String>,
-}
-
-enum Kind {
-    Redis(RedisStore),
-    Quorum(QuorumStore<RedisStore>),
-}
-
-impl Store {
-    pub(crate) fn client(self) -> LockClient {
-        let builder = match self.kind {
-            Kind::Redis(store) => LockClient::builder(store),
-            Kind::Quorum(store) => LockClient::builder(store),
-        };
-        match self.namespace {
-            Some(name) => builder.namespace(name).build(),
-            None => builder.build(),
-        }
-    }
-
-    /// Whether grants carry fencing tokens.
-    pub(crate) fn issues_tokens(&self) -> bool {
-        matches!(self.kind, Kind::Redis(_))
-    }
-}
-
 /// Credentials from options and environment.
 #[derive(Default)]
 struct Credentials {
@@ -160,14 +133,21 @@ impl Connection {
         self.namespace.as_deref()
     }
 
-    /// Connects. In a quorum, a minority of the servers may be down.
-    pub(crate) async fn store(&self) -> Result<Store, Failure> {
-        let kind = self.connect().await?;
-        let namespace = self.namespace.clone();
-        Ok(Store { kind, namespace })
+    /// Whether grants carry fencing tokens.
+    pub(crate) fn issues_tokens(&self) -> bool {
+        !self.quorum
     }
 
-    async fn connect(&self) -> Result<Kind, Failure> {
+    /// Connects. In a quorum, a minority of the servers may be down.
+    pub(crate) async fn client(&self) -> Result<LockClient, Failure> {
+        let builder = self.connect().await?;
+        Ok(match self.namespace() {
+            Some(name) => builder.namespace(name).build(),
+            None => builder.build(),
+        })
+    }
+
+    async fn connect(&self) -> Result<LockClientBuilder, Failure> {
         let addresses = self.addresses()?;
         let credentials = self.credentials()?;
         let with_credentials = |address| credentials.put_into(address);
@@ -198,7 +178,7 @@ impl Connection {
                 .collect::<Result<Vec<_>, Failure>>()?;
             let quorum = QuorumStore::new(stores);
             return quorum
-                .map(Kind::Quorum)
+                .map(LockClient::builder)
                 .map_err(|error| Failure::usage(error.to_string()));
         } else {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
@@ -206,12 +186,13 @@ impl Connection {
             })?;
             RedisStore::builder(with_credentials(address))
         };
-        Ok(Kind::Redis(self.with_tls(builder)?.connect().await?))
+        let store = self.with_tls(builder)?.connect().await?;
+        Ok(LockClient::builder(store))
     }
 
     /// Connects, to inspect locks and to break them.
     pub(crate) async fn admin(&self) -> Result<LockAdmin, Failure> {
-        Ok(self.store().await?.client().admin()?)
+        Ok(self.client().await?.admin()?)
     }
 
     /// At least one.

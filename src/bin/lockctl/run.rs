@@ -36,16 +36,16 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     let mut signals = Signals::listen().map_err(|error| {
         Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
     })?;
-    let store = tokio::select! {
+    let locks = tokio::select! {
         biased;
         signal = signals.ending() => return Ok(signal.code()),
-        store = connection.store() => store?,
+        locks = connection.client() => locks?,
     };
     let job = Job {
         args,
         grace,
-        fenced: store.issues_tokens(),
-        locks: store.client(),
+        fenced: connection.issues_tokens(),
+        locks,
         has_begun: Cell::new(false),
     };
     let code = match (&args.idempotency_key, &args.key) {
