@@ -1,11 +1,10 @@
 //! `lockctl run`: a command under a lock.
 
 use std::cell::Cell;
+use std::iter;
 use std::time::Duration;
 
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockGuard, LockHandle, LockMode, LockRequest,
-};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockMode, LockRequest};
 
 mod child;
 mod once;
@@ -50,7 +49,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     };
     let code = match (&args.idempotency_key, &args.key) {
         (Some(name), _) => once::once(&job, name, &mut signals).await,
-        (None, Some(key)) => job.under(key, &mut signals).await,
+        (None, Some(key)) => job.under(key, None, &mut signals).await.map(Ran::code),
         (None, None) => Err(Failure::usage("name the lock: --key NAME")),
     };
     if !job.has_begun.get() {
@@ -84,36 +83,49 @@ struct Job<'a> {
     has_begun: Cell<bool>,
 }
 
-impl Job<'_> {
-    /// Runs the command under the lock `key`.
-    async fn under(&self, key: &str, signals: &mut Signals) -> Result<u8, Failure> {
-        let guard = match self.take(key, signals).await? {
-            Ok(guard) => guard,
-            Err(stopped) => return Ok(stopped),
-        };
-        let lock = guard.handle();
-        let attended = self
-            .attend(&lock, std::slice::from_ref(&lock), false, signals)
-            .await;
-        // If the command did not begin, how its lock ended does not matter.
-        let released = guard.release().await;
-        verdict(key, attended?.0, released, self.args.on_lost)
-    }
+/// How the run of a command went.
+enum Ran {
+    Ended(Ended, [Kept; 2]),
+    /// A signal ended the wait for the lock. The command has not begun.
+    Stopped(u8),
+}
 
-    /// Takes the lock `key`; `Err`: a signal ended the wait, and this is its exit code.
-    async fn take(
+impl Ran {
+    fn code(self) -> u8 {
+        match self {
+            Self::Ended(ended, _) => code_of(ended.status),
+            Self::Stopped(code) => code,
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Runs the command under the lock `key`, and under `claim` if it runs once: then its output is kept. An error if its end
+    /// was not confirmed by the lock.
+    async fn under(
         &self,
         key: &str,
+        claim: Option<LockHandle>,
         signals: &mut Signals,
-    ) -> Result<Result<LockGuard, u8>, Failure> {
+    ) -> Result<Ran, Failure> {
         let taken = tokio::select! {
             biased;
-            signal = signals.ending() => return Ok(Err(signal.code())),
+            signal = signals.ending() => return Ok(Ran::Stopped(signal.code())),
             taken = self.request(key).acquire() => taken,
         };
-        taken
-            .map(Ok)
-            .map_err(|error| Failure::from(error).with_code_for(Exit::Busy, self.args.busy_code))
+        let guard = taken.map_err(|error| self.not_granted(error))?;
+        let captured = claim.is_some();
+        let locks: Vec<_> = iter::once(guard.handle()).chain(claim).collect();
+        let attended = self.attend(&locks, captured, signals).await;
+        // If the command did not begin, how its lock ended does not matter.
+        let released = guard.release().await;
+        let (ended, kept) = attended?;
+        verdict(key, ended, released, self.args.on_lost)?;
+        Ok(Ran::Ended(ended, kept))
+    }
+
+    fn not_granted(&self, error: LockError) -> Failure {
+        Failure::from(error).with_code_for(Exit::Busy, self.args.busy_code)
     }
 
     fn request(&self, key: &str) -> LockRequest {
@@ -134,11 +146,10 @@ impl Job<'_> {
         self.args.wait.unwrap_or(Duration::MAX)
     }
 
-    /// Runs the command to its end while all `locks` are held. Its environment names `lock`. What it writes is kept if its output is
-    /// `captured`.
+    /// Runs the command to its end while all `locks` are held. Its environment names the first. What it writes is kept if its
+    /// output is `captured`.
     async fn attend(
         &self,
-        lock: &LockHandle,
         locks: &[LockHandle],
         captured: bool,
         signals: &mut Signals,
@@ -146,7 +157,7 @@ impl Job<'_> {
         let on_lost = self.args.on_lost;
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
         self.has_begun.set(true);
-        let mut child = Child::start(&self.args.command, lock, on_lost, captured)
+        let mut child = Child::start(&self.args.command, &locks[0], on_lost, captured)
             .map_err(|error| failed("cannot start a process", error))?;
         let output = child.passing();
         let rule = Rule {

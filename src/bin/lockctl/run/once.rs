@@ -9,8 +9,7 @@ use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
 
 use super::output::Kept;
 use super::signals::Signals;
-use super::supervision::Ended;
-use super::{Job, verdict};
+use super::{Job, Ran, verdict};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
 use crate::warn;
@@ -46,7 +45,8 @@ pub(super) async fn once(job: &Job<'_>, name: &str, signals: &mut Signals) -> Re
     };
     let running = async {
         let ran = run(job, claim, signals).await;
-        let outcome = ran.as_ref().ok().and_then(|ran| ran.outcome(job));
+        // An error of the lock of `--key`: nothing is remembered.
+        let outcome = ran.as_ref().ok().and_then(|ran| outcome(ran, job));
         // It is gone if the lock was lost.
         let _ = finish.send(outcome);
         ran
@@ -65,49 +65,29 @@ fn claim(job: &Job<'_>, key: LockKey) -> Once {
         .wait(job.wait())
 }
 
-/// How a command went that had the claim.
-enum Ran {
-    Ended(Ended, [Kept; 2]),
-    /// A signal ended the wait for the lock. The command has not begun.
-    Stopped(u8),
-}
-
-impl Ran {
-    /// What is to be remembered. A command that was killed has not done its work.
-    fn outcome(&self, job: &Job<'_>) -> Option<Outcome> {
-        let Self::Ended(ended, [stdout, stderr]) = self else {
-            return None;
-        };
-        let code = ended.status.code().filter(|_| !ended.by_loss)?;
-        let counts = code == 0 || job.args.remember == Remember::Exit;
-        counts.then(|| Outcome {
-            code: u8::try_from(code).unwrap_or(u8::MAX),
-            stdout: stdout.clone(),
-            stderr: stderr.clone(),
-        })
-    }
+/// What is to be remembered. A command that was killed has not done its work.
+fn outcome(ran: &Ran, job: &Job<'_>) -> Option<Outcome> {
+    let Ran::Ended(ended, [stdout, stderr]) = ran else {
+        return None;
+    };
+    let code = ended.status.code().filter(|_| !ended.by_loss)?;
+    let counts = code == 0 || job.args.remember == Remember::Exit;
+    counts.then(|| Outcome {
+        code: u8::try_from(code).unwrap_or(u8::MAX),
+        stdout: stdout.clone(),
+        stderr: stderr.clone(),
+    })
 }
 
 /// Runs the command under the claim, and under the lock of `--key` if there is one.
 async fn run(job: &Job<'_>, claim: LockHandle, signals: &mut Signals) -> Result<Ran, Failure> {
-    let Some(key) = &job.args.key else {
-        let (ended, kept) = job
-            .attend(&claim, std::slice::from_ref(&claim), true, signals)
-            .await?;
-        return Ok(Ran::Ended(ended, kept));
-    };
-    let guard = match job.take(key, signals).await? {
-        Ok(guard) => guard,
-        Err(stopped) => return Ok(Ran::Stopped(stopped)),
-    };
-    let lock = guard.handle();
-    let (ended, kept) = job
-        .attend(&lock, &[lock.clone(), claim], true, signals)
-        .await?;
-    let released = guard.release().await;
-    // The command has to be confirmed by both: an error of this one is reported, and nothing is remembered.
-    verdict(key, ended, released, job.args.on_lost)?;
-    Ok(Ran::Ended(ended, kept))
+    match &job.args.key {
+        Some(key) => job.under(key, Some(claim), signals).await,
+        None => {
+            let (ended, kept) = job.attend(&[claim], true, signals).await?;
+            Ok(Ran::Ended(ended, kept))
+        }
+    }
 }
 
 /// What the end of the claim says of its lock.
@@ -128,9 +108,7 @@ fn not_run(
 ) -> Result<u8, Failure> {
     match done {
         Ok(done) => Ok(replay(&done.value)),
-        Err(OnceError::NotStarted(error)) => {
-            Err(Failure::from(error).with_code_for(Exit::Busy, job.args.busy_code))
-        }
+        Err(OnceError::NotStarted(error)) => Err(job.not_granted(error)),
         Err(OnceError::Unreadable(_)) => Err(Failure::new(
             Exit::Refused,
             format!("the record of {name:?} is none of lockctl: choose another idempotency key"),
