@@ -80,11 +80,15 @@ fn warn(message: impl Display) {
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.
 fn print(text: &[u8]) -> Result<u8, Failure> {
+    print_to_reader(text).map(|_| 0)
+}
+
+/// Writes to standard output. Returns whether it has a reader: not if it is a closed pipe.
+fn print_to_reader(text: &[u8]) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Output, format!("cannot write: {error}")))
-        }
-        _ => Ok(0),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(Exit::Output, format!("cannot write: {error}"))),
     }
 }

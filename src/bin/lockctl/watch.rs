@@ -1,6 +1,5 @@
 //! `lockctl watch`: changes of a lock.
 
-use std::io::{self, Write};
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -13,7 +12,7 @@ use crate::connection::Connection;
 use crate::exit::{Failure, sentence};
 use crate::show::json;
 use crate::text::plain;
-use crate::warn;
+use crate::{print_to_reader, warn};
 
 /// One line of `--json`.
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
     loop {
         let state = state(&found);
         if seen.as_ref() != Some(&state) {
-            if tell(args, &state, found).is_err() {
+            if !tell(args, &state, found)? {
                 return Ok(0);
             }
             seen = Some(state);
@@ -56,7 +55,8 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
     }
 }
 
-fn tell(args: &WatchArgs, state: &str, found: Inspection) -> io::Result<()> {
+/// Prints a line. Returns whether it has a reader.
+fn tell(args: &WatchArgs, state: &str, found: Inspection) -> Result<bool, Failure> {
     let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
     let line = match args.key.output.json {
         true => json(&Change {
@@ -65,14 +65,12 @@ fn tell(args: &WatchArgs, state: &str, found: Inspection) -> io::Result<()> {
         }),
         false => format!("{at}  {state}\n"),
     };
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())?;
-    out.flush()
+    print_to_reader(line.as_bytes())
 }
 
 /// Holders and waiting clients, without the values that change all the time.
 fn state(found: &Inspection) -> String {
-    let holders: Vec<_> = found
+    let mut holders: Vec<_> = found
         .holders
         .iter()
         .map(|holder| {
@@ -83,13 +81,10 @@ fn state(found: &Inspection) -> String {
             format!("{} ({}{times})", plain(&holder.id), holder.mode.as_str())
         })
         .collect();
+    holders.sort();
     let mut state = match holders.is_empty() {
         true => "free".to_owned(),
-        false => {
-            let mut holders = holders;
-            holders.sort();
-            format!("held by {}", holders.join(", "))
-        }
+        false => format!("held by {}", holders.join(", ")),
     };
     if !found.waiters.is_empty() {
         let waiters: Vec<_> = found.waiters.iter().map(|waiter| plain(waiter)).collect();

@@ -358,3 +358,15 @@ async fn a_reader_that_has_gone_is_no_failure() {
     let status = command.status().expect("it runs");
     assert_eq!(status.code(), Some(0));
 }
+
+#[tokio::test]
+async fn output_that_cannot_be_written_is_a_failure() {
+    let redis = RedisServer::start().await;
+    for arguments in [&["ls"][..], &["show", "k"], &["watch", "k"]] {
+        let full = std::fs::File::create("/dev/full").expect("Linux has it");
+        let mut command = lockctl(&redis.url(), arguments);
+        command.stdout(Stdio::from(full));
+        let status = command.status().expect("it runs");
+        assert_eq!(status.code(), Some(74), "{arguments:?}");
+    }
+}

@@ -12,7 +12,7 @@ use super::signals::Signals;
 use super::{Job, Ran, verdict};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
-use crate::warn;
+use crate::{print, warn};
 
 /// What the names of the records begin with.
 const RECORDS: &str = "idempotency:lockctl";
@@ -107,7 +107,7 @@ fn not_run(
     done: Result<Done<Outcome>, OnceError<()>>,
 ) -> Result<u8, Failure> {
     match done {
-        Ok(done) => Ok(replay(&done.value)),
+        Ok(done) => replay(&done.value),
         Err(OnceError::NotStarted(error)) => Err(job.not_granted(error)),
         Err(OnceError::Unreadable(_)) => Err(Failure::new(
             Exit::Refused,
@@ -117,13 +117,11 @@ fn not_run(
     }
 }
 
-fn replay(outcome: &Outcome) -> u8 {
-    // A reader that has gone has no use for it.
-    let _ = io::stdout().write_all(outcome.stdout.bytes());
-    let _ = io::stdout().flush();
+fn replay(outcome: &Outcome) -> Result<u8, Failure> {
+    print(outcome.stdout.bytes())?;
     let _ = io::stderr().write_all(outcome.stderr.bytes());
     if outcome.stdout.is_truncated() || outcome.stderr.is_truncated() {
         warn("the command wrote more than this when it ran");
     }
-    outcome.code
+    Ok(outcome.code)
 }
