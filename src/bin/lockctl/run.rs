@@ -1,8 +1,8 @@
 //! `lockctl run`: a command under a lock.
 
 use std::cell::Cell;
-use std::iter;
 use std::time::Duration;
+use std::{future, iter};
 
 use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockMode, LockRequest};
 
@@ -108,9 +108,17 @@ impl Job<'_> {
         claim: Option<LockHandle>,
         signals: &mut Signals,
     ) -> Result<Ran, Failure> {
+        let claim_lost = async {
+            match &claim {
+                Some(claim) => claim.lost().await,
+                None => future::pending().await,
+            }
+        };
         let taken = tokio::select! {
             biased;
             signal = signals.ending() => return Ok(Ran::Stopped(signal.code())),
+            // Another may have run the command meanwhile.
+            () = claim_lost => return Err(LockError::Lost.into()),
             taken = self.request(key).acquire() => taken,
         };
         let guard = taken.map_err(|error| self.not_granted(error))?;

@@ -150,6 +150,26 @@ async fn a_command_that_lost_its_claim_is_ended_and_not_remembered() {
 }
 
 #[tokio::test]
+async fn a_command_that_lost_its_claim_while_it_waited_is_not_begun() {
+    let redis = RedisServer::start().await;
+    let runs = Runs::new();
+    let locks = client(&redis).await;
+    let guard = locks.lock("lock:db").await.expect("it is free");
+    let options = ["--key", "lock:db", "--lease", "2s"];
+    let mut command = runs.once(&redis, "job", &options, "true");
+    let mut waiter = crate::support::Process::spawn(&mut command).expect("lockctl is built");
+    let admin = locks.admin().expect("Redis can be looked into");
+    eventually("it has the claim, and it can be broken", SOON, async || {
+        let broken = admin.force_unlock("idempotency:lockctl:job").await;
+        broken.expect("it is a lock")
+    })
+    .await;
+    assert_eq!(waiter.end().await.code(), Some(82), "{}", waiter.output());
+    assert_eq!(runs.count(), 0);
+    guard.release().await.expect("it was held");
+}
+
+#[tokio::test]
 async fn a_command_holds_the_lock_of_its_key_as_well() {
     let redis = RedisServer::start().await;
     let runs = Runs::new();
