@@ -1,6 +1,5 @@
 //! `lockctl run`: a command under a lock.
 
-use std::cell::Cell;
 use std::time::Duration;
 use std::{future, iter};
 
@@ -23,7 +22,7 @@ use crate::connection::Connection;
 use crate::exit::{Exit, Failure, sentence};
 use crate::warn;
 
-/// How long the clean-up after an ended wait may take.
+/// How long the clean-up at the end may take.
 const CLEAN_UP: Duration = Duration::from_secs(2);
 
 /// The longest default grace.
@@ -45,17 +44,15 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
         grace,
         fenced: connection.issues_tokens(),
         locks,
-        has_begun: Cell::new(false),
     };
     let code = match (&args.idempotency_key, &args.key) {
         (Some(name), _) => once::once(&job, name, &mut signals).await,
         (None, Some(key)) => job.under(key, None, &mut signals).await.map(Ran::code),
         (None, None) => Err(Failure::usage("name the lock: --key NAME")),
     };
-    if !job.has_begun.get() {
-        // If the store does not answer, the remains of the wait expire with their lease.
-        let _ = job.locks.shutdown(CLEAN_UP).await;
-    }
+    // A quorum goes on with a release that its majority has answered. If a store does not answer, what remains there expires
+    // with its lease.
+    let _ = job.locks.shutdown(CLEAN_UP).await;
     code
 }
 
@@ -80,7 +77,6 @@ struct Job<'a> {
     /// Whether grants carry fencing tokens.
     fenced: bool,
     locks: LockClient,
-    has_begun: Cell<bool>,
 }
 
 /// How the run of a command went.
@@ -164,7 +160,6 @@ impl Job<'_> {
     ) -> Result<(Ended, [Kept; 2]), Failure> {
         let on_lost = self.args.on_lost;
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
-        self.has_begun.set(true);
         let mut child = Child::start(&self.args.command, &locks[0], on_lost, captured)
             .map_err(|error| failed("cannot start a process", error))?;
         let output = child.passing();
