@@ -6,6 +6,7 @@ use crate::cli::AclArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::print;
+use crate::show::json;
 
 pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure> {
     let mut rules = RedisStore::acl_rules(&args.prefixes);
@@ -28,8 +29,8 @@ pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure
         rules = rules.sentinel();
     }
     let text = match args.output.json {
-        true => serde_json::json!({ "rules": rules.iter().collect::<Vec<_>>() }).to_string(),
-        false => rules.to_string(),
+        true => json(&serde_json::json!({ "rules": rules.iter().collect::<Vec<_>>() })),
+        false => format!("{rules}\n"),
     };
-    print(format!("{text}\n").as_bytes())
+    print(text.as_bytes())
 }

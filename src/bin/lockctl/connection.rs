@@ -9,7 +9,7 @@ use tower_distributed_lock::{
     LockAdmin, LockClient, LockClientBuilder, QuorumStore, RedisStore, RedisStoreBuilder,
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// Where the locks are. Every command takes these options, before its name or after it.
 #[derive(Debug, Args)]
@@ -289,12 +289,8 @@ fn namespace(text: &str) -> Result<String, &'static str> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(file).map_err(|error| {
-        Failure::new(
-            Exit::Usage,
-            format!("cannot read {}: {error}", file.display()),
-        )
-    })
+    fs::read(file)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))
 }
 
 #[cfg(test)]

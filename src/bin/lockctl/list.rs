@@ -80,9 +80,7 @@ fn tell<T: Serialize>(
         let found = BTreeMap::from([(name, entries)]);
         return print(json(&Listed { found, truncated }).as_bytes());
     }
-    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let rows: Vec<_> = [head].into_iter().chain(entries.iter().map(row)).collect();
-    print(table(&rows).as_bytes())?;
+    print(table(head, entries.iter().map(row)).as_bytes())?;
     if truncated {
         warn("there are more: narrow --match, or raise --limit");
     }

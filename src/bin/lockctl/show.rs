@@ -49,7 +49,7 @@ pub(crate) fn described(key: &str, found: &Inspection) -> String {
 }
 
 fn holders(holders: &[Holder]) -> String {
-    let head = ["HOLDER", "CLIENT", "MODE", "ENTERED", "LEASE LEFT"].map(str::to_owned);
+    let head = ["HOLDER", "CLIENT", "MODE", "ENTERED", "LEASE LEFT"];
     let rows = holders.iter().map(|holder| {
         vec![
             plain(&holder.id),
@@ -59,7 +59,7 @@ fn holders(holders: &[Holder]) -> String {
             left(holder.remaining),
         ]
     });
-    table(&[head.to_vec()].into_iter().chain(rows).collect::<Vec<_>>())
+    table(&head, rows)
 }
 
 /// What a holder is a client of.

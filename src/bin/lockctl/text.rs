@@ -1,5 +1,6 @@
 //! Text from the store, made safe for a terminal.
 
+use std::iter;
 use std::time::Duration;
 
 /// A name in which control characters and invisible ones are written as escapes, so that they do not affect the
@@ -30,8 +31,10 @@ pub(crate) fn left(duration: Duration) -> String {
     }
 }
 
-/// Rows, in columns as wide as their content.
-pub(crate) fn table(rows: &[Vec<String>]) -> String {
+/// A head and rows, in columns as wide as their content.
+pub(crate) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let head: Vec<_> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let rows: Vec<_> = iter::once(head).chain(rows).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -39,7 +42,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<_> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths);
         let cells: Vec<_> = cells
             .map(|(cell, &width)| format!("{cell:width$}"))
@@ -64,11 +67,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [
-            vec!["KEY".into(), "MODE".into()],
-            vec!["é:long".into(), "read".into()],
-        ];
-        assert_eq!(table(&rows), "KEY     MODE\né:long  read\n");
+        let row = vec!["é:long".into(), "read".into()];
+        let table = table(&["KEY", "MODE"], iter::once(row));
+        assert_eq!(table, "KEY     MODE\né:long  read\n");
     }
 
     #[test]
