@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{Done, done, lockctl};
-use crate::support::{Authority, RedisCluster, RedisSentinels, RedisServer};
+use crate::support::{Authority, RedisCluster, RedisSentinels, RedisServer, binary};
 
 const RUN: [&str; 5] = ["run", "--key", "k", "--", "true"];
 
@@ -45,6 +45,25 @@ async fn a_lock_is_taken_in_a_majority_of_independent_servers() {
     runs(&urls, &["--quorum"]).await;
     c.kill9();
     runs(&urls, &["--quorum"]).await;
+    let lockctl_there = format!("{} --quorum", binary("lockctl").display());
+    let script = ["show k", "ls --match k", "break k --yes", "show k"];
+    let script = script
+        .map(|look| format!("{lockctl_there} {look}"))
+        .join("; ");
+    let run = ["run", "--quorum", "--key", "k", "--", "sh", "-c", &script];
+    let broken = done(lockctl(&urls, &run)).await;
+    assert_eq!(broken.code, 82, "{broken:?}");
+    for seen in ["k is held:", "\nk ", "k is broken", "k is free"] {
+        assert!(broken.out.contains(seen), "{broken:?}");
+    }
+    for refused in [
+        &["ls", "--records"][..],
+        &["run", "--mode", "fair", "--key", "k", "--", "true"],
+        &["run", "--idempotency-key", "k", "--", "true"],
+    ] {
+        let refused = done(lockctl(&urls, &[&["--quorum"], refused].concat())).await;
+        assert_eq!(refused.code, 84, "{refused:?}");
+    }
     let ambiguous = done(lockctl(&urls, &RUN)).await;
     assert_eq!(ambiguous.code, 64, "{ambiguous:?}");
     assert!(ambiguous.err.contains("--quorum"), "{ambiguous:?}");
