@@ -8,6 +8,8 @@ mod run;
 mod signals;
 mod texts;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -79,6 +81,32 @@ fn after(first: &str, command: &Command) -> Command {
     shell
 }
 
+/// Where a script waits until it may go on.
+struct Gate(tempfile::TempDir);
+
+impl Gate {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("go")
+    }
+
+    /// A script that waits here, and then does `rest`.
+    fn before(&self, rest: &str) -> String {
+        let path = self.path();
+        format!(
+            "echo ready; while ! [ -e {} ]; do sleep 0.02; done; {rest}",
+            path.display()
+        )
+    }
+
+    fn open(&self) {
+        fs::write(self.path(), "").expect("it is written");
+    }
+}
+
 /// Starts a `lockctl` that runs a script, and waits until the script has written `ready`.
 async fn ready(mut command: Command) -> Process {
     let mut process = Process::spawn(&mut command).expect("lockctl is built");
@@ -110,11 +138,19 @@ fn pid(process: &Process) -> nix::unistd::Pid {
 /// Waits until no process has this id. An orphan that only waits to be reaped counts as gone.
 async fn until_gone(pid: nix::unistd::Pid) {
     eventually("the process has gone", SOON, async || {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = status.rsplit_once(") ").map(|(_, state)| state);
         state.is_none_or(|state| state.starts_with('Z'))
     })
     .await;
+}
+
+/// Breaks the lock `key`.
+async fn break_lock(redis: &RedisServer, key: &str) {
+    let admin = client(redis).await.admin();
+    let admin = admin.expect("Redis can be looked into");
+    let broken = admin.force_unlock(key).await;
+    assert!(broken.expect("it is a lock"));
 }
 
 async fn client(redis: &RedisServer) -> LockClient {

@@ -1,8 +1,6 @@
 //! Locks that are lost while a command runs, and stores that do not answer.
 
-use tower_distributed_lock::{LockAdmin, RedisStore};
-
-use super::{SOON, after, done, pid, ready, running, until_gone, until_written};
+use super::{Gate, SOON, after, break_lock, done, pid, ready, running, until_gone, until_written};
 use crate::support::{RedisServer, eventually};
 
 /// A command that ends on TERM.
@@ -15,20 +13,12 @@ const STUBBORN: &str =
 
 const LEASE: [&str; 2] = ["--lease", "2s"];
 
-async fn break_lock(redis: &RedisServer) {
-    let store = RedisStore::connect(redis.url())
-        .await
-        .expect("Redis is there");
-    let broken = LockAdmin::new(store).force_unlock("k").await;
-    assert!(broken.expect("it is a lock"));
-}
-
 #[tokio::test]
 async fn a_command_whose_lock_was_taken_away_is_ended_and_that_is_no_success() {
     let redis = RedisServer::start().await;
     let mut process = ready(running(&redis, "k", &LEASE, TIDY)).await;
-    break_lock(&redis).await;
-    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    break_lock(&redis, "k").await;
+    assert_eq!(process.end().await.code(), Some(82));
     let output = process.output();
     assert!(
         output.contains("the lock on \"k\" is lost: ending the command"),
@@ -44,8 +34,8 @@ async fn a_command_that_does_not_end_is_killed_with_what_it_has_started() {
         let options = [LEASE, options].concat();
         let mut process = ready(running(&redis, "k", &options, STUBBORN)).await;
         let started = pid(&process);
-        break_lock(&redis).await;
-        assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+        break_lock(&redis, "k").await;
+        assert_eq!(process.end().await.code(), Some(82));
         until_gone(started).await;
     }
 }
@@ -57,8 +47,8 @@ async fn a_command_is_ended_also_where_messages_cannot_be_written() {
     let inner = running(&redis, "k", &options, STUBBORN);
     let mut process = ready(after("exec 2> /dev/full", &inner)).await;
     let started = pid(&process);
-    break_lock(&redis).await;
-    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    break_lock(&redis, "k").await;
+    assert_eq!(process.end().await.code(), Some(82));
     until_gone(started).await;
 }
 
@@ -70,26 +60,22 @@ async fn what_a_tidy_command_has_left_behind_is_killed_as_well() {
     let options = [&LEASE[..], &["--grace", "200ms"]].concat();
     let mut process = ready(running(&redis, "k", &options, script)).await;
     let left = pid(&process);
-    break_lock(&redis).await;
-    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    break_lock(&redis, "k").await;
+    assert_eq!(process.end().await.code(), Some(82));
     until_gone(left).await;
 }
 
 #[tokio::test]
 async fn a_command_goes_on_without_its_lock_if_losses_are_ignored() {
     let redis = RedisServer::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let go = folder.path().join("go");
-    let script = format!(
-        "echo ready; while ! [ -e {} ]; do sleep 0.02; done; exit 5",
-        go.display()
-    );
+    let gate = Gate::new();
+    let script = gate.before("exit 5");
     let options = [&LEASE[..], &["--on-lost", "ignore"]].concat();
     let mut process = ready(running(&redis, "k", &options, &script)).await;
-    break_lock(&redis).await;
+    break_lock(&redis, "k").await;
     until_written(&mut process, "is lost: the command goes on").await;
-    std::fs::write(go, "").expect("it is written");
-    assert_eq!(process.end().await.code(), Some(5), "{}", process.output());
+    gate.open();
+    assert_eq!(process.end().await.code(), Some(5));
 }
 
 #[tokio::test]
@@ -104,7 +90,7 @@ async fn a_command_has_ended_before_the_lease_when_the_store_is_silent() {
     let output = process.output();
     assert!(output.contains("could not be renewed in time"), "{output}");
     redis.resume();
-    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    assert_eq!(process.end().await.code(), Some(82));
 }
 
 #[tokio::test]
@@ -119,16 +105,12 @@ async fn a_command_is_not_started_while_the_store_is_down() {
 #[tokio::test]
 async fn a_store_that_goes_away_later_leaves_the_end_unconfirmed() {
     let mut redis = RedisServer::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let go = folder.path().join("go");
-    let script = format!(
-        "echo ready; while ! [ -e {} ]; do sleep 0.02; done",
-        go.display()
-    );
+    let gate = Gate::new();
+    let script = gate.before("true");
     let mut process = ready(running(&redis, "k", &[], &script)).await;
     redis.kill9();
-    std::fs::write(&go, "").expect("it is written");
-    assert_eq!(process.end().await.code(), Some(83), "{}", process.output());
+    gate.open();
+    assert_eq!(process.end().await.code(), Some(83));
     let output = process.output();
     assert!(output.contains("exit status: 0"), "{output}");
 }
@@ -136,17 +118,13 @@ async fn a_store_that_goes_away_later_leaves_the_end_unconfirmed() {
 #[tokio::test]
 async fn a_lock_that_was_lost_unseen_is_no_success() {
     let redis = RedisServer::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let go = folder.path().join("go");
-    let script = format!(
-        "echo ready; while ! [ -e {} ]; do sleep 0.02; done",
-        go.display()
-    );
+    let gate = Gate::new();
+    let script = gate.before("true");
     // The next renewal is ten seconds away.
     let mut process = ready(running(&redis, "k", &[], &script)).await;
-    break_lock(&redis).await;
-    std::fs::write(&go, "").expect("it is written");
-    assert_eq!(process.end().await.code(), Some(82), "{}", process.output());
+    break_lock(&redis, "k").await;
+    gate.open();
+    assert_eq!(process.end().await.code(), Some(82));
     eventually("nothing is held", SOON, async || {
         !redis.dump().await.contains_key("k")
     })

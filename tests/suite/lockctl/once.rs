@@ -3,9 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use tower_distributed_lock::LockAdmin;
-
-use super::{Done, SOON, client, done, lockctl, ready};
+use super::{Done, SOON, break_lock, client, done, lockctl, ready};
 use crate::support::{RedisServer, eventually};
 
 /// A folder in which a script leaves a line each time that it runs.
@@ -99,7 +97,7 @@ async fn a_repeat_that_does_not_wait_is_busy_while_the_first_runs() {
     let skipped = done(runs.once(&redis, "job", &["--wait", "0", "-E", "0"], script)).await;
     assert_eq!(skipped.code, 0, "{skipped:?}");
     fs::write(runs.0.path().join("go"), "").expect("it is written");
-    assert_eq!(first.end().await.code(), Some(0), "{}", first.output());
+    assert_eq!(first.end().await.code(), Some(0));
     let repeat = done(runs.once(&redis, "job", &["--wait", "0"], script)).await;
     assert_eq!(said(&repeat), (0, "ready\n", ""));
     assert_eq!(runs.count(), 1);
@@ -135,13 +133,8 @@ async fn a_command_that_lost_its_claim_is_ended_and_not_remembered() {
     let runs = Runs::new();
     let script = "trap 'echo tidied up; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
     let mut first = ready(runs.once(&redis, "job", &["--lease", "2s"], script)).await;
-    let admin: LockAdmin = client(&redis)
-        .await
-        .admin()
-        .expect("Redis can be looked into");
-    let broken = admin.force_unlock("idempotency:lockctl:job").await;
-    assert!(broken.expect("it is a lock"));
-    assert_eq!(first.end().await.code(), Some(82), "{}", first.output());
+    break_lock(&redis, "idempotency:lockctl:job").await;
+    assert_eq!(first.end().await.code(), Some(82));
     let output = first.output();
     assert!(output.contains("tidied up"), "{output}");
     let again = done(runs.once(&redis, "job", &[], "echo again")).await;
@@ -164,7 +157,7 @@ async fn a_command_that_lost_its_claim_while_it_waited_is_not_begun() {
         broken.expect("it is a lock")
     })
     .await;
-    assert_eq!(waiter.end().await.code(), Some(82), "{}", waiter.output());
+    assert_eq!(waiter.end().await.code(), Some(82));
     assert_eq!(runs.count(), 0);
     guard.release().await.expect("it was held");
 }
@@ -196,7 +189,7 @@ async fn a_command_holds_the_lock_of_its_key_as_well() {
     })
     .await;
     other.terminate();
-    assert_eq!(other.end().await.code(), Some(143), "{}", other.output());
+    assert_eq!(other.end().await.code(), Some(143));
     let busy = done(runs.once(
         &redis,
         "third",
@@ -206,7 +199,7 @@ async fn a_command_holds_the_lock_of_its_key_as_well() {
     .await;
     assert_eq!(busy.code, 80, "{busy:?}");
     fs::write(runs.0.path().join("go"), "").expect("it is written");
-    assert_eq!(first.end().await.code(), Some(0), "{}", first.output());
+    assert_eq!(first.end().await.code(), Some(0));
     assert_eq!(runs.count(), 1);
     // A replay needs no lock.
     let guard = client(&redis)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::{SOON, after, client, pid, ready, running, until_gone};
+use super::{Gate, SOON, after, client, pid, ready, running, until_gone};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -33,24 +33,19 @@ async fn signals_are_passed_on_and_the_command_decides() {
     }
 }
 
+async fn assert_free_within(wait: Duration, redis: &RedisServer) {
+    let request = client(redis).await.lock("k").wait(wait);
+    let guard = request.await.expect("it is free");
+    guard.release().await.expect("it was held");
+}
+
 #[tokio::test]
 async fn a_command_that_a_signal_ends_has_its_code_and_its_lock_is_free() {
     let redis = RedisServer::start().await;
     let mut process = ready(running(&redis, "k", &[], "echo ready; exec sleep 60")).await;
     process.signal(Signal::SIGINT);
-    assert_eq!(
-        process.end().await.code(),
-        Some(130),
-        "{}",
-        process.output()
-    );
-    let request = client(&redis).await.lock("k").wait(Duration::ZERO);
-    request
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it was held");
+    assert_eq!(process.end().await.code(), Some(130));
+    assert_free_within(Duration::ZERO, &redis).await;
 }
 
 #[tokio::test]
@@ -61,7 +56,7 @@ async fn a_signal_reaches_what_the_command_has_started() {
     let mut process = ready(running(&redis, "k", &[], script)).await;
     let grandchild = pid(&process);
     process.terminate();
-    assert_eq!(process.end().await.code(), Some(4), "{}", process.output());
+    assert_eq!(process.end().await.code(), Some(4));
     until_gone(grandchild).await;
 }
 
@@ -73,12 +68,7 @@ async fn a_signal_that_is_ignored_stays_ignored() {
     process.signal(Signal::SIGHUP);
     process.signal(Signal::SIGTERM);
     // Signals are forwarded in the order of their numbers, so HUP would have ended it first.
-    assert_eq!(
-        process.end().await.code(),
-        Some(143),
-        "{}",
-        process.output()
-    );
+    assert_eq!(process.end().await.code(), Some(143));
 }
 
 #[tokio::test]
@@ -96,13 +86,7 @@ async fn the_command_is_signalled_when_lockctl_is_killed() {
         process.output()
     );
     // Its lease is over in a moment.
-    let request = client(&redis).await.lock("k").wait(SOON);
-    request
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it was held");
+    assert_free_within(SOON, &redis).await;
 
     let ignoring = "trap '' TERM; echo pid $$; echo ready; while :; do sleep 0.02; done";
     let options = ["--lease", "1s", "--on-lost", "kill"];
@@ -115,15 +99,11 @@ async fn the_command_is_signalled_when_lockctl_is_killed() {
 #[tokio::test]
 async fn the_command_goes_on_without_lockctl_if_losses_are_ignored() {
     let redis = RedisServer::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let go = folder.path().join("go");
-    let script = format!(
-        "echo ready; while ! [ -e {} ]; do sleep 0.02; done; echo went on",
-        go.display()
-    );
+    let gate = Gate::new();
+    let script = gate.before("echo went on");
     let mut process = ready(running(&redis, "k", &["--on-lost", "ignore"], &script)).await;
     process.kill9();
-    std::fs::write(go, "").expect("it is written");
+    gate.open();
     eventually("the command goes on", SOON, async || {
         process.output().contains("went on")
     })
