@@ -17,7 +17,7 @@ use crate::store::{
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
-pub(super) const NO_LOCK: i64 = 3;
+const NO_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
@@ -62,7 +62,7 @@ impl Inspect for RedisStore {
     }
 }
 
-pub(super) fn inspect(key: &LockKey) -> Call {
+fn inspect(key: &LockKey) -> Call {
     let names = Names::of(key);
     script::INSPECT
         .call(names, 8, 1)
@@ -114,7 +114,7 @@ fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> C
         .arg(names.turn())
 }
 
-pub(super) fn inspection(answer: &Value) -> Option<Inspection> {
+fn inspection(answer: &Value) -> Option<Inspection> {
     let [holders, waiters, Value::Int(more), Value::Int(limit)] = array(answer)? else {
         return None;
     };

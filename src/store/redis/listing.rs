@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::RedisStore;
-use super::admin::{self, array, text};
+use super::admin::{array, lifetime, text};
 use super::connection::SharedConnection;
 use super::failure;
 use super::names::Names;
@@ -14,7 +14,7 @@ use super::script;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Cursor, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::{Cursor, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -100,16 +100,11 @@ impl RedisStore {
 
     /// `None` if the lock is free, or the key is not a lock.
     async fn held(&self, key: LockKey) -> Result<Option<LockEntry>, StoreError> {
-        match self.call(&key, |_| Ok(admin::inspect(&key))).await {
-            Ok(Value::Int(admin::NO_LOCK)) => Ok(None),
-            Ok(answer) => {
-                let inspection =
-                    admin::inspection(&answer).ok_or_else(|| unintelligible(&answer))?;
-                Ok(inspection
-                    .is_held()
-                    .then(|| LockEntry::new(key, inspection)))
-            }
-            // The key was a hash when its type was read.
+        match self.inspect(&key).await {
+            Ok(inspection) => Ok(inspection
+                .is_held()
+                .then(|| LockEntry::new(key, inspection))),
+            // Also if the key was a hash only when its type was read.
             Err(error) if error.kind() == StoreErrorKind::Conflict => Ok(None),
             Err(error) => Err(error),
         }
@@ -123,7 +118,7 @@ impl RedisStore {
             Some([Value::Int(_), Value::Int(-2)]) => Ok(None),
             Some([Value::Int(size), Value::Int(left)]) => {
                 let size = u64::try_from(*size).unwrap_or_default();
-                Ok(Some(RecordEntry::new(key, size, admin::lifetime(*left))))
+                Ok(Some(RecordEntry::new(key, size, lifetime(*left))))
             }
             _ => Err(unintelligible(&answer)),
         }

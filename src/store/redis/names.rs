@@ -166,7 +166,7 @@ impl<'a> Names<'a> {
 
     /// Ours: the record of finished work.
     pub(super) fn record(self) -> Name<'a> {
-        self.name("tower_lock_record:")
+        self.name(Self::RECORDS)
     }
 
     /// The lock whose record has this name.
