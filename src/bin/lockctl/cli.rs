@@ -19,7 +19,7 @@ Exit codes:
     74   the output cannot be written
     80   busy: the lock was not to be had within --wait
     81   unavailable: the store does not answer; `run` has not started the command
-    82   lost: the lock was lost while the command ran, and the command was ended
+    82   lost: the lock was lost before the command's end; one that still ran was ended
     83   unconfirmed: the command has ended, and the store did not confirm its lock
     84   refused: by the store (password, rights, memory), or the key is no such lock
 
@@ -50,8 +50,8 @@ Examples:
     # Once a day, whichever machine is first and however often cron starts it.
     lockctl run --idempotency-key \"billing:$(date +%F)\" --retention 7d -- ./billing.sh
 
-The command has LOCK_KEY and, unless --mode is read, LOCK_FENCING_TOKEN in its environment (not with --quorum). Its input
-and output are those of lockctl.
+The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --mode read or --quorum, nor without --key). Its
+input and output are those of lockctl.
 
 Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
 all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal itself

@@ -45,7 +45,7 @@ pub(super) async fn once(job: &Job<'_>, name: &str, signals: &mut Signals) -> Re
     };
     let running = async {
         let ran = run(job, claim, signals).await;
-        // An error of the lock of `--key`: nothing is remembered.
+        // After an error of the lock of `--key`, nothing is remembered.
         let outcome = ran.as_ref().ok().and_then(|ran| outcome(ran, job));
         // It is gone if the lock was lost.
         let _ = finish.send(outcome);

@@ -35,7 +35,7 @@ impl Ending {
 }
 
 impl Signals {
-    /// Begins to listen. A signal that is ignored stays ignored, also for the command, as `nohup` requires.
+    /// Begins to listen. On Linux, a signal that is ignored stays ignored, also for the command, as `nohup` requires.
     pub(super) fn listen() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored(&status);
