@@ -86,18 +86,29 @@ async fn waiters_stand_in_their_order_and_the_hand_over_shows_the_next_route() {
 }
 
 #[tokio::test]
-async fn requests_for_permits_are_among_the_waiters() {
-    let locks = locks();
+async fn requests_for_permits_are_shown_with_the_one_that_asks_before_those_behind_it() {
+    let store = MemoryStore::new();
+    let [locks, other] = [LockClient::new(store.clone()), LockClient::new(store)];
     let page = Page::serve(console::router(&locks)).await;
-    let permit = || locks.lock("k").permits(1);
-    let guard = permit().await.unwrap();
-    let first = wait(permit());
+    let guard = other.lock("k").permits(1).await.unwrap();
+    let first = wait(locks.lock("k").permits(1).label("first"));
     page.waiting("k", 1).await;
-    let second = wait(permit());
+    let keys = page.json("/api/keys").await;
+    assert_eq!(rows(&keys)[0]["mode"], "permit");
+    let second = wait(locks.lock("k").permits(1).label("second"));
     let shown = page.waiting("k", 2).await;
-    let modes = shown["waiters"].as_array().unwrap().iter();
-    let modes: Vec<_> = modes.map(|waiter| &waiter["mode"]).collect();
-    assert_eq!(modes, ["permit", "permit"]);
+    for (place, route) in ["first", "second"].into_iter().enumerate() {
+        let waiter = &shown["waiters"][place];
+        assert_eq!(waiter["mode"], "permit");
+        assert_eq!(waiter["route"], route);
+        assert_eq!(waiter["asks_store"], place == 0);
+    }
+    eventually("both are counted", SOON, async || {
+        let keys = page.json("/api/keys?which=contended").await;
+        rows(&keys)[0]["waiters"] == 2
+    })
+    .await;
+
     guard.release().await.unwrap();
     first.await.unwrap().release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
