@@ -264,8 +264,8 @@ impl LockClient {
     /// Cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let began = Instant::now();
-        let ping = self.inner.store.clone().ping();
-        self.driven(ping).await?;
+        let nothing = self.inner.store.clone().renew(Vec::new());
+        self.driven(nothing).await?;
         Ok(began.elapsed())
     }
 

@@ -4,11 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use uuid::Uuid;
 
 use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{Hold, HoldId, LockKey, LockMode};
+use crate::lock::LockKey;
 
 mod answer;
 mod capabilities;
@@ -154,6 +153,8 @@ pub trait LockStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
     /// Renews the leases of several holds, or asks which of them the store carries. Answers for each.
+    ///
+    /// An empty batch asks only whether the store answers: for [`LockClient::ping`](crate::LockClient::ping).
     fn renew(
         &self,
         renewals: &[Renewal],
@@ -223,18 +224,6 @@ pub trait LockStore: Send + Sync + 'static {
     /// The default returns an audit of an unknown deployment.
     fn audit(&self) -> impl Future<Output = Result<Audit, StoreError>> + Send {
         async { Ok(Audit::new(Deployment::Unknown)) }
-    }
-
-    /// Answers when the store does, and changes nothing: for health checks.
-    ///
-    /// The default asks for a hold that there is not.
-    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let none = Hold {
-            key: LockKey::new("tower_lock_rights"),
-            mode: LockMode::Reentrant,
-            id: HoldId::new(Uuid::nil(), 0),
-        };
-        async move { self.renew(&[Renewal::check(none)]).await.map(drop) }
     }
 
     /// The partition of a key. Each partition can fail without the others, so a client renews, checks and releases holds of

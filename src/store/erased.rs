@@ -37,7 +37,6 @@ pub(crate) trait DynStore: Send + Sync {
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn audit(self: Arc<Self>) -> Answer<Audit>;
-    fn ping(self: Arc<Self>) -> Answer<()>;
     fn capabilities(&self) -> &Capabilities;
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
 }
@@ -126,10 +125,6 @@ impl<S: LockStore> DynStore for Erased<S> {
 
     fn audit(self: Arc<Self>) -> Answer<Audit> {
         Box::pin(async move { self.store.audit().await })
-    }
-
-    fn ping(self: Arc<Self>) -> Answer<()> {
-        Box::pin(async move { self.store.ping().await })
     }
 
     fn capabilities(&self) -> &Capabilities {

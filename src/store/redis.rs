@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use deadpool_redis::{Config, Pool};
-use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 
 use crate::audit::Audit;
@@ -400,20 +399,6 @@ impl LockStore for RedisStore {
             Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
             Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.servers().await?).await),
         }
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        let servers = self.inner.router.servers().await?;
-        let ping = redis::cmd("PING");
-        let pings = servers
-            .iter()
-            .map(|(_, connection)| connection.query(&ping));
-        for answer in join_all(pings).await {
-            if let redis::Value::ServerError(error) = answer? {
-                return Err(failure::refusal(error));
-            }
-        }
-        Ok(())
     }
 
     fn capabilities(&self) -> Capabilities {

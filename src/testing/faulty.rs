@@ -257,11 +257,6 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
             .await
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.call(|server| async move { server.store.ping().await })
-            .await
-    }
-
     fn capabilities(&self) -> Capabilities {
         self.server.store.capabilities()
     }

@@ -64,7 +64,7 @@ impl<S: LockStore> QuorumStore<S> {
         dirty: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
         let counts = self.counts(asked, votes);
-        let undecided = !counts.is_empty() && counts.iter().all(Option::is_none);
+        let undecided = counts.iter().all(Option::is_none);
         if undecided && answered(votes) < self.majority_count() {
             return Err(no_majority(self.majority_count(), votes, dirty));
         }
@@ -100,9 +100,11 @@ impl<S: LockStore> QuorumStore<S> {
         let mut ends: Vec<Instant> = asked.iter().map(|one| one.until).collect();
         ends.sort_unstable();
         ends.dedup();
-        let Some(&last) = ends.last() else {
-            return call;
-        };
+        // An empty batch asks whether a majority answers.
+        let last = ends.last().copied().unwrap_or_else(|| self.deadline());
+        if ends.is_empty() {
+            ends.push(last);
+        }
         for store in self.all().iter() {
             let (quorum, call, renewals) = (self.clone(), call.clone(), renewals.clone());
             self.shared.running.spawn(async move {
@@ -116,8 +118,9 @@ impl<S: LockStore> QuorumStore<S> {
             let decided = |votes: &Votes<Statuses>| {
                 let counts = self.counts(asked, votes);
                 let mut counts = counts.iter().zip(asked);
+                let counted = !asked.is_empty() || answered(votes) >= self.majority_count();
                 votes.iter().all(Option::is_some)
-                    || counts.all(|(count, one)| count.is_some() || one.until < end)
+                    || counted && counts.all(|(count, one)| count.is_some() || one.until < end)
             };
             if call.wait(end, decided).await {
                 break;

@@ -1,7 +1,9 @@
 //! Renewals and checks of holds.
 
+use futures_util::future::join_all;
+
 use super::pooled::Purpose;
-use super::{RedisStore, batches};
+use super::{RedisStore, batches, failure};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{HoldStatus, Renewal};
 
@@ -11,6 +13,9 @@ impl RedisStore {
         &self,
         renewals: &[Renewal],
     ) -> Result<Vec<HoldStatus>, StoreError> {
+        if renewals.is_empty() {
+            return self.ping().await.map(|()| Vec::new());
+        }
         let is_check = |renewal: &Renewal| renewal.lease.is_none();
         if !renewals.iter().any(is_check) {
             return self.extend(renewals).await;
@@ -30,6 +35,21 @@ impl RedisStore {
             statuses[*place] = status;
         }
         Ok(statuses)
+    }
+
+    /// Asks every server that has locks.
+    async fn ping(&self) -> Result<(), StoreError> {
+        let servers = self.inner.router.servers().await?;
+        let ping = redis::cmd("PING");
+        let pings = servers
+            .iter()
+            .map(|(_, connection)| connection.query(&ping));
+        for answer in join_all(pings).await {
+            if let redis::Value::ServerError(error) = answer? {
+                return Err(failure::refusal(error));
+            }
+        }
+        Ok(())
     }
 
     /// Renews leases, on the connections for renewals.
