@@ -55,8 +55,7 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let names = Names::of(key);
-        let call = script::FORGET.call(names, 1, 0).arg(names.record());
+        let call = script::FORGET.call([Names::of(key).record()]);
         let answer = self.call(key, |_| Ok(call)).await?;
         Ok(standing(&answer)? == HoldStatus::Held)
     }
@@ -64,54 +63,53 @@ impl Inspect for RedisStore {
 
 fn inspect(key: &LockKey) -> Call {
     let names = Names::of(key);
-    script::INSPECT
-        .call(names, 8, 1)
-        .arg(names.lock())
-        .arg(names.queue())
-        .arg(names.timeouts())
-        .arg(names.alive())
-        .arg(names.passes())
-        .arg(names.waiting_writers())
-        .arg(names.waiting_readers())
-        .arg(names.permits())
-        .arg(names.readers_prefix())
+    let keys = [
+        names.lock(),
+        names.queue(),
+        names.timeouts(),
+        names.alive(),
+        names.passes(),
+        names.waiting_writers(),
+        names.waiting_readers(),
+        names.permits(),
+    ];
+    script::INSPECT.call(keys).arg(names.readers_prefix())
 }
 
 fn force(key: &LockKey, publish: Channels) -> Call {
     let names = Names::of(key);
-    script::FORCE
-        .call(names, 12, 4)
-        .arg(names.lock())
-        .arg(names.channel())
-        .arg(names.queue())
-        .arg(names.timeouts())
-        .arg(names.alive())
-        .arg(names.rw_channel())
-        .arg(names.waiting_readers())
-        .arg(names.passes())
-        .arg(names.waiting_writers())
-        .arg(names.line())
-        .arg(names.permits())
-        .arg(names.permit_channel())
-        .arg(publish)
-        .arg(names.readers_prefix())
-        .arg(names.turn())
-        .arg(names.enter())
+    let keys = [
+        names.lock(),
+        names.channel(),
+        names.queue(),
+        names.timeouts(),
+        names.alive(),
+        names.rw_channel(),
+        names.waiting_readers(),
+        names.passes(),
+        names.waiting_writers(),
+        names.line(),
+        names.permits(),
+        names.permit_channel(),
+    ];
+    let prefixes = (names.readers_prefix(), names.turn(), names.enter());
+    script::FORCE.call(keys).arg((publish, prefixes))
 }
 
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
     let names = Names::of(key);
+    let keys = [
+        names.lock(),
+        names.permits(),
+        names.permit_channel(),
+        names.set_limit(),
+        names.waiting_writers(),
+        names.line(),
+    ];
+    let limit = limit.map_or(0, NonZeroU32::get);
     script::PERMIT_SET
-        .call(names, 6, 3)
-        .arg(names.lock())
-        .arg(names.permits())
-        .arg(names.permit_channel())
-        .arg(names.set_limit())
-        .arg(names.waiting_writers())
-        .arg(names.line())
-        .arg(limit.map_or(0, NonZeroU32::get))
-        .arg(publish)
-        .arg(names.turn())
+        .call(keys)
+        .arg((limit, publish, names.turn()))
 }
 
 fn inspection(answer: &Value) -> Option<Inspection> {

@@ -36,13 +36,7 @@ pub(super) async fn check(
         route,
         checks,
         |check| &check.hold.key,
-        |batch| {
-            let holds = batch.iter().map(|check| &check.hold);
-            match acknowledge {
-                true => calls::check_marked(holds),
-                false => calls::check(holds),
-            }
-        },
+        |batch| calls::check(batch.iter().map(|check| &check.hold), acknowledge),
     )
     .await
 }

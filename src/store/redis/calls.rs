@@ -10,97 +10,92 @@ use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let (names, id) = (Names::of(&hold.key), hold.id);
-    let begin = |script: &'static Script, keys: usize, args: usize| {
-        let fenced = usize::from(attempt.fencing.is_some());
-        script.call(names, keys + fenced, args).arg(names.lock())
-    };
-    // The last key, and the last two arguments, of scripts that issue tokens.
-    let counter = attempt.fencing.map(|_| names.token());
-    let reserve = attempt.fencing.map(|fencing| fencing.reserve);
-    let retention = attempt
-        .fencing
-        .map(|fencing| fencing.retention.map_or(0, ms));
+    let (names, id) = (Names::of(&hold.key), Field::Plain(hold.id));
+    let tombstone = names.tombstone(field(hold));
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
-    let in_line = match attempt.stands_in_line() {
-        true => liveness,
-        false => 0,
-    };
+    let stands_in_line = attempt.stands_in_line();
+    let in_line = if stands_in_line { liveness } else { 0 };
+    // The last key, and the last two arguments, of scripts that issue tokens.
+    let counter = attempt.fencing.map(|_| names.token());
+    let reserve = attempt.fencing.map(|fencing| {
+        let retention = fencing.retention.map_or(0, ms);
+        (fencing.reserve, retention)
+    });
     match hold.mode {
-        LockMode::Reentrant => begin(&script::EXCLUSIVE_ACQUIRE, 5, 7)
-            .arg(names.tombstone(field(hold)))
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(counter)
-            .arg(lease)
-            .arg(Field::Plain(id))
-            .arg(in_line)
-            .arg(names.turn())
-            .arg(publish)
-            .arg(reserve)
-            .arg(retention),
-        LockMode::Fair => begin(&script::FAIR_ACQUIRE, 5, 7)
-            .arg(names.queue())
-            .arg(names.timeouts())
-            .arg(names.alive())
-            .arg(names.tombstone(field(hold)))
-            .arg(counter)
-            .arg(lease)
-            .arg(Field::Plain(id))
-            .arg(liveness)
-            .arg(names.channel())
-            .arg(publish)
-            .arg(reserve)
-            .arg(retention),
-        LockMode::Read => script::READ_ACQUIRE
-            .call(names, 6, 3)
-            .arg(names.lock())
-            .arg(names.tombstone(field(hold)))
-            .arg(names.waiting_writers())
-            .arg(names.waiting_readers())
-            .arg(names.passes())
-            .arg(names.reader_timeout(id))
-            .arg(lease)
-            .arg(Field::Plain(id))
-            .arg(liveness),
+        LockMode::Reentrant => {
+            let keys = [
+                names.lock(),
+                tombstone,
+                names.waiting_writers(),
+                names.line(),
+                names.outside(),
+            ];
+            script::EXCLUSIVE_ACQUIRE
+                .call(keys.into_iter().chain(counter))
+                .arg((lease, id, in_line, names.turn(), publish, reserve))
+        }
+        LockMode::Fair => {
+            let keys = [
+                names.lock(),
+                names.queue(),
+                names.timeouts(),
+                names.alive(),
+                tombstone,
+            ];
+            script::FAIR_ACQUIRE
+                .call(keys.into_iter().chain(counter))
+                .arg((lease, id, liveness, names.channel(), publish, reserve))
+        }
+        LockMode::Read => {
+            let keys = [
+                names.lock(),
+                tombstone,
+                names.waiting_writers(),
+                names.waiting_readers(),
+                names.passes(),
+                names.reader_timeout(hold.id),
+            ];
+            script::READ_ACQUIRE.call(keys).arg((lease, id, liveness))
+        }
         LockMode::Write => {
-            let call = begin(&script::WRITE_ACQUIRE, 6, 8)
-                .arg(names.tombstone(field(hold)))
-                .arg(names.waiting_writers())
-                .arg(names.passes())
-                .arg(names.line())
-                .arg(names.outside())
-                .arg(counter)
-                .arg(lease)
-                .arg(Field::Plain(id))
-                .arg(liveness);
-            let call = match attempt.stands_in_line() {
+            let keys = [
+                names.lock(),
+                tombstone,
+                names.waiting_writers(),
+                names.passes(),
+                names.line(),
+                names.outside(),
+            ];
+            let call = script::WRITE_ACQUIRE
+                .call(keys.into_iter().chain(counter))
+                .arg((lease, id, liveness));
+            let call = match stands_in_line {
                 true => call.arg(names.turn()),
                 false => call.arg(""),
             };
-            call.arg(publish)
-                .arg(names.readers_prefix())
-                .arg(reserve)
-                .arg(retention)
+            call.arg((publish, names.readers_prefix(), reserve))
         }
-        LockMode::Permit(limit) => script::PERMIT_ACQUIRE
-            .call(names, 8, 6)
-            .arg(names.lock())
-            .arg(names.permits())
-            .arg(names.permit_channel())
-            .arg(names.tombstone(field(hold)))
-            .arg(names.set_limit())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(lease)
-            .arg(Field::Plain(id))
-            .arg(in_line)
-            .arg(names.turn())
-            .arg(publish)
-            .arg(limit.get()),
+        LockMode::Permit(limit) => {
+            let keys = [
+                names.lock(),
+                names.permits(),
+                names.permit_channel(),
+                tombstone,
+                names.set_limit(),
+                names.waiting_writers(),
+                names.line(),
+                names.outside(),
+            ];
+            script::PERMIT_ACQUIRE.call(keys).arg((
+                lease,
+                id,
+                in_line,
+                names.turn(),
+                publish,
+                limit.get(),
+            ))
+        }
     }
 }
 
@@ -124,64 +119,34 @@ pub(super) fn release_by(
     publish: Channels,
 ) -> Call {
     let names = Names::of(&hold.key);
-    let id = Field::Plain(hold.id);
-    let begin = |keys: usize, args: usize| {
-        // A record follows with three arguments, a tombstone with one.
-        script
-            .call(names, keys + more.len(), args + 3 * more.len().min(1))
-            .arg(names.lock())
+    let channel = redissons_channel(hold);
+    let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
+    let call = |keys: &[Name<'_>]| {
+        let keys = [names.lock()].into_iter().chain(keys.iter().copied());
+        let call = script.call(keys.chain(more.iter().copied()));
+        call.arg((Field::Plain(hold.id), publish))
     };
+    let (readers, turn) = (names.readers_prefix(), names.turn());
     match hold.mode {
-        LockMode::Reentrant => begin(5, 3)
-            .arg(names.channel())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(more)
-            .arg(id)
-            .arg(publish),
-        LockMode::Fair => begin(6, 4)
-            .arg(names.queue())
-            .arg(names.timeouts())
-            .arg(names.alive())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(more)
-            .arg(id)
-            .arg(publish)
-            .arg(names.channel()),
-        LockMode::Read => begin(5, 4)
-            .arg(names.rw_channel())
-            .arg(names.reader_timeout(hold.id))
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(more)
-            .arg(id)
-            .arg(publish)
-            .arg(names.readers_prefix()),
-        LockMode::Write => begin(7, 5)
-            .arg(names.rw_channel())
-            .arg(names.waiting_readers())
-            .arg(names.passes())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(more)
-            .arg(id)
-            .arg(publish)
-            .arg(names.readers_prefix()),
-        LockMode::Permit(_) => begin(6, 3)
-            .arg(names.permits())
-            .arg(names.permit_channel())
-            .arg(names.waiting_writers())
-            .arg(names.line())
-            .arg(names.outside())
-            .arg(more)
-            .arg(id)
-            .arg(publish),
+        LockMode::Reentrant => call(&[channel, waiting, line, outside]).arg(turn),
+        LockMode::Fair => {
+            let (queue, timeouts, alive) = (names.queue(), names.timeouts(), names.alive());
+            call(&[queue, timeouts, alive, waiting, line]).arg((channel, turn))
+        }
+        LockMode::Read => {
+            let timeout = names.reader_timeout(hold.id);
+            call(&[channel, timeout, waiting, line]).arg((readers, turn))
+        }
+        LockMode::Write => {
+            let (called, passes) = (names.waiting_readers(), names.passes());
+            call(&[channel, called, passes, waiting, line, outside]).arg((
+                readers,
+                turn,
+                names.enter(),
+            ))
+        }
+        LockMode::Permit(_) => call(&[names.permits(), channel, waiting, line, outside]).arg(turn),
     }
-    .arg(names.turn())
-    .arg((hold.mode == LockMode::Write).then(|| names.enter()))
 }
 
 /// Withdraws an attempt, by a script that takes the keys and arguments of [`release`] and those of the tombstone.
@@ -206,43 +171,34 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
 /// Renews the leases of some holds.
 pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> Call {
     let holds = renewals.clone().map(|renewal| &renewal.hold);
-    renewals.fold(about(&script::RENEW, 3, holds, None), |call, renewal| {
-        call.arg(field(&renewal.hold))
-            .arg(ms(renewal.lease.unwrap_or_default()))
-            .arg(match renewal.hold.mode {
-                LockMode::Reentrant | LockMode::Fair => "exclusive",
-                LockMode::Read => "read",
-                LockMode::Write => "write",
-                LockMode::Permit(_) => "permit",
-            })
+    renewals.fold(about(&script::RENEW, holds, None), |call, renewal| {
+        let kind = match renewal.hold.mode {
+            LockMode::Reentrant | LockMode::Fair => "exclusive",
+            LockMode::Read => "read",
+            LockMode::Write => "write",
+            LockMode::Permit(_) => "permit",
+        };
+        let lease = ms(renewal.lease.unwrap_or_default());
+        call.arg((field(&renewal.hold), lease, kind))
     })
 }
 
-/// Asks which of some holds exist.
-pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
+/// Asks which of some holds exist. `marked`: with a write for replicas to acknowledge.
+pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone, marked: bool) -> Call {
+    let (script, mark) = match holds.clone().next() {
+        Some(hold) if marked => (&script::CHECK_MARKED, Some(Names::of(&hold.key).mark())),
+        _ => (&script::CHECK, None),
+    };
     holds
         .clone()
-        .fold(about(&script::CHECK, 2, holds, None), |call, hold| {
-            call.arg(field(hold)).arg(check_kind(hold))
+        .fold(about(script, holds, mark), |call, hold| {
+            // The check of a permit differs from that of any other hold.
+            let kind = match hold.mode {
+                LockMode::Permit(_) => "permit",
+                LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Write => "",
+            };
+            call.arg((field(hold), kind))
         })
-}
-
-/// The same, with a write for replicas to acknowledge.
-pub(super) fn check_marked<'a>(holds: impl Iterator<Item = &'a Hold> + Clone) -> Call {
-    let mark = holds.clone().next();
-    let mark = mark.map(|hold| Names::of(&hold.key).mark());
-    holds.clone().fold(
-        about(&script::CHECK_MARKED, 2, holds, mark),
-        |call, hold| call.arg(field(hold)).arg(check_kind(hold)),
-    )
-}
-
-/// What tells the check of a permit from that of any other hold.
-fn check_kind(hold: &Hold) -> &'static str {
-    match hold.mode {
-        LockMode::Permit(_) => "permit",
-        LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Write => "",
-    }
 }
 
 /// The channel that reports when such an attempt may succeed.
@@ -270,25 +226,19 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
 /// A call about several holds, with two keys for each, and optionally one more.
 fn about<'a>(
     script: &'static Script,
-    args: usize,
     holds: impl Iterator<Item = &'a Hold> + Clone,
-    last: Option<Name<'_>>,
+    last: Option<Name<'a>>,
 ) -> Call {
-    let (count, bytes) = holds.clone().fold((0, 0), |(count, bytes), hold| {
-        (count + 1, bytes + 2 * hold.key.as_str().len() + 180)
-    });
-    let keys = 2 * count + usize::from(last.is_some());
-    let call = script.call_with_capacity(keys, args * count, bytes);
-    let call = holds.fold(call, |call, hold| {
+    let keys = holds.flat_map(|hold| {
         let names = Names::of(&hold.key);
-        let call = call.arg(names.lock());
-        match hold.mode {
-            LockMode::Read => call.arg(names.reader_timeout(hold.id)),
-            LockMode::Reentrant | LockMode::Fair | LockMode::Write => call.arg(names.lock()),
-            LockMode::Permit(_) => call.arg(names.permits()),
-        }
+        let second = match hold.mode {
+            LockMode::Read => names.reader_timeout(hold.id),
+            LockMode::Reentrant | LockMode::Fair | LockMode::Write => names.lock(),
+            LockMode::Permit(_) => names.permits(),
+        };
+        [names.lock(), second]
     });
-    call.arg(last)
+    script.call(keys.chain(last))
 }
 
 pub(super) fn field(hold: &Hold) -> Field {

@@ -111,8 +111,7 @@ impl RedisStore {
     }
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
-        let names = Names::of(&key);
-        let call = script::RECORD_SIZE.call(names, 1, 0).arg(names.record());
+        let call = script::RECORD_SIZE.call([Names::of(&key).record()]);
         let answer = self.call(&key, |_| Ok(call)).await?;
         match array(&answer) {
             Some([Value::Int(_), Value::Int(-2)]) => Ok(None),

@@ -31,23 +31,10 @@ pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channe
 /// Joins several calls into one call of `script`. The script passes each call's keys and arguments to the
 /// script of its mode.
 fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
-    let keys = calls.iter().map(|(_, call)| call.keys().len()).sum();
-    let args = calls.iter().map(|(_, call)| 3 + call.args().len()).sum();
-    let words = calls
-        .iter()
-        .flat_map(|(_, call)| call.keys().chain(call.args()));
-    let bytes = words.map(|word| word.len() + 16).sum();
-
-    let call = script.call_with_capacity(keys, args, bytes);
-    let call = calls
-        .iter()
-        .flat_map(|(_, call)| call.keys())
-        .fold(call, Call::arg);
+    let keys: Vec<_> = calls.iter().flat_map(|(_, call)| call.keys()).collect();
+    let call = script.call_with_words(keys.into_iter());
     calls.iter().fold(call, |call, (mode, one)| {
-        let head = call
-            .arg(mode.as_str())
-            .arg(one.keys().len())
-            .arg(one.args().len());
+        let head = call.arg((mode.as_str(), one.keys().len(), one.args().len()));
         one.args().fold(head, Call::arg)
     })
 }

@@ -46,8 +46,11 @@ impl<'a> Names<'a> {
     }
 
     /// The hash of holds.
-    pub(super) fn lock(self) -> &'a str {
-        self.lock
+    pub(super) fn lock(self) -> Name<'a> {
+        Name {
+            tagged: true,
+            ..self.name("")
+        }
     }
 
     /// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
@@ -216,6 +219,11 @@ impl Name<'_> {
         }
     }
 
+    /// At least its length.
+    pub(super) fn longest(&self) -> usize {
+        self.prefix.len() + self.lock.len() + HoldId::LONGEST + self.suffix.len() + 3
+    }
+
     /// Its parts.
     fn parts<'p>(&'p self, id: &'p mut [u8; HoldId::LONGEST]) -> [&'p str; 7] {
         let (open, close) = if self.tagged { ("", "") } else { ("{", "}") };
@@ -309,7 +317,7 @@ mod tests {
         ] {
             let key = LockKey::new(key);
             let names = Names::of(&key);
-            assert_eq!(names.lock(), key.as_str());
+            assert_eq!(names.lock().to_string(), key.as_str());
             for (name, expected) in [
                 (names.channel(), format!("redisson_lock__channel:{tag}")),
                 (

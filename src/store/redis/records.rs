@@ -21,17 +21,13 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
         LockMode::Write => &script::WRITE_RECORD,
         LockMode::Read | LockMode::Permit(_) => return Err(shared_work()),
     };
-    let names = Names::of(&hold.key);
-    Ok(release_by(script, hold, &[names.record()], publish)
-        .arg(field(hold))
-        .arg(&record.value[..])
-        .arg(ms(record.retention)))
+    let call = release_by(script, hold, &[Names::of(&hold.key).record()], publish);
+    Ok(call.arg((field(hold), &record.value[..], ms(record.retention))))
 }
 
 /// Reads a record.
 pub(super) fn read(key: &LockKey) -> Call {
-    let names = Names::of(key);
-    script::RECORD.call(names, 1, 0).arg(names.record())
+    script::RECORD.call([Names::of(key).record()])
 }
 
 /// Reads the answer to [`read`].

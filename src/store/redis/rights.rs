@@ -277,7 +277,7 @@ impl MissingRights {
 
 /// Asks for the missing rights.
 pub(super) fn question() -> Call {
-    script::RIGHTS.call_with_capacity(0, 1, 64).arg(SCRATCH)
+    script::RIGHTS.call([]).arg(SCRATCH)
 }
 
 /// Reads the answer to [`question`].

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
-use super::names::Names;
+use super::names::Name;
 
 /// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
 pub(super) struct Script {
@@ -12,364 +12,142 @@ pub(super) struct Script {
     digest: OnceLock<String>,
 }
 
-/// Joins the shared steps of a script, and the script itself.
-macro_rules! script {
-    ($($file:literal),+) => {
-        Script {
+/// Names scripts, each with its files in the folder `lua`: the shared steps, then the script itself.
+macro_rules! scripts {
+    ($($name:ident: $($file:literal)+;)+) => {
+        $(pub(super) static $name: Script = Script {
             text: concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+),
             digest: OnceLock::new(),
-        }
+        };)+
     };
 }
 
-pub(super) static EXCLUSIVE_ACQUIRE: Script = script!(
-    "shared/now",
-    "shared/expire",
-    "shared/token",
-    "shared/holds",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/place",
-    "exclusive/ask",
-    "exclusive/acquire"
-);
-pub(super) static EXCLUSIVE_RELEASE: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "exclusive/leave",
-    "exclusive/release"
-);
-pub(super) static EXCLUSIVE_RECORD: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "record/keep",
-    "exclusive/leave",
-    "exclusive/release"
-);
-pub(super) static EXCLUSIVE_WITHDRAW: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "exclusive/leave",
-    "exclusive/withdraw"
-);
+scripts! {
+    EXCLUSIVE_ACQUIRE:
+        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/waiters" "shared/line" "shared/outside"
+        "shared/place" "exclusive/ask" "exclusive/acquire";
+    EXCLUSIVE_RELEASE:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "exclusive/leave" "exclusive/release";
+    EXCLUSIVE_RECORD:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "record/keep" "exclusive/leave" "exclusive/release";
+    EXCLUSIVE_WITHDRAW:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "exclusive/leave" "exclusive/withdraw";
 
-pub(super) static FAIR_ACQUIRE: Script = script!(
-    "shared/now",
-    "shared/expire",
-    "shared/token",
-    "shared/holds",
-    "fair/queue",
-    "fair/line_up",
-    "fair/ask",
-    "fair/acquire"
-);
-pub(super) static FAIR_RELEASE: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "fair/queue",
-    "fair/wake",
-    "fair/leave",
-    "fair/release"
-);
-pub(super) static FAIR_RECORD: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "record/keep",
-    "fair/queue",
-    "fair/wake",
-    "fair/leave",
-    "fair/release"
-);
-pub(super) static FAIR_WITHDRAW: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "fair/queue",
-    "fair/wake",
-    "fair/withdraw"
-);
+    FAIR_ACQUIRE:
+        "shared/now" "shared/expire" "shared/token" "shared/holds" "fair/queue" "fair/line_up" "fair/ask"
+        "fair/acquire";
+    FAIR_RELEASE:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "fair/queue" "fair/wake" "fair/leave" "fair/release";
+    FAIR_RECORD:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "record/keep" "fair/queue" "fair/wake" "fair/leave" "fair/release";
+    FAIR_WITHDRAW:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
+        "fair/queue" "fair/wake" "fair/withdraw";
 
-pub(super) static READ_ACQUIRE: Script = script!(
-    "shared/now",
-    "shared/expire",
-    "shared/holds",
-    "shared/waiters",
-    "shared/outside",
-    "read/ask",
-    "read/acquire"
-);
-pub(super) static READ_RELEASE: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "read/leave",
-    "read/release"
-);
-pub(super) static READ_WITHDRAW: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/wake_all",
-    "read/leave",
-    "read/withdraw"
-);
+    READ_ACQUIRE:
+        "shared/now" "shared/expire" "shared/holds" "shared/waiters" "shared/outside" "read/ask" "read/acquire";
+    READ_RELEASE:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
+        "read/leave" "read/release";
+    READ_WITHDRAW:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
+        "shared/wake_all" "read/leave" "read/withdraw";
 
-pub(super) static WRITE_ACQUIRE: Script = script!(
-    "shared/now",
-    "shared/expire",
-    "shared/token",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/place",
-    "write/ask",
-    "write/acquire"
-);
-pub(super) static WRITE_RELEASE: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/wake_all",
-    "write/pass",
-    "write/leave",
-    "write/release"
-);
-pub(super) static WRITE_RECORD: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/wake_all",
-    "record/keep",
-    "write/pass",
-    "write/leave",
-    "write/release"
-);
-pub(super) static WRITE_WITHDRAW: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/wake_all",
-    "write/pass",
-    "write/leave",
-    "write/withdraw"
-);
+    WRITE_ACQUIRE:
+        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
+        "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
+    WRITE_RELEASE:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/release";
+    WRITE_RECORD:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "shared/wake_all" "record/keep" "write/pass" "write/leave" "write/release";
+    WRITE_WITHDRAW:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
+        "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/withdraw";
 
-pub(super) static PERMIT_ACQUIRE: Script = script!(
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/place",
-    "permit/stock",
-    "permit/give",
-    "permit/ask",
-    "permit/acquire"
-);
-pub(super) static PERMIT_RELEASE: Script = script!(
-    "shared/on_hash",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "permit/give",
-    "permit/leave",
-    "permit/release"
-);
-pub(super) static PERMIT_WITHDRAW: Script = script!(
-    "shared/on_hash",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "permit/give",
-    "permit/leave",
-    "permit/withdraw"
-);
-pub(super) static PERMIT_SET: Script = script!(
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "permit/stock",
-    "permit/give",
-    "permit/set"
-);
+    PERMIT_ACQUIRE:
+        "shared/now" "shared/waiters" "shared/line" "shared/outside" "shared/place" "permit/stock" "permit/give"
+        "permit/ask" "permit/acquire";
+    PERMIT_RELEASE:
+        "shared/on_hash" "shared/now" "shared/waiters" "shared/line" "shared/outside" "permit/give" "permit/leave"
+        "permit/release";
+    PERMIT_WITHDRAW:
+        "shared/on_hash" "shared/now" "shared/waiters" "shared/line" "shared/outside" "permit/give" "permit/leave"
+        "permit/withdraw";
+    PERMIT_SET: "shared/now" "shared/waiters" "shared/line" "permit/stock" "permit/give" "permit/set";
 
-pub(super) static RELEASE_SEVERAL: Script = script!(
-    "shared/on_hash",
-    "shared/holds",
-    "shared/sample",
-    "shared/end_hold",
-    "shared/settle",
-    "shared/now",
-    "shared/waiters",
-    "shared/line",
-    "shared/outside",
-    "shared/wake_all",
-    "fair/queue",
-    "fair/wake",
-    "write/pass",
-    "exclusive/leave",
-    "fair/leave",
-    "read/leave",
-    "write/leave",
-    "permit/give",
-    "permit/leave",
-    "many/next",
-    "many/release"
-);
+    RELEASE_SEVERAL:
+        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/settle" "shared/now"
+        "shared/waiters" "shared/line" "shared/outside" "shared/wake_all" "fair/queue" "fair/wake" "write/pass"
+        "exclusive/leave" "fair/leave" "read/leave" "write/leave" "permit/give" "permit/leave" "many/next"
+        "many/release";
+    RECORD: "record/read";
+    RECORD_SIZE: "admin/record";
+    FORGET: "admin/forget";
 
-pub(super) static RECORD: Script = script!("record/read");
-pub(super) static RECORD_SIZE: Script = script!("admin/record");
-pub(super) static FORGET: Script = script!("admin/forget");
-pub(super) static INSPECT: Script = script!(
-    "shared/now",
-    "shared/holds",
-    "shared/sample",
-    "admin/holders",
-    "permit/look",
-    "admin/inspect"
-);
-pub(super) static FORCE: Script = script!(
-    "shared/now",
-    "shared/holds",
-    "shared/sample",
-    "shared/wake_all",
-    "shared/waiters",
-    "shared/line",
-    "fair/queue",
-    "fair/wake",
-    "write/pass",
-    "admin/holders",
-    "permit/stock",
-    "permit/give",
-    "permit/force",
-    "admin/force"
-);
-pub(super) static RIGHTS: Script = script!("rights");
-pub(super) static RENEW: Script = script!(
-    "shared/on_hash",
-    "shared/now",
-    "permit/give",
-    "permit/renew",
-    "renew"
-);
-pub(super) static CHECK: Script = script!("shared/on_hash", "shared/now", "check");
-pub(super) static CHECK_MARKED: Script =
-    script!("replicas/mark", "shared/on_hash", "shared/now", "check");
+    INSPECT: "shared/now" "shared/holds" "shared/sample" "admin/holders" "permit/look" "admin/inspect";
 
-/// Joins the questions of all modes, and a script that asks several of them.
-macro_rules! several {
-    ($file:literal) => {
-        script!(
-            "shared/now",
-            "shared/expire",
-            "shared/token",
-            "shared/holds",
-            "shared/sample",
-            "shared/settle",
-            "shared/waiters",
-            "shared/line",
-            "shared/outside",
-            "shared/place",
-            "fair/queue",
-            "fair/line_up",
-            "exclusive/ask",
-            "fair/ask",
-            "read/ask",
-            "write/ask",
-            "permit/stock",
-            "permit/give",
-            "permit/ask",
-            "many/next",
-            "many/ask_next",
-            $file
-        )
-    };
+    FORCE:
+        "shared/now" "shared/holds" "shared/sample" "shared/wake_all" "shared/waiters" "shared/line" "fair/queue"
+        "fair/wake" "write/pass" "admin/holders" "permit/stock" "permit/give" "permit/force" "admin/force";
+    RIGHTS: "rights";
+
+    RENEW: "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
+
+    CHECK: "shared/on_hash" "shared/now" "check";
+    CHECK_MARKED: "replicas/mark" "shared/on_hash" "shared/now" "check";
+
+    ACQUIRE_ALL:
+        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
+        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/ask" "fair/ask"
+        "read/ask" "write/ask" "permit/stock" "permit/give" "permit/ask" "many/next" "many/ask_next" "many/all";
+    ACQUIRE_ANY:
+        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
+        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/ask" "fair/ask"
+        "read/ask" "write/ask" "permit/stock" "permit/give" "permit/ask" "many/next" "many/ask_next" "many/any";
 }
-
-pub(super) static ACQUIRE_ALL: Script = several!("many/all");
-pub(super) static ACQUIRE_ANY: Script = several!("many/any");
 
 impl Script {
-    /// Begins a call about one lock: `keys` keys follow, then `args` arguments.
-    pub(super) fn call(&'static self, names: Names<'_>, keys: usize, args: usize) -> Call {
-        // A key is the lock's name, a prefix, an id and a suffix; an argument is at most an id. One allocation is enough.
-        let bytes = 64 + keys * (names.lock().len() + 80) + args * 64;
-        self.call_with_capacity(keys, args, bytes)
+    /// Begins a call with these keys.
+    pub(super) fn call<'k>(
+        &'static self,
+        keys: impl IntoIterator<Item = Name<'k>, IntoIter: Clone>,
+    ) -> Call {
+        self.begin(keys.into_iter(), Name::longest)
     }
 
-    /// Begins a call whose keys and arguments are `bytes` long altogether.
-    pub(super) fn call_with_capacity(
+    /// Begins a call with the keys of other calls.
+    pub(super) fn call_with_words<'k>(
         &'static self,
-        keys: usize,
-        args: usize,
-        bytes: usize,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
     ) -> Call {
-        let mut command = Cmd::with_capacity(3 + keys + args, bytes);
-        command.arg("EVALSHA").arg(self.digest()).arg(keys);
+        self.begin(keys, |word| word.len())
+    }
+
+    /// One allocation is enough: there are about as many arguments as keys, and an argument is at most an id.
+    fn begin<K: ToRedisArgs>(
+        &'static self,
+        keys: impl Iterator<Item = K> + Clone,
+        length: impl Fn(&K) -> usize,
+    ) -> Call {
+        let (count, bytes) = keys.clone().fold((0, 512), |(count, bytes), key| {
+            (count + 1, bytes + length(&key) + 64)
+        });
+        let mut command = Cmd::with_capacity(16 + 2 * count, bytes);
+        command.arg("EVALSHA").arg(self.digest()).arg(count);
+        for key in keys {
+            command.arg(key);
+        }
         Call {
             script: self,
             command,
-            keys,
+            keys: count,
         }
     }
 
@@ -388,6 +166,7 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Adds an argument, or a tuple of them.
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.command.arg(arg);
         self
