@@ -2,18 +2,15 @@
 -- function that grants. A refused attempt keeps its place in line.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
--- Needs    now.lua, expire.lua, token.lua, holds.lua, outside.lua, place.lua and what it needs
+-- Needs    exclusive/grant.lua, now.lua, holds.lua, outside.lua, place.lua and what it needs
 local function ask_exclusive(keys, args)
   local name, alive, line, outside, id = keys[1], keys[3], keys[4], keys[5], args[2]
 
   local function grant()
-    local token = keys[6] and next_token(keys[6], args[6], args[7])
-    redis.call('HSET', name, id, 1)
-    expire(name, args[1])
-    return token and {0, token} or 0
+    return grant_exclusive(keys, args)
   end
 
-  if redis.call('EXISTS', name, keys[2], alive, outside) == 0 then
+  if is_free_exclusive(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then

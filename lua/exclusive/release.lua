@@ -2,5 +2,5 @@
 -- KEYS     as exclusive/leave.lua
 -- ARGV     as exclusive/leave.lua
 -- Returns  as exclusive/leave.lua
--- Needs    exclusive/leave.lua and what it needs
-return leave_exclusive(KEYS, ARGV)
+-- Needs    exclusive/leave_lone.lua, exclusive/leave.lua and what they need
+return leave_exclusive(KEYS, ARGV, removed)

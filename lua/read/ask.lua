@@ -3,7 +3,7 @@
 -- waiting.
 -- keys     as read/acquire.lua
 -- args     as read/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, holds.lua, outside.lua
+-- Needs    read/grant.lua, now.lua, waiters.lua, holds.lua, outside.lua
 local function ask_read(keys, args)
   local name, id, lease = keys[1], args[2], tonumber(args[1])
   local life, mode, waits = lease, nil, false
@@ -13,13 +13,10 @@ local function ask_read(keys, args)
       redis.call('ZREM', keys[4], id)
       redis.call('ZREM', keys[5], id)
     end
-    redis.call('SET', keys[6], 1, 'PX', lease)
-    redis.call('HSET', name, 'mode', mode or 'read', id, 1)
-    expire(name, life)
-    return 0
+    return grant_read(keys, args, mode or 'read', life)
   end
 
-  if redis.call('EXISTS', name, keys[2], keys[3], keys[4], keys[5]) == 0 then
+  if is_free_read(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then

@@ -2,11 +2,13 @@
 -- expired was gone before, but its field is still removed.
 -- keys     1 lock hash, 2 channel, 3 own reader timeout, 4 waiting writers, 5 line
 -- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel
+-- removed, lived  whether the field of the hold, and its reader timeout, were removed before, 0 or 1 (absent: it was not
+--          tried)
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
 -- Needs    on_hash.lua, now.lua, line.lua, settle.lua and what it needs
-local function leave_read(keys, args)
-  local lived = redis.call('DEL', keys[3])
-  if on_hash('HDEL', keys[1], args[1]) == 0 then
+local function leave_read(keys, args, removed, lived)
+  lived = lived or redis.call('DEL', keys[3])
+  if (removed or on_hash('HDEL', keys[1], args[1])) == 0 then
     return 0
   end
   local left = redis.call('HLEN', keys[1])

@@ -2,5 +2,5 @@
 -- KEYS     as read/leave.lua
 -- ARGV     as read/leave.lua
 -- Returns  as read/leave.lua
--- Needs    read/leave.lua and what it needs
-return leave_read(KEYS, ARGV)
+-- Needs    read/leave_lone.lua, read/leave.lua and what they need
+return leave_read(KEYS, ARGV, removed, lived)

@@ -1,12 +1,10 @@
 -- Ends an exclusive hold. HDEL comes first, because a script that has written may still allocate when memory is full.
 -- Other fields of the hash belong to the application, or to a lock of another kind, and are kept. Data of the
 -- application loses the expiry that the lock gave it.
--- Returns  0 nothing was held, 1 ended, -1 ended and other fields are left
 -- Needs    on_hash.lua, holds.lua, sample.lua
-local function end_hold(name, field)
-  if on_hash('HDEL', name, field) == 0 then
-    return 0
-  end
+
+-- After the field of the hold was removed. Returns 1 if nothing else is left, otherwise -1.
+local function tidy(name)
   if redis.call('EXISTS', name) == 0 then
     return 1
   end
@@ -18,4 +16,9 @@ local function end_hold(name, field)
     end
   end
   return -1
+end
+
+-- Returns  0 nothing was held, 1 ended, -1 ended and other fields are left
+local function end_hold(name, field)
+  return on_hash('HDEL', name, field) == 0 and 0 or tidy(name)
 end

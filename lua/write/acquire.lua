@@ -7,6 +7,6 @@
 --          counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, {1, ms, 1} refused, and Redisson's channel says when to ask again,
 --          2 withdrawn before, 3 an exclusive lock, 4 no expiry, 5 no lock
--- Needs    write/ask.lua and what it needs
+-- Needs    write/grant_free.lua, write/ask.lua and what they need
 local refused, grant = ask_write(KEYS, ARGV)
 return refused or grant()

@@ -2,22 +2,20 @@
 -- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. The last of
 -- several readers may be Redisson's.
 -- keys, args   as write/acquire.lua
--- Needs    now.lua, expire.lua, waiters.lua, token.lua, settle.lua, outside.lua, place.lua and what they need
+-- Needs    write/grant.lua, now.lua, waiters.lua, settle.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
 
   local function grant()
-    local token = keys[7] and next_token(keys[7], args[7], args[8])
-    redis.call('HSET', name, 'mode', 'write', field, 1)
-    expire(name, life)
+    local granted = grant_write(keys, args, life)
     if waits then
       leave_line(line, alive, id)
     end
-    return token and {0, token} or 0
+    return granted
   end
 
-  if redis.call('EXISTS', name, keys[2], keys[3], keys[4], keys[6]) == 0 then
+  if is_free_write(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then

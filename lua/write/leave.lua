@@ -2,11 +2,12 @@
 -- now get passes: they go before the next writer.
 -- keys     1 lock hash, 2 channel, 3 waiting readers, 4 passes, 5 waiting writers, 6 line, 7 turn of those outside
 -- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel, 5 channel of readers
+-- removed  whether the field of the hold was removed before, 0 or 1 (absent: it was not tried)
 -- Returns  0 gone before; if it ended: one more than the subscribers of Redisson's channel, or -1 if data of the application
 --          is left
 -- Needs    on_hash.lua, now.lua, line.lua, outside.lua, wake_all.lua, settle.lua and what it needs, write/pass.lua
-local function leave_write(keys, args)
-  if on_hash('HDEL', keys[1], args[1] .. ':write') == 0 then
+local function leave_write(keys, args, removed)
+  if (removed or on_hash('HDEL', keys[1], args[1] .. ':write')) == 0 then
     return 0
   end
   local lives, data = settle(keys[1], args[3], redis.call('HLEN', keys[1]))

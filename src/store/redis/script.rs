@@ -24,14 +24,14 @@ macro_rules! scripts {
 
 scripts! {
     EXCLUSIVE_ACQUIRE:
-        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/waiters" "shared/line" "shared/outside"
-        "shared/place" "exclusive/ask" "exclusive/acquire";
+        "shared/expire" "shared/token" "exclusive/grant" "exclusive/grant_free" "shared/now" "shared/holds"
+        "shared/waiters" "shared/line" "shared/outside" "shared/place" "exclusive/ask" "exclusive/acquire";
     EXCLUSIVE_RELEASE:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "exclusive/leave" "exclusive/release";
+        "shared/on_hash" "shared/outside" "exclusive/leave_lone" "shared/holds" "shared/sample" "shared/end_hold"
+        "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
     EXCLUSIVE_RECORD:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "record/keep" "exclusive/leave" "exclusive/release";
+        "shared/on_hash" "record/keep" "shared/outside" "exclusive/leave_lone" "shared/holds" "shared/sample"
+        "shared/end_hold" "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
     EXCLUSIVE_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
         "shared/outside" "exclusive/leave" "exclusive/withdraw";
@@ -50,23 +50,25 @@ scripts! {
         "fair/queue" "fair/wake" "fair/withdraw";
 
     READ_ACQUIRE:
-        "shared/now" "shared/expire" "shared/holds" "shared/waiters" "shared/outside" "read/ask" "read/acquire";
+        "shared/expire" "read/grant" "read/grant_free" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
+        "read/ask" "read/acquire";
     READ_RELEASE:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
-        "read/leave" "read/release";
+        "shared/on_hash" "read/leave_lone" "shared/holds" "shared/sample" "shared/settle" "shared/now"
+        "shared/waiters" "shared/line" "read/leave" "read/release";
     READ_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
         "shared/wake_all" "read/leave" "read/withdraw";
 
     WRITE_ACQUIRE:
-        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
-        "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
+        "shared/expire" "shared/token" "write/grant" "write/grant_free" "shared/now" "shared/holds" "shared/sample"
+        "shared/settle" "shared/waiters" "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
     WRITE_RELEASE:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/release";
+        "shared/on_hash" "shared/outside" "shared/wake_all" "write/leave_lone" "shared/holds" "shared/sample"
+        "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave" "write/release";
     WRITE_RECORD:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "shared/wake_all" "record/keep" "write/pass" "write/leave" "write/release";
+        "shared/on_hash" "record/keep" "shared/outside" "shared/wake_all" "write/leave_lone" "shared/holds"
+        "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave"
+        "write/release";
     WRITE_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
         "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/withdraw";
@@ -105,12 +107,14 @@ scripts! {
 
     ACQUIRE_ALL:
         "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
-        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/ask" "fair/ask"
-        "read/ask" "write/ask" "permit/stock" "permit/give" "permit/ask" "many/next" "many/ask_next" "many/all";
+        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/grant" "exclusive/ask"
+        "fair/ask" "read/grant" "read/ask" "write/grant" "write/ask" "permit/stock" "permit/give" "permit/ask"
+        "many/next" "many/ask_next" "many/all";
     ACQUIRE_ANY:
         "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
-        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/ask" "fair/ask"
-        "read/ask" "write/ask" "permit/stock" "permit/give" "permit/ask" "many/next" "many/ask_next" "many/any";
+        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/grant" "exclusive/ask"
+        "fair/ask" "read/grant" "read/ask" "write/grant" "write/ask" "permit/stock" "permit/give" "permit/ask"
+        "many/next" "many/ask_next" "many/any";
 }
 
 impl Script {
