@@ -1,15 +1,11 @@
 //! The lock client: requests, and the one loop that waits for the store.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -26,6 +22,7 @@ mod acquire;
 mod all;
 mod attempt;
 mod builder;
+mod doors;
 mod held;
 #[cfg(feature = "console")]
 mod inside;
@@ -35,6 +32,7 @@ mod target;
 mod wait;
 
 pub use builder::LockClientBuilder;
+use doors::{Door, Doors};
 pub(crate) use held::around;
 pub use request::LockRequest;
 pub use target::Target;
@@ -81,7 +79,7 @@ struct Inner {
     grants: AtomicU64,
     store: Arc<dyn DynStore>,
     queues: Arc<Queues>,
-    closed: watch::Sender<bool>,
+    doors: Doors,
     token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
@@ -217,13 +215,13 @@ impl LockClient {
     ///
     /// Dropping the future does not undo the shutdown.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        let closed = &self.inner.closed;
+        let doors = &self.inner.doors;
         let keeper = self.inner.queues.keeper();
-        closed.send_replace(true);
+        doors.close();
         keeper.abandon_all();
         let done = async {
             // The last request may have been granted a hold since.
-            closed.closed().await;
+            doors.empty().await;
             keeper.abandon_all();
             keeper.drained().await;
             self.inner.store.capabilities().ended().await;
@@ -335,8 +333,8 @@ impl LockClient {
     ///
     /// Every request holds its [`Door`] until it has handed all its clean-up to the background. The shutdown waits for the last
     /// one.
-    fn enter(&self) -> Door {
-        Door(self.inner.closed.subscribe())
+    fn enter(&self) -> Door<'_> {
+        self.inner.doors.enter()
     }
 
     fn next_hold_id(&self) -> HoldId {
@@ -355,32 +353,3 @@ impl fmt::Debug for LockClient {
     }
 }
 
-/// Held by a request while it takes locks. It is dropped after the work, when the clean-up of the work is counted.
-struct Door(watch::Receiver<bool>);
-
-impl Door {
-    /// Works until the client is shut down.
-    async fn unless_closed<T>(
-        &mut self,
-        work: impl Future<Output = Result<T, LockError>>,
-    ) -> Result<T, LockError> {
-        let mut work = pin!(work);
-        let flag = self.0.clone();
-        let mut closing = pin!(self.0.wait_for(|closed| *closed));
-        poll_fn(|cx| {
-            // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.
-            if *flag.borrow() {
-                return Poll::Ready(Err(LockError::Shutdown));
-            }
-            // A request that does not wait for a lock does not wait for a shutdown either.
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            match closing.as_mut().poll(cx) {
-                Poll::Ready(_) => Poll::Ready(Err(LockError::Shutdown)),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
-    }
-}

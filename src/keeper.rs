@@ -142,10 +142,9 @@ impl Keeper {
         // Counted first, so that a shutdown that finds no hold finds the count.
         let unfinished = self.handle.tasks.begin();
         let held = self.begin_release(&live);
-        let partition = self.partition(&live);
         let keeper = self.clone();
         let release = async move {
-            let slot = keeper.slot(partition).await;
+            let slot = keeper.slot(|| keeper.partition(&live)).await;
             // A release without an answer is repeated after growing pauses, and does not block others any more.
             let asked = move |released| {
                 drop(slot);
@@ -195,7 +194,7 @@ impl Keeper {
         partition: u16,
         ends: Vec<End<A, D>>,
     ) -> Vec<Result<(), LockError>> {
-        let mut slot = self.slot(partition).await;
+        let mut slot = self.slot(|| partition).await;
         let mut unasked = ends.len();
         let mut lives = Vec::with_capacity(unasked);
         let mut asked = Vec::with_capacity(unasked);
@@ -220,9 +219,9 @@ impl Keeper {
     }
 
     /// A slot among the releases that no caller waits for; `None` if a caller waits.
-    async fn slot(&self, partition: u16) -> Option<Slot> {
+    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<Slot> {
         match driven::is_in_background() {
-            true => Some(self.handle.pace.clone().enter(partition).await),
+            true => Some(self.handle.pace.clone().enter(partition()).await),
             false => None,
         }
     }

@@ -21,7 +21,7 @@ struct Request<'a> {
     client: &'a LockClient,
     terms: &'a Terms,
     wait: Wait,
-    attempts: AttemptGuard,
+    attempts: AttemptGuard<'a>,
     places: Places<'a>,
     /// The present holder's lease, if it is known. `None`: no holder is known, so a missing answer is reported as a
     /// failure of the store.
@@ -108,10 +108,10 @@ impl<'a> Request<'a> {
                 Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
                     self.places.clear();
                     self.attempts.clear();
-                    self.attempts.add(self.client, key, self.terms, turn);
+                    self.attempts.add(key, self.terms, turn);
                     return Ok(None);
                 }
-                Ok(Decision::Ask(turn)) => self.attempts.add(self.client, key, self.terms, turn),
+                Ok(Decision::Ask(turn)) => self.attempts.add(key, self.terms, turn),
                 Ok(Decision::Wait(place)) => self.places.add(key, place),
                 Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
                     refused = Some(sooner(refused, error));
@@ -179,7 +179,7 @@ impl<'a> Request<'a> {
                 }
                 // A nested read has no other id.
                 Answer::Late if self.attempts.is_nested() => return Err(over(None)),
-                Answer::Late => self.attempts.renounce(self.client),
+                Answer::Late => self.attempts.renounce(),
                 Answer::Failed(error) => {
                     let unanswered = error.kind() == StoreErrorKind::Unanswered;
                     if unanswered && self.attempts.is_nested() {
@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
                     }
                     if unanswered || !self.attempts.is_one() {
                         // The attempt may still be granted, so it is withdrawn, and the next question has another id.
-                        self.attempts.renounce(self.client);
+                        self.attempts.renounce();
                     }
                     if !failures.allow_another(&error, self.wait).await {
                         return Err(error.into());
@@ -218,7 +218,7 @@ impl<'a> Request<'a> {
             match given.decision? {
                 Decision::Grant(share) => return Ok(Some(share)),
                 Decision::Ask(turn) => {
-                    self.attempts.add(self.client, given.key, self.terms, turn);
+                    self.attempts.add(given.key, self.terms, turn);
                 }
                 Decision::Wait(_) => unreachable!("a place is not exchanged for another"),
             }

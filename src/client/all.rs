@@ -111,7 +111,7 @@ impl LockClient {
                     shares[index] = Some(self.take_one_of_all(all, index).await?);
                 }
                 Ok(Decision::Ask(turn)) => {
-                    attempts.add(self, key, &terms, turn);
+                    attempts.add(key, &terms, turn);
                     asked.push(index);
                 }
                 Ok(Decision::Wait(_)) => unreachable!("it does not wait"),

@@ -9,9 +9,9 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::LockClient;
+use super::{Inner, LockClient};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::keeper::{Keeper, LiveHold};
+use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
 use crate::store::{
@@ -26,13 +26,12 @@ use crate::store::{
 /// passes only when nothing is left, because the next one has the same id.
 ///
 /// Either a question is under way (`asking`), or `residue` has what the last one has left.
-pub(super) struct AttemptGuard {
+pub(super) struct AttemptGuard<'a> {
+    client: &'a LockClient,
     tries: SmallVec<[Try; 1]>,
     want: Want,
     asking: Option<Asking>,
     residue: Residue,
-    store: Arc<dyn DynStore>,
-    keeper: Keeper,
 }
 
 struct Try {
@@ -77,21 +76,20 @@ pub(super) struct Granted {
     sent: Instant,
 }
 
-impl AttemptGuard {
-    pub(super) fn new(client: &LockClient, want: Want) -> Self {
+impl<'a> AttemptGuard<'a> {
+    pub(super) fn new(client: &'a LockClient, want: Want) -> Self {
         Self {
             tries: SmallVec::new(),
             want,
             asking: None,
             residue: Residue::Nothing,
-            store: client.inner.store.clone(),
-            keeper: client.inner.queues.keeper().clone(),
+            client,
         }
     }
 
     /// Adds an attempt on a key whose turn the request has got.
-    pub(super) fn add(&mut self, client: &LockClient, key: &LockKey, terms: &Terms, turn: Turn) {
-        let attempt = client.attempt(key, terms, self.want, &turn);
+    pub(super) fn add(&mut self, key: &LockKey, terms: &Terms, turn: Turn) {
+        let attempt = self.client.attempt(key, terms, self.want, &turn);
         self.tries.push(Try { turn, attempt });
     }
 
@@ -160,7 +158,7 @@ impl AttemptGuard {
     ///
     /// If the future is dropped before the answer, the question remains under way until the guard is dropped.
     pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        let asking = Asking::begin(&self.store, &self.tries, self.want);
+        let asking = Asking::begin(&self.client.inner.store, &self.tries, self.want);
         let answer = self.asking.insert(asking).answer(sent).await;
         self.asking = None;
         self.residue = residue(self.residue, self.want, &answer);
@@ -199,12 +197,12 @@ impl AttemptGuard {
     }
 
     /// Withdraws the attempts, and continues with new ids.
-    pub(super) fn renounce(&mut self, client: &LockClient) {
+    pub(super) fn renounce(&mut self) {
         self.take_back(false);
         for one in &mut self.tries {
             // A waiter in a queue listens on the channel of its id.
             *one.turn.wakeups() = None;
-            one.attempt.hold.id = client.next_hold_id();
+            one.attempt.hold.id = self.client.next_hold_id();
         }
     }
 
@@ -221,8 +219,10 @@ impl AttemptGuard {
             true => self.tries.pop(),
             false => None,
         };
-        let (store, want, sent) = (self.store.clone(), self.want, Instant::now());
-        self.keeper.adopt(Box::pin(async move {
+        let (want, sent) = (self.want, Instant::now());
+        let Inner { store, queues, .. } = &*self.client.inner;
+        let store = store.clone();
+        queues.keeper().adopt(Box::pin(async move {
             let after = match asking {
                 // What to withdraw is known only after the answer.
                 Some(mut asking) => residue(before, want, &asking.answer(sent).await),
@@ -243,7 +243,7 @@ impl AttemptGuard {
     }
 }
 
-impl Drop for AttemptGuard {
+impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         self.take_back(true);
     }

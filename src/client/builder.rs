@@ -6,10 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Inner, LockClient};
+use super::{Doors, Inner, LockClient};
 #[cfg(doc)]
 use crate::error::LockError;
 use crate::limits::FOR_EVER;
@@ -172,7 +171,7 @@ impl LockClientBuilder {
                 grants: AtomicU64::new(1),
                 queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
                 store: self.store,
-                closed: watch::Sender::new(false),
+                doors: Doors::default(),
                 token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
                 namespace,

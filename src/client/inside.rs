@@ -32,6 +32,6 @@ impl Inside<'_> {
 
     /// Whether the client was shut down.
     pub(crate) fn is_closed(&self) -> bool {
-        *self.0.inner.closed.borrow()
+        self.0.inner.doors.is_closed()
     }
 }

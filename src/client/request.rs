@@ -243,7 +243,7 @@ impl LockRequest {
         terms.mode = mode;
         let client = &self.client;
         // Created before the work, so that it is dropped after it.
-        let mut door = client.enter();
+        let door = client.enter();
         // Pinned here, so that the futures around it move only a pointer.
         let work = pin!(async {
             match self.targets {

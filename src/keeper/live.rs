@@ -187,6 +187,20 @@ impl LiveHold {
         }
     }
 
+    /// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that
+    /// were granted together are not renewed together ever after.
+    pub(super) fn first_look(&self) -> Instant {
+        const PARTS: u32 = 1024;
+        let state = self.state();
+        match self.lease {
+            Lease::Renewed(lease) => {
+                let part = fastrand::u32(PARTS / 4..=PARTS);
+                (state.confirmed + lease / (3 * PARTS) * part).min(state.deadline)
+            }
+            Lease::Fixed(_) => state.deadline,
+        }
+    }
+
     /// When to renew it again after a renewal for `lease` that was sent at `sent`: a third of the lease later; earlier, if
     /// the renewal was cut short by a limit that was extended while it was under way.
     pub(super) fn next_look(&self, sent: Instant, lease: Duration) -> Instant {

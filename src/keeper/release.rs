@@ -140,8 +140,9 @@ pub(super) async fn release_together(
 
 /// The state of a release that may be repeated.
 struct Tries {
-    /// When its lease is over.
-    over: Instant,
+    /// When its lease is over, by the answer to the first try. `None` before that.
+    over: Option<Instant>,
+    lease: Duration,
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
 }
@@ -149,7 +150,8 @@ struct Tries {
 impl Tries {
     fn of(live: &LiveHold) -> Self {
         Self {
-            over: Instant::now() + live.lease.duration(),
+            over: None,
+            lease: live.lease.duration(),
             unanswered: None,
         }
     }
@@ -166,11 +168,13 @@ impl Tries {
             Ok(HoldStatus::Unknown) => undecided(),
             Err(error) => error,
         };
+        let now = Instant::now();
+        let over = *self.over.get_or_insert(now + self.lease);
         match error.kind() {
             StoreErrorKind::Refused | StoreErrorKind::Conflict => Some(Err(error.into())),
             // The hold is released, and a repeat would not find it.
             StoreErrorKind::Unacknowledged => Some(Err(error.into())),
-            _ if Instant::now() >= self.over => Some(Err(error.into())),
+            _ if now >= over => Some(Err(error.into())),
             StoreErrorKind::Unanswered => {
                 self.unanswered = Some(error);
                 None

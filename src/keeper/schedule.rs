@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::store::{BATCH, HoldStatus};
 /// and is never longer than a tenth of the shortest lease in the partition.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
+/// How many serials of holds that have ended may stand among those of new ones, beside as many as there are holds.
+const SPARE: usize = 64;
+
 /// Holds of one partition to renew together, and for how long.
 pub(super) struct Batch {
     pub(super) partition: u16,
@@ -23,15 +27,21 @@ pub(super) struct Batch {
 
 /// Every live hold, by the time of its next look.
 ///
-/// A hold is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed
+/// A hold is `New` until the first renewal of any new hold comes near: most holds end before that, and never enter the queue.
+/// Then it is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed
 /// until one of its partition succeeds. Invariants between calls:
 ///
-/// * `queue` has exactly one entry for each hold in `holds`. That of an `Asked` or `Failed` hold is its deadline.
+/// * `new` names every `New` hold, and `settles` is not later than the first look at any of them.
+/// * `queue` has exactly one entry for each other hold in `holds`. That of an `Asked` or `Failed` hold is its deadline.
 /// * A partition is in `failing` exactly while it has a `Failed` hold, and then it has one entry in `probes`.
 #[derive(Default)]
 pub(super) struct RenewalSchedule {
     /// By [`LiveHold::serial`].
     holds: HashMap<u64, Entry, BuildHasherDefault<SerialHasher>>,
+    /// The serials of the holds that are new, and of some that were.
+    new: Vec<u64>,
+    /// When the new holds are put into the queue.
+    settles: Option<Instant>,
     queue: BTreeSet<(Instant, u64)>,
     failing: BTreeMap<u16, Failing>,
     probes: BTreeSet<(Instant, u16)>,
@@ -43,13 +53,14 @@ pub(super) struct RenewalSchedule {
 
 struct Entry {
     live: Arc<LiveHold>,
-    /// The time under which it stands in the queue.
+    /// The time under which it stands in the queue, or will.
     look: Instant,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
+    New,
     Scheduled,
     Asked,
     /// Its partition, and its place among the failed holds there.
@@ -68,22 +79,44 @@ struct Failing {
 impl RenewalSchedule {
     /// Adds a new hold. Returns whether the task must wake earlier for it.
     pub(super) fn enter(&mut self, live: &Arc<LiveHold>) -> bool {
-        let look = first_look(live);
-        self.queue.insert((look, live.serial));
+        let look = live.first_look();
         let entry = Entry {
             live: live.clone(),
             look,
-            state: State::Scheduled,
+            state: State::New,
         };
         self.holds.insert(live.serial, entry);
+        self.new.push(live.serial);
+        self.settles = Some(self.settles.map_or(look, |settles| settles.min(look)));
+        if self.new.len() > 2 * self.holds.len() + SPARE {
+            let holds = &self.holds;
+            let is_new = |entry: &Entry| entry.state == State::New;
+            self.new
+                .retain(|serial| holds.get(serial).is_some_and(is_new));
+        }
         self.is_before_the_alarm(look)
+    }
+
+    /// Puts the new holds into the queue.
+    fn settle(&mut self) {
+        self.settles = None;
+        for serial in mem::take(&mut self.new) {
+            if let Some(entry) = self.holds.get_mut(&serial)
+                && entry.state == State::New
+            {
+                entry.state = State::Scheduled;
+                self.queue.insert((entry.look, serial));
+            }
+        }
     }
 
     /// Removes a hold.
     pub(super) fn remove(&mut self, live: &LiveHold) {
         if let Some(entry) = self.holds.remove(&live.serial) {
-            self.queue.remove(&(entry.look, live.serial));
-            self.leave_failing(entry.state);
+            if entry.state != State::New {
+                self.queue.remove(&(entry.look, live.serial));
+                self.leave_failing(entry.state);
+            }
         }
     }
 
@@ -103,7 +136,9 @@ impl RenewalSchedule {
     /// The limit of a hold was extended since its last look. Returns whether the task must wake earlier.
     pub(super) fn look_earlier(&mut self, live: &LiveHold, look: Instant) -> bool {
         match self.holds.get(&live.serial) {
-            Some(entry) if entry.state == State::Scheduled && look < entry.look => {
+            Some(entry)
+                if matches!(entry.state, State::New | State::Scheduled) && look < entry.look =>
+            {
                 self.place(live.serial, look, State::Scheduled);
                 self.is_before_the_alarm(look)
             }
@@ -129,6 +164,9 @@ impl RenewalSchedule {
         partition: impl Fn(&LiveHold) -> u16,
         lost: &mut Vec<Arc<LiveHold>>,
     ) -> Vec<Batch> {
+        if self.settles.is_some_and(|settles| settles <= now) {
+            self.settle();
+        }
         let mut renewals = BTreeMap::<u16, Vec<_>>::new();
         let mut count = 0;
         while let Some(&(look, serial)) = self.queue.first() {
@@ -310,8 +348,8 @@ impl RenewalSchedule {
             .holds
             .get_mut(&serial)
             .expect("only a known hold is moved");
-        entry.state = state;
-        if entry.look != look {
+        let was_new = mem::replace(&mut entry.state, state) == State::New;
+        if entry.look != look || was_new {
             self.queue.remove(&(entry.look, serial));
             entry.look = look;
             self.queue.insert((look, serial));
@@ -322,7 +360,7 @@ impl RenewalSchedule {
     pub(super) fn set_alarm(&mut self, now: Instant) -> Instant {
         let look = self.queue.first().map(|&(look, _)| look);
         let probe = self.probes.first().map(|&(probe, _)| probe);
-        let first = look.into_iter().chain(probe).min();
+        let first = [look, probe, self.settles].into_iter().flatten().min();
         let first = first.unwrap_or_else(|| now + Duration::from_secs(3600));
         // An alarm is kept when its hold has ended: otherwise the next hold would set it again and wake the task, which
         // costs more than one needless wake-up.
@@ -341,18 +379,6 @@ impl RenewalSchedule {
         // The alarm is kept even if its hold ends: otherwise every short hold would wake the task.
         self.alarm = Some(look);
         true
-    }
-}
-
-/// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that were
-/// granted together are not always renewed together.
-fn first_look(live: &LiveHold) -> Instant {
-    match live.lease {
-        Lease::Renewed(lease) => {
-            let third = (lease / 3).mul_f64(0.25 + 0.75 * fastrand::f64());
-            (Instant::now() + third).min(live.deadline())
-        }
-        Lease::Fixed(_) => live.deadline(),
     }
 }
 

@@ -37,11 +37,19 @@ fn count(batches: &[Batch]) -> usize {
 
 /// Checks the invariants between calls.
 fn is_sound(schedule: &RenewalSchedule) {
-    assert_eq!(schedule.queue.len(), schedule.holds.len());
+    let new = |entry: &&Entry| entry.state == State::New;
+    let new = schedule.holds.values().filter(new).count();
+    assert_eq!(schedule.queue.len() + new, schedule.holds.len());
     assert_eq!(schedule.probes.len(), schedule.failing.len());
     let mut failed = 0;
     for (serial, entry) in &schedule.holds {
-        assert!(schedule.queue.contains(&(entry.look, *serial)));
+        let is_queued = schedule.queue.contains(&(entry.look, *serial));
+        assert_eq!(is_queued, entry.state != State::New);
+        if entry.state == State::New {
+            assert!(schedule.new.contains(serial));
+            assert!(schedule.settles.expect("they settle once") <= entry.look);
+            continue;
+        }
         if let State::Failed(partition, place) = entry.state {
             assert_eq!(schedule.failing[&partition].waiting[&place], *serial);
             failed += 1;
@@ -55,6 +63,26 @@ fn is_sound(schedule: &RenewalSchedule) {
         assert!(!failing.waiting.is_empty());
         assert!(schedule.probes.contains(&(failing.probe, *partition)));
     }
+}
+
+/// What ends before its first renewal has never stood in the queue, and leaves nothing behind.
+#[test]
+fn short_holds_leave_no_trace() {
+    let mut schedule = RenewalSchedule::default();
+    let long = hold(0);
+    schedule.enter(&long);
+    for number in 1..10_000 {
+        let short = hold(number);
+        schedule.enter(&short);
+        schedule.remove(&short);
+        assert!(schedule.queue.is_empty());
+    }
+    is_sound(&schedule);
+    assert!(schedule.new.len() <= SPARE + 4, "{}", schedule.new.len());
+    // The one that lasts is renewed within its third.
+    let first = schedule.set_alarm(Instant::now());
+    assert!(first <= Instant::now() + LEASE / 3);
+    assert_eq!(count(&due(&mut schedule, long.first_look() + LEASE / 3)), 1);
 }
 
 #[test]

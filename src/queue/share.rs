@@ -333,8 +333,9 @@ impl Share {
         self.left = true;
         let queues = &self.queues;
         let key = &self.live.hold.key;
+        let now = Instant::now();
         let left = queues.with(key, |state| {
-            state.leave(&self.live, &self.holder, pass_on, queues.at(Instant::now()))
+            state.leave(&self.live, &self.holder, pass_on, queues.at(now))
         });
         match left {
             Left::LivesOn(effects) => {
@@ -343,6 +344,7 @@ impl Share {
             }
             Left::Release(next) => Some(Departed {
                 live: self.live.clone(),
+                began: now,
                 next: next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff)),
             }),
         }
@@ -352,6 +354,7 @@ impl Share {
 /// The last share of a hold has ended: the hold must be released in the store.
 struct Departed {
     live: Arc<LiveHold>,
+    began: Instant,
     next: Option<Turn>,
 }
 
@@ -363,7 +366,7 @@ impl Departed {
             Some(turn) if turn.nested().is_some() => (Some(turn), None),
             turn => (None, turn),
         };
-        let began = Instant::now();
+        let began = self.began;
         let asked = move |released| {
             if let Some(mut next) = until_asked {
                 next.released(released, began.elapsed());

@@ -1,0 +1,130 @@
+//! The count of the requests of a client, and whether it admits more.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+
+use tokio::sync::Notify;
+
+use crate::error::LockError;
+
+/// Counts the requests that take locks, and ends them when the client is shut down.
+///
+/// Both fields are read and written in one order that all threads see: a request that does not see `closed` is seen by a
+/// shutdown that counts afterwards.
+#[derive(Default)]
+pub(super) struct Doors {
+    closed: AtomicBool,
+    /// How many [`Door`]s exist.
+    inside: AtomicUsize,
+    /// The client was shut down, or the last request has ended since.
+    changed: Notify,
+}
+
+/// Held by a request while it takes locks. It is dropped after the work, when the clean-up of the work is counted.
+pub(super) struct Door<'a>(&'a Doors);
+
+impl Doors {
+    /// Counts a request. One that comes after the shutdown fails at its first poll.
+    pub(super) fn enter(&self) -> Door<'_> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        Door(self)
+    }
+
+    /// Ends all requests that are counted, and all that come.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until no request is counted. Call it after [`Doors::close`].
+    pub(super) async fn empty(&self) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // Registered before the look, so that no change falls between the two.
+            changed.as_mut().enable();
+            if self.inside.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+impl Door<'_> {
+    /// Works until the client is shut down.
+    pub(super) async fn unless_closed<T>(
+        &self,
+        work: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let Self(doors) = self;
+        let mut work = pin!(work);
+        // It listens from its first poll on. A request that does not wait for a lock does not wait for a shutdown either.
+        let mut changed = pin!(doors.changed.notified());
+        poll_fn(|cx| {
+            // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.
+            if doors.is_closed() {
+                return Poll::Ready(Err(LockError::Shutdown));
+            }
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            match changed.as_mut().poll(cx) {
+                Poll::Pending if !doors.is_closed() => Poll::Pending,
+                _ => Poll::Ready(Err(LockError::Shutdown)),
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Door<'_> {
+    fn drop(&mut self) {
+        let Self(doors) = self;
+        if doors.inside.fetch_sub(1, Ordering::SeqCst) == 1 && doors.is_closed() {
+            doors.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_request_works_until_the_doors_close() {
+        let doors = Doors::default();
+        let door = doors.enter();
+        let done = door.unless_closed(ready(Ok(1))).now_or_never();
+        assert_eq!(done.expect("at once").expect("open"), 1);
+        let mut waiting = Box::pin(door.unless_closed(pending::<Result<(), _>>()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        doors.close();
+        let ended = waiting.as_mut().now_or_never().expect("ended");
+        assert!(matches!(ended, Err(LockError::Shutdown)));
+        let late = doors.enter().unless_closed(ready(Ok(1))).now_or_never();
+        assert!(matches!(late, Some(Err(LockError::Shutdown))));
+    }
+
+    #[test]
+    fn the_end_waits_for_the_last_request() {
+        let doors = Doors::default();
+        let (one, other) = (doors.enter(), doors.enter());
+        doors.close();
+        let mut empty = Box::pin(doors.empty());
+        assert!(empty.as_mut().now_or_never().is_none());
+        drop(one);
+        assert!(empty.as_mut().now_or_never().is_none());
+        drop(other);
+        assert!(empty.as_mut().now_or_never().is_some());
+    }
+}
