@@ -352,4 +352,3 @@ impl fmt::Debug for LockClient {
             .finish_non_exhaustive()
     }
 }
-

@@ -150,10 +150,12 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             return Ok(None);
         };
         let takes_permits = plan.request.takes_permits();
-        let owner = parts.extensions.get_or_insert_with(Owner::new);
+        let owner = parts.extensions.get::<Owner>().cloned();
+        let owner = owner.unwrap_or_else(Owner::new);
         let began = Instant::now();
-        match plan.request.owner(owner).acquire().await {
+        match plan.request.owner(&owner).acquire().await {
             Ok(guard) => {
+                parts.extensions.get_or_insert_with(|| owner);
                 let terms = Terms {
                     confirm: self.policy.confirm(plan.reads_only),
                     waited: began.elapsed(),
@@ -163,6 +165,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             Err(LockError::Unavailable(error))
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
+                parts.extensions.get_or_insert_with(|| owner);
                 if let Some(left_out) = self.policy.unlocked.due() {
                     let error = &error as &dyn Error;
                     tracing::warn!(error, left_out, "a request goes on without its lock");

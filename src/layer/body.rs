@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use pin_project_lite::pin_project;
 
 use super::settings::{Confirm, OnLost};
@@ -19,14 +19,52 @@ mod hold;
 use hold::BodyLock;
 
 /// A body that the layer made itself.
-pub(crate) type LocalBody = UnsyncBoxBody<Bytes, BoxError>;
+#[derive(Debug)]
+pub(crate) enum LocalBody {
+    Whole(Full<Bytes>),
+    Other(UnsyncBoxBody<Bytes, BoxError>),
+}
 
 /// Boxes a body that the layer made itself.
 pub(crate) fn local<B>(body: B) -> LocalBody
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    body.map_err(Into::into).boxed_unsync()
+    LocalBody::Other(body.map_err(Into::into).boxed_unsync())
+}
+
+/// A body that is there already.
+pub(crate) fn whole(body: impl Into<Bytes>) -> LocalBody {
+    LocalBody::Whole(Full::new(body.into()))
+}
+
+impl Body for LocalBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(body) => poll_bytes(Pin::new(body), cx),
+            Self::Other(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Other(body) => body.size_hint(),
+        }
+    }
 }
 
 pin_project! {

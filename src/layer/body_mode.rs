@@ -67,6 +67,9 @@ where
     }
 
     async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
+        if body.is_end_stream() {
+            return Ok((body, Some(Bytes::new())));
+        }
         let read = reader.read(body).await?;
         Ok((read.clone().into(), Some(read)))
     }
@@ -92,9 +95,11 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
     async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
         const THERE: &str = "the body is put back";
         let mut body = Some(body);
-        let read = match (&mut body as &mut dyn std::any::Any).downcast_mut() {
+        let axum = (&mut body as &mut dyn std::any::Any).downcast_mut::<Option<axum::body::Body>>();
+        let read = match axum {
+            Some(axum) if axum.as_ref().is_some_and(Body::is_end_stream) => Some(Bytes::new()),
             Some(axum) => {
-                let unread: axum::body::Body = Option::take(axum).expect(THERE);
+                let unread = axum.take().expect(THERE);
                 let read = reader.read(unread).await?;
                 *axum = Some(read.clone().into());
                 Some(read)

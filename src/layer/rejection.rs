@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -15,6 +16,9 @@ use crate::key::{Cause, KeyError};
 
 /// Where the problem types are explained.
 const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
+
+/// How much of a problem is the same for all.
+const PROBLEM: usize = PROBLEMS.len() + 80;
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -251,12 +255,13 @@ impl Rejection {
         let mut response = Response::new(self.problem());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.reserve(3);
+        // Room for the length and the date too, which servers add.
+        headers.reserve(6);
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, json);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(retry_after) = self.retry_after {
-            headers.insert(RETRY_AFTER, retry_after.as_secs().into());
+            headers.insert(RETRY_AFTER, seconds(retry_after));
         }
         response
     }
@@ -265,8 +270,11 @@ impl Rejection {
     fn problem(&self) -> String {
         let (kind, title) = (self.kind.as_str(), self.kind.title());
         let status = self.status.as_u16();
-        let mut problem =
-            format!(r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#);
+        let detail = self.detail.as_ref().map_or(0, |detail| detail.len());
+        let mut problem = String::with_capacity(PROBLEM + kind.len() + title.len() + detail);
+        let head =
+            format_args!(r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#);
+        problem.write_fmt(head).expect("a string grows");
         if let Some(detail) = &self.detail {
             problem.push_str(r#","detail":"#);
             problem.push_str(&serde_json::Value::from(&**detail).to_string());
@@ -277,6 +285,16 @@ impl Rejection {
         problem.push('}');
         problem
     }
+}
+
+/// A number for a header.
+fn seconds(time: Duration) -> HeaderValue {
+    let mut digits = [0; 20];
+    let mut rest = digits.as_mut_slice();
+    write!(rest, "{}", time.as_secs()).expect("a number has 20 digits at most");
+    let left = rest.len();
+    let written = &digits[..digits.len() - left];
+    HeaderValue::from_bytes(written).expect("digits are allowed")
 }
 
 impl From<LockError> for Rejection {
@@ -364,7 +382,7 @@ impl From<KeyError> for Refusal {
                 let rejection =
                     Rejection::new(RejectionKind::KeyRejected).with_status(response.status());
                 response.extensions_mut().insert(rejection);
-                Self::Response(response)
+                Self::Response(Box::new(response.map(LocalBody::Other)))
             }
         }
     }

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use http_body::Body;
 
-use super::body::{LocalBody, ResponseBody, local};
+use super::body::{LocalBody, ResponseBody, local, whole};
 use super::rejection::{Refusal, Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::telemetry::Seldom;
@@ -64,7 +64,7 @@ impl Responder {
     fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
         let mut response = match (&self.respond, &witness.parts) {
             (Some(respond), Some(parts)) => respond(&rejection, parts),
-            _ => rejection.to_response().map(local),
+            _ => rejection.to_response().map(whole),
         };
         if witness.method == Method::HEAD {
             leave_out_body(&mut response);
@@ -84,7 +84,7 @@ pub(crate) struct Witness {
 
 /// Keeps the length of the body that is left out: otherwise a server would set 0, which RFC 9110, 8.6 forbids.
 fn leave_out_body(response: &mut Response<LocalBody>) {
-    let body = std::mem::replace(response.body_mut(), local(String::new()));
+    let body = std::mem::replace(response.body_mut(), whole(Bytes::new()));
     if let Some(length) = body.size_hint().exact() {
         let length = HeaderValue::from(length);
         response

@@ -10,11 +10,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
-use http_body_util::Full;
 use tower_service::Service;
 use tracing::Instrument;
 
-use super::body::{ResponseBody, local};
+use super::body::{self, ResponseBody};
 use super::confirm::{Confirmation, Unconfirmed};
 use super::rejection::Refusal;
 use super::respond::Responder;
@@ -195,23 +194,65 @@ where
         }
     };
     let witness = responder.witness(&parts);
-    let method = parts.method.clone();
-    let (span, lock) = (claim.guard.span(), claim.guard.handle());
-    let handling = call(inner, Request::from_parts(parts, body));
-    let running = {
-        let layer = layer.clone();
-        async move { layer.finish(claim, method, handling).await }
-    };
-    let running = client::around(layer.client().id(), lock, running).instrument(span);
+    let request = Request::from_parts(parts, body);
     let finished = match layer.on_cancel() {
-        OnCancel::Drop => running.await,
-        // `None`: the runtime has ended.
-        OnCancel::RunToCompletion => in_task(running).await.unwrap_or(Err(Unconfirmed)),
+        OnCancel::Drop => run(layer.clone(), inner, request, claim).await,
+        OnCancel::RunToCompletion => {
+            let finished = in_task(run(layer.clone(), inner, request, claim)).await;
+            // `None`: the runtime has ended.
+            finished.unwrap_or(Err(Unconfirmed))
+        }
     };
     finished.unwrap_or_else(|Unconfirmed| {
         let refusal = layer.refused(LockError::Lost.into());
         Ok(responder.refuse(refusal, &witness))
     })
+}
+
+/// Serves a request under its lock.
+///
+/// Each large future stays where it is created, and the next one gets it [`Placed`]. A future that took it by value would
+/// reserve room for a copy.
+async fn run<S, L, B, R>(
+    layer: Arc<L>,
+    inner: S,
+    request: Request<B>,
+    claim: Claim<L::Terms>,
+) -> Result<Served<R, S::Error>, Unconfirmed>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    L: Protocol<B, R>,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    let method = request.method().clone();
+    let (span, lock) = (claim.guard.span(), claim.guard.handle());
+    let handling = pin!(Some(call(inner, request)));
+    let finishing = pin!(Some(layer.finish(claim, method, Placed(handling))));
+    let running = client::around(layer.client().id(), lock, Placed(finishing));
+    running.instrument(span).await
+}
+
+/// A future that is stored elsewhere. It is dropped when this is, such as the handler before its lock.
+struct Placed<'a, F>(Pin<&'a mut Option<F>>);
+
+impl<F: Future> Future for Placed<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let future = self.0.as_mut().as_pin_mut();
+        future
+            .expect("the future is there until this is dropped")
+            .poll(cx)
+    }
+}
+
+impl<F> Drop for Placed<'_, F> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
 }
 
 /// Makes the service ready and calls it: it was not ready while the request waited.
@@ -271,5 +312,5 @@ pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<
 
 /// A complete body.
 pub(crate) fn whole<R>(body: Bytes) -> ResponseBody<R> {
-    ResponseBody::local(local(Full::new(body)))
+    ResponseBody::local(body::whole(body))
 }

@@ -259,7 +259,7 @@ impl Share {
 
     /// Leaves the queue of this process, and not the store.
     fn leave_resting(&mut self, until: Instant) {
-        if let Some(Departed { live, next }) = self.depart(false) {
+        if let Some(Departed { live, next, .. }) = self.depart(false) {
             self.queues.keeper().rest(&live, until);
             // It asks the store, which refuses it until the hold is over.
             drop(next);
