@@ -5,12 +5,13 @@ mod failover;
 mod lost_write;
 mod sentinels;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::{LockClient, LockMode, LockStore, RedisStore};
 
-use crate::support::{RedisSentinels, RedisServer, eventually};
+use crate::support::{RedisSentinels, RedisServer, Replicated, eventually};
 
 /// A failover takes seconds, here more than elsewhere.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -26,21 +27,37 @@ async fn client(sentinels: &RedisSentinels) -> LockClient {
     LockClient::new(store(sentinels).await)
 }
 
-/// The number of connections of stores to a server. Connections of sentinels have a name and are
-/// left out.
-async fn connections(server: &RedisServer) -> usize {
-    let clients = server.client_list().await;
-    let ours = |client: &&_| {
-        let client: &std::collections::BTreeMap<String, String> = client;
-        client["name"].is_empty() && matches!(&*client["flags"], "N" | "P")
-    };
-    clients.iter().filter(ours).count()
+/// The connections of stores to a server. Connections of sentinels have a name and are left out.
+async fn connections(server: &RedisServer) -> Vec<BTreeMap<String, String>> {
+    let mut clients = server.client_list().await;
+    clients.retain(|client| client["name"].is_empty() && matches!(&*client["flags"], "N" | "P"));
+    clients
 }
 
 async fn until_connections(server: &RedisServer, expected: usize) {
     eventually("the stores are connected to it", LIMIT, async || {
         let found = connections(server).await;
-        (found == expected).then_some(()).ok_or(found)
+        (found.len() == expected).then_some(()).ok_or(found)
+    })
+    .await;
+}
+
+/// Waits until clients with this many connections for commands use `servers[master]`, and no other server.
+///
+/// A client has further connections once it has waited or renewed. A slow machine decides whether it has.
+async fn until_moved(replicated: &Replicated, master: usize, commands: usize) {
+    eventually("the clients use the new master", LIMIT, async || {
+        let mut found = Vec::new();
+        for server in &replicated.servers {
+            found.push(connections(server).await);
+        }
+        let mut all = found.iter().enumerate();
+        all.all(|(index, here)| match index == master {
+            true => here.len() >= commands,
+            false => here.is_empty(),
+        })
+        .then_some(())
+        .ok_or(found)
     })
     .await;
 }

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use tower_distributed_lock::{DistributedLockLayer, Lease, LockClient, LockError};
 
-use super::{LIMIT, client, until_connections};
+use super::{LIMIT, client, until_connections, until_moved};
 use crate::support::{RedisSentinels, eventually};
 
 /// A lease that is not renewed during the test.
@@ -37,7 +37,7 @@ async fn promote(sentinels: &RedisSentinels, lost: &str) {
         );
     }
     let master = sentinels.fail_over().await;
-    until_connections(&servers[master], 4).await;
+    until_moved(&sentinels.replicated, master, 4).await;
     assert!(!servers[master].dump().await.contains_key(lost));
 }
 
