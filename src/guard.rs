@@ -226,7 +226,7 @@ impl fmt::Debug for LockGuard {
 /// ```
 #[derive(Clone)]
 pub struct LockHandle {
-    observed: Arc<Observed>,
+    observed: Arc<GuardView>,
 }
 
 /// How a guard's share in a lock ended.
@@ -342,11 +342,11 @@ impl fmt::Debug for LockHandle {
 /// The state that the handles of one guard share, created with the first of them. It is dropped with the guard, which ends
 /// their observation.
 #[derive(Default)]
-struct Handles(OnceLock<Arc<Observed>>);
+struct Handles(OnceLock<Arc<GuardView>>);
 
 impl Handles {
-    fn of(&self, shares: &[Share]) -> Arc<Observed> {
-        let observed = || Observed {
+    fn of(&self, shares: &[Share]) -> Arc<GuardView> {
+        let observed = || GuardView {
             tenures: shares.iter().map(Tenure::of).collect(),
             end: watch::Sender::new(None),
         };
@@ -378,13 +378,13 @@ impl Drop for Handles {
 }
 
 /// A guard, as its handles see it.
-struct Observed {
+struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
     /// `None` until the guard ends.
     end: watch::Sender<Option<Ended>>,
 }
 
-impl Observed {
+impl GuardView {
     fn end(&self) -> Option<Ended> {
         *self.end.borrow()
     }

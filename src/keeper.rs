@@ -31,7 +31,7 @@ use cleanup::CleanupTasks;
 pub(crate) use cleanup::Job;
 pub(crate) use driven::Driven;
 pub(crate) use live::{LiveHold, Phase};
-use pace::{Pace, Slot};
+use pace::{PaceSlot, ReleasePace};
 use watchdog::{OnLost, Watchdog};
 
 /// The first pause between attempts of a failed release or check; it doubles.
@@ -51,7 +51,7 @@ struct Handle {
     watchdog: Arc<Watchdog>,
     tasks: Arc<CleanupTasks>,
     checks: Arc<OwnerChecks>,
-    pace: Arc<Pace>,
+    pace: Arc<ReleasePace>,
     journal: Journal,
 }
 
@@ -219,7 +219,7 @@ impl Keeper {
     }
 
     /// A slot among the releases that no caller waits for; `None` if a caller waits.
-    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<Slot> {
+    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<PaceSlot> {
         match driven::is_in_background() {
             true => Some(self.handle.pace.clone().enter(partition()).await),
             false => None,

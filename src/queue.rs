@@ -37,7 +37,7 @@ mod small_map;
 mod view;
 mod wait_queue;
 
-use hold::Holder;
+use hold::LocalHolder;
 use key_state::{Entered, KeyState};
 pub(crate) use queued::Queued;
 use shards::Shards;
@@ -45,7 +45,7 @@ pub(crate) use share::{Share, Turn};
 pub(crate) use shares::Shares;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};
-use wait_queue::{Handoff, Waiter};
+use wait_queue::{Handoff, LocalWaiter};
 
 /// The limits of hand-overs inside the process, before other processes get their turn.
 #[derive(Debug, Clone, Copy)]
@@ -247,9 +247,9 @@ struct At {
 
 /// An effect of a transition.
 enum Effect {
-    Grant(Waiter, Grant),
-    Ask(Waiter, Intent, Handoff),
-    Refuse(Waiter, LockError),
+    Grant(LocalWaiter, NewShare),
+    Ask(LocalWaiter, Intent, Handoff),
+    Refuse(LocalWaiter, LockError),
     /// Drops a subscription that no request uses.
     Unsubscribe(Wakeups),
 }
@@ -264,8 +264,8 @@ struct Intent {
 }
 
 /// A share in a live hold, as the state machine describes it.
-struct Grant {
+struct NewShare {
     live: Arc<LiveHold>,
-    holder: Holder,
+    holder: LocalHolder,
     token: Option<FencingToken>,
 }

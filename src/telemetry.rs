@@ -99,7 +99,7 @@ pub(crate) mod store;
 
 pub(crate) use holding::Holding;
 #[cfg(feature = "console")]
-pub(crate) use journal::{BOUNDS, Cause, Event, Histogram, StoreWaiter, WINDOW};
+pub(crate) use journal::{BOUNDS, Event, EventCause, Histogram, StoreWaiter, WINDOW};
 pub(crate) use journal::{Contention, Followed, Journal};
 pub(crate) use metrics::{describe, idempotent_request, idempotent_response};
 pub(crate) use route::Route;
@@ -117,7 +117,7 @@ pub(crate) fn confirmed(labels: &Labels, by: &'static str) {
 }
 
 /// The part of a hold that telemetry reads.
-pub(crate) trait Observed: Send + Sync {
+pub(crate) trait ObservedHold: Send + Sync {
     fn hold(&self) -> &Hold;
     fn is_lost(&self) -> bool;
 }

@@ -6,7 +6,7 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
-use super::attempt::{AttemptGuard, Reply, Want};
+use super::attempt::{AttemptGuard, Reply, Wanted};
 use super::places::Places;
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
@@ -44,10 +44,10 @@ impl LockClient {
         now: Instant,
     ) -> Result<Share, LockError> {
         let want = match keys {
-            [_] => Want::One {
+            [_] => Wanted::One {
                 patience: (!wait.is_one_try()).then_some(wait.patience),
             },
-            _ => Want::Any,
+            _ => Wanted::Any,
         };
         let mut request = Request {
             client: self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
-use super::attempt::{AttemptGuard, Reply, Want};
+use super::attempt::{AttemptGuard, Reply, Wanted};
 use super::wait::{Failures, Wait, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
@@ -96,7 +96,7 @@ impl LockClient {
         if let Some(index) = blocked {
             shares[index] = Some(self.take_one_of_all(all, index).await?);
         }
-        let mut attempts = AttemptGuard::new(self, Want::All);
+        let mut attempts = AttemptGuard::new(self, Wanted::All);
         let mut asked = Vec::with_capacity(all.keys.len());
         for (index, (key, mode)) in all.keys.iter().enumerate() {
             if shares[index].is_some() {

@@ -29,7 +29,7 @@ use crate::store::{
 pub(super) struct AttemptGuard<'a> {
     client: &'a LockClient,
     tries: SmallVec<[Try; 1]>,
-    want: Want,
+    want: Wanted,
     asking: Option<Asking>,
     residue: Residue,
 }
@@ -41,7 +41,7 @@ struct Try {
 
 /// How many of its attempts a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum Wanted {
     /// The only one. With patience, the store records it as a waiter.
     One { patience: Option<Duration> },
     /// One of them. None of them waits in the store.
@@ -64,7 +64,7 @@ enum Residue {
 pub(super) enum Reply {
     Granted(Granted),
     Refused {
-        /// The refused attempt of [`Want::All`].
+        /// The refused attempt of [`Wanted::All`].
         index: usize,
         retry_after: Duration,
     },
@@ -77,7 +77,7 @@ pub(super) struct Granted {
 }
 
 impl<'a> AttemptGuard<'a> {
-    pub(super) fn new(client: &'a LockClient, want: Want) -> Self {
+    pub(super) fn new(client: &'a LockClient, want: Wanted) -> Self {
         Self {
             tries: SmallVec::new(),
             want,
@@ -97,8 +97,8 @@ impl<'a> AttemptGuard<'a> {
     /// other key is asked for.
     pub(super) fn clear(&mut self) {
         self.tries.clear();
-        if self.want == Want::Any {
-            self.want = Want::One { patience: None };
+        if self.want == Wanted::Any {
+            self.want = Wanted::One { patience: None };
         }
     }
 
@@ -107,7 +107,7 @@ impl<'a> AttemptGuard<'a> {
     }
 
     pub(super) fn is_one(&self) -> bool {
-        matches!(self.want, Want::One { .. })
+        matches!(self.want, Wanted::One { .. })
     }
 
     /// Whether the request can ask the store at once.
@@ -124,8 +124,8 @@ impl<'a> AttemptGuard<'a> {
     /// processes.
     pub(super) fn only_turn(&mut self) -> Option<&mut Turn> {
         match self.want {
-            Want::One { .. } => self.tries.first_mut().map(|one| &mut one.turn),
-            Want::Any | Want::All => None,
+            Wanted::One { .. } => self.tries.first_mut().map(|one| &mut one.turn),
+            Wanted::Any | Wanted::All => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> AttemptGuard<'a> {
     /// Whether other requests of this process are before it in the store's queue. This is possible in `Fair` mode only.
     pub(super) fn expects_refusal(&self) -> bool {
         match (&*self.tries, self.want) {
-            ([one], Want::One { patience: Some(_) }) => {
+            ([one], Wanted::One { patience: Some(_) }) => {
                 one.attempt.hold.mode == LockMode::Fair && one.turn.is_crowded()
             }
             _ => false,
@@ -230,7 +230,7 @@ impl<'a> AttemptGuard<'a> {
             };
             let attempts = match (after, want) {
                 (Residue::Nothing, _) => Vec::new(),
-                (Residue::Known, Want::Any | Want::All) => give_back(&store, attempts).await,
+                (Residue::Known, Wanted::Any | Wanted::All) => give_back(&store, attempts).await,
                 _ => attempts,
             };
             let unanswered = after == Residue::Unknown;
@@ -256,13 +256,13 @@ enum Asking {
 }
 
 impl Asking {
-    fn begin(store: &Arc<dyn DynStore>, tries: &[Try], want: Want) -> Self {
+    fn begin(store: &Arc<dyn DynStore>, tries: &[Try], want: Wanted) -> Self {
         let store = store.clone();
         let all = || tries.iter().map(|one| one.attempt.clone()).collect();
         match want {
-            Want::One { .. } => Self::One(store.acquire(tries[0].attempt.clone())),
-            Want::Any => Self::Several(store.acquire_several(all(), store::Want::Any)),
-            Want::All => Self::Several(store.acquire_several(all(), store::Want::All)),
+            Wanted::One { .. } => Self::One(store.acquire(tries[0].attempt.clone())),
+            Wanted::Any => Self::Several(store.acquire_several(all(), store::Want::Any)),
+            Wanted::All => Self::Several(store.acquire_several(all(), store::Want::All)),
         }
     }
 
@@ -291,13 +291,13 @@ impl Asking {
 }
 
 /// What the attempts have left after an answer.
-fn residue(before: Residue, want: Want, answer: &Result<Reply, StoreError>) -> Residue {
+fn residue(before: Residue, want: Wanted, answer: &Result<Reply, StoreError>) -> Residue {
     match (answer, want) {
         (Ok(Reply::Granted(_)), _) => Residue::Known,
-        (Ok(Reply::Refused { .. }), Want::One { patience: Some(_) }) => Residue::Known,
+        (Ok(Reply::Refused { .. }), Wanted::One { patience: Some(_) }) => Residue::Known,
         (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Residue::Unknown,
         // Some of several may have holds.
-        (Err(_), Want::Any | Want::All) => Residue::Known,
+        (Err(_), Wanted::Any | Wanted::All) => Residue::Known,
         _ => before,
     }
 }
@@ -351,7 +351,7 @@ async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) 
 
 impl LockClient {
     /// An attempt with a new id, or with the id that the turn requires.
-    fn attempt(&self, key: &LockKey, terms: &Terms, want: Want, turn: &Turn) -> Attempt {
+    fn attempt(&self, key: &LockKey, terms: &Terms, want: Wanted, turn: &Turn) -> Attempt {
         let lease = terms.lease.duration();
         Attempt {
             hold: Hold {
@@ -361,8 +361,8 @@ impl LockClient {
             },
             lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
             patience: match want {
-                Want::One { patience } => patience,
-                Want::Any | Want::All => None,
+                Wanted::One { patience } => patience,
+                Wanted::Any | Wanted::All => None,
             },
             in_line: true,
             fencing: terms.fenced.then(|| Fencing {

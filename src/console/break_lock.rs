@@ -22,7 +22,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// The request.
 #[derive(Deserialize)]
-struct Asked {
+struct BreakRequest {
     key: String,
     /// The key again, as the user has typed it.
     confirm: String,
@@ -30,7 +30,7 @@ struct Asked {
 
 /// `api/break`.
 #[derive(Debug, Serialize)]
-pub(super) struct Broken {
+pub(super) struct BreakReply {
     key: LockKeyText,
     /// Whether any hold was ended.
     broken: bool,
@@ -41,7 +41,7 @@ pub(super) struct Broken {
 pub(super) async fn break_lock(
     State(shared): State<Arc<Shared>>,
     request: Request,
-) -> Result<Json<Broken>, Problem> {
+) -> Result<Json<BreakReply>, Problem> {
     let (parts, body) = request.into_parts();
     let caller = caller(&parts.extensions, &parts.headers);
     let refused = |status, why: &str| {
@@ -63,7 +63,7 @@ pub(super) async fn break_lock(
     let body = to_bytes(body, LONGEST).await;
     let body =
         body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
-    let Asked { key, confirm } = serde_json::from_slice(&body)
+    let BreakRequest { key, confirm } = serde_json::from_slice(&body)
         .map_err(|_| Problem::bad_request("the body is to be {\"key\": …, \"confirm\": …}"))?;
     if key != confirm {
         return Err(Problem::bad_request("`confirm` is to be the key's name"));
@@ -87,7 +87,7 @@ pub(super) async fn break_lock(
     if broken {
         shared.locks.inside().journal().broken(&key, caller);
     }
-    Ok(Json(Broken {
+    Ok(Json(BreakReply {
         was: StoreSide::of(&was, &shared.holders),
         key: LockKeyText(key),
         broken,

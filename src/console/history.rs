@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::keys::LockKeyText;
 use super::{millis, problem};
 use crate::client::LockClient;
-use crate::telemetry::{self, Cause, Event, Histogram};
+use crate::telemetry::{self, Event, EventCause, Histogram};
 
 /// How many contended keys are shown.
 const HOTTEST: usize = 20;
@@ -108,11 +108,11 @@ impl From<&Event> for EventJson {
     }
 }
 
-fn text(cause: &Cause) -> String {
+fn text(cause: &EventCause) -> String {
     match cause {
-        Cause::Lost(reason) => (*reason).to_owned(),
-        Cause::Broken(by) => format!("broken from {by}"),
-        Cause::Refused { error, .. } => problem::text(error),
+        EventCause::Lost(reason) => (*reason).to_owned(),
+        EventCause::Broken(by) => format!("broken from {by}"),
+        EventCause::Refused { error, .. } => problem::text(error),
     }
 }
 

@@ -25,15 +25,15 @@ const FRESH: Duration = Duration::from_secs(2);
 const KEPT: usize = 1024;
 
 /// Asks the store for the holders of a key, and keeps the answers for a short time.
-pub(super) struct Holders {
+pub(super) struct HolderCache {
     locks: LockClient,
     here: String,
     /// The recent answers. The mutex protects the map, and is never held while the store is asked.
-    known: Mutex<HashMap<LockKey, Known>>,
+    known: Mutex<HashMap<LockKey, CachedHolders>>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedHolders {
     at: Instant,
     who: Who,
     left: Option<u64>,
@@ -64,7 +64,7 @@ impl Who {
     }
 }
 
-impl Holders {
+impl HolderCache {
     pub(super) fn new(locks: &LockClient) -> Self {
         Self {
             here: locks.id().to_string(),
@@ -107,7 +107,7 @@ impl Holders {
         drop(timeout(PATIENCE, asked).await);
     }
 
-    async fn holder(&self, key: &LockKey) -> Option<Known> {
+    async fn holder(&self, key: &LockKey) -> Option<CachedHolders> {
         let known = self.known.lock().get(key).cloned();
         if let Some(known) = known
             && known.at.elapsed() < FRESH
@@ -116,7 +116,7 @@ impl Holders {
         }
         let inspection = self.inspect(key).await.ok()?;
         let holder = inspection.holders.first()?;
-        let found = Known {
+        let found = CachedHolders {
             at: Instant::now(),
             who: self.who(holder),
             left: millis::left(holder.remaining),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::holders::{Holders, Who};
+use super::holders::{HolderCache, Who};
 use super::keys::LockKeyText;
 use super::millis;
 use super::problem;
@@ -137,7 +137,7 @@ impl HoldJson {
 }
 
 impl StoreSide {
-    pub(super) fn of(inspection: &Inspection, holders: &Holders) -> Self {
+    pub(super) fn of(inspection: &Inspection, holders: &HolderCache) -> Self {
         let held = inspection.holders.iter().map(|holder| HolderJson {
             who: holders.who(holder),
             mode: holder.mode.as_str(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::holders::{Holders, Who};
+use super::holders::{HolderCache, Who};
 use super::millis;
 use super::problem::Problem;
 use super::row::Row;
@@ -166,7 +166,7 @@ impl Serialize for LockKeyText {
 
 impl KeysPage {
     /// Adds the holders of keys that this process waits for, from the store.
-    pub(super) async fn complete(mut self, holders: &Holders) -> Self {
+    pub(super) async fn complete(mut self, holders: &HolderCache) -> Self {
         let unknown = self.keys.iter_mut().filter(|row| row.state == "waiting");
         holders
             .find(unknown.map(|row| (&row.key.0, &mut row.holder, &mut row.lease_left_ms)))

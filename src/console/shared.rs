@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Console;
-use super::holders::Holders;
+use super::holders::HolderCache;
 use super::keys::{KeysPage, KeysQuery};
 use super::process::Process;
 use super::store::{self, StoreJson, StoreView};
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) locks: LockClient,
     pub(super) process: Process,
     pub(super) may_break: bool,
-    pub(super) holders: Holders,
+    pub(super) holders: HolderCache,
     pub(super) streams: Arc<Semaphore>,
     survey: Mutex<Option<Arc<Survey>>>,
     store: Mutex<Option<StoreView>>,
@@ -48,7 +48,7 @@ impl Shared {
         store::watch();
         Self {
             process: Process::new(process, peers, &locks),
-            holders: Holders::new(&locks),
+            holders: HolderCache::new(&locks),
             streams: Arc::new(Semaphore::new(STREAMS)),
             survey: Mutex::default(),
             store: Mutex::default(),

@@ -37,7 +37,7 @@ struct AuditJson {
     promises: Vec<PromiseJson>,
     warnings: Vec<String>,
     sentinels: Option<String>,
-    members: Vec<MemberJson>,
+    members: Vec<StoreMember>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +55,7 @@ struct PromiseJson {
 
 /// One of several stores or servers.
 #[derive(Debug, Clone, Serialize)]
-struct MemberJson {
+struct StoreMember {
     facts: Vec<FactJson>,
     warnings: Vec<String>,
     error: Option<String>,
@@ -117,12 +117,12 @@ impl From<&Audit> for AuditJson {
             kept: promise.kept.to_string(),
         });
         let members = audit.members.iter().map(|member| match member {
-            Ok(member) => MemberJson {
+            Ok(member) => StoreMember {
                 facts: facts(member),
                 warnings: warnings(member),
                 error: None,
             },
-            Err(error) => MemberJson {
+            Err(error) => StoreMember {
                 facts: Vec::new(),
                 warnings: Vec::new(),
                 error: Some(error.to_string()),

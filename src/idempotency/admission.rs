@@ -24,7 +24,7 @@ use crate::telemetry::Route;
 const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
-pub(crate) struct Terms {
+pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
     pub(super) route: Route,
 }
@@ -53,7 +53,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<Admission<B, Terms>, Refusal>
+    ) -> Result<Admission<B, RecordTerms>, Refusal>
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
@@ -88,7 +88,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             guard.discard();
             return Ok(Admission::Answer(replay));
         }
-        let terms = Terms {
+        let terms = RecordTerms {
             fingerprint: identity.fingerprint,
             route: route(parts),
         };

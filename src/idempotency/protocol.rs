@@ -7,7 +7,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::IdempotencyLayer;
-use super::admission::{Terms, route};
+use super::admission::{RecordTerms, route};
 use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
@@ -23,9 +23,13 @@ where
     B: Body<Data: Send> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    type Terms = Terms;
+    type Terms = RecordTerms;
 
-    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Terms>, Refusal> {
+    async fn admit(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<Admission<B, RecordTerms>, Refusal> {
         if !self.applies_to(parts) {
             return Ok(Admission::Pass(body));
         }
@@ -42,7 +46,7 @@ where
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, terms }: Claim<Terms>,
+        Claim { guard, terms }: Claim<RecordTerms>,
         _: Method,
         handling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> Result<Served<R, E>, Unconfirmed> {

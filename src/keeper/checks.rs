@@ -28,11 +28,11 @@ pub(super) struct OwnerChecks {
     tasks: Arc<CleanupTasks>,
     /// The partitions with a question under way. The mutex protects the map. A partition leaves the map when its
     /// question is answered and no check waits.
-    asked: Mutex<HashMap<u16, Asked>>,
+    asked: Mutex<HashMap<u16, OpenQuestion>>,
 }
 
 /// A partition with a question under way.
-struct Asked {
+struct OpenQuestion {
     since: Instant,
     /// The checks for the next question.
     waiting: Vec<Check>,
@@ -91,7 +91,7 @@ impl OwnerChecks {
         let now = Instant::now();
         match self.asked.lock().entry(partition) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Asked {
+                vacant.insert(OpenQuestion {
                     since: now,
                     waiting: vec![check],
                 });
@@ -110,7 +110,7 @@ impl OwnerChecks {
     }
 
     async fn ask_until_none_waits(self: Arc<Self>, partition: u16) {
-        let _asking = Asking {
+        let _asking = QuestionGuard {
             checks: &self,
             partition,
         };
@@ -138,12 +138,12 @@ impl OwnerChecks {
 }
 
 /// The question about a partition. If it ends early, by a panic, the waiting callers ask again.
-struct Asking<'a> {
+struct QuestionGuard<'a> {
     checks: &'a OwnerChecks,
     partition: u16,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let asked = self.checks.asked.lock().remove(&self.partition);

@@ -25,7 +25,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ends, its jobs move to another one.
 #[derive(Default)]
 pub(super) struct CleanupTasks {
-    state: Mutex<State>,
+    state: Mutex<CleanupState>,
     /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
     /// drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
@@ -35,11 +35,11 @@ pub(super) struct CleanupTasks {
 
 /// Protected by one mutex; no other mutex is taken under it. Between calls each job is either on a runtime or stranded.
 #[derive(Default)]
-struct State {
+struct CleanupState {
     /// The runtimes from which locks were taken, the latest one last.
     runtimes: [Option<Handle>; 2],
     /// Jobs without a known runtime that still runs.
-    stranded: Vec<Running>,
+    stranded: Vec<RunningJob>,
 }
 
 impl CleanupTasks {
@@ -51,7 +51,7 @@ impl CleanupTasks {
         };
         // Dropped outside the mutex, because the last handle of an ended runtime may drop tasks.
         drop(replaced);
-        stranded.into_iter().for_each(Running::start);
+        stranded.into_iter().for_each(RunningJob::start);
     }
 
     /// A runtime other than `ended` from which locks were taken.
@@ -95,7 +95,7 @@ impl CleanupTasks {
     }
 }
 
-impl State {
+impl CleanupState {
     /// Stores `here`; returns the handle that it replaces.
     fn remember(&mut self, here: &Handle) -> Option<Handle> {
         let mut known = self.runtimes.iter().flatten();
@@ -120,7 +120,7 @@ pub(super) struct Unfinished(Arc<CleanupTasks>);
 impl Unfinished {
     /// Drives the rest of the work to its end in the background. Never blocks; works outside a runtime.
     pub(super) fn adopt(self, job: Job) {
-        Running::start(Running {
+        RunningJob::start(RunningJob {
             job: Some(job),
             unfinished: self,
             on: None,
@@ -139,7 +139,7 @@ impl Drop for Unfinished {
 }
 
 /// A job on a runtime. If it is dropped before its end, with its runtime, it continues on another one.
-struct Running {
+struct RunningJob {
     job: Option<Job>,
     unfinished: Unfinished,
     on: Option<Id>,
@@ -147,7 +147,7 @@ struct Running {
     ended: SmallVec<[Id; 2]>,
 }
 
-impl Running {
+impl RunningJob {
     fn start(mut self) {
         let tasks = self.unfinished.0.clone();
         let here = Handle::try_current();
@@ -174,7 +174,7 @@ impl Running {
     }
 }
 
-impl Future for Running {
+impl Future for RunningJob {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -198,7 +198,7 @@ impl Future for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         let Some(job) = self.job.take() else { return };
         let mut ended = mem::take(&mut self.ended);

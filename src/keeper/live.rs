@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry::{Observed, Route};
+use crate::telemetry::{ObservedHold, Route};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
@@ -25,7 +25,7 @@ pub(crate) struct LiveHold {
     pub(crate) token: Option<FencingToken>,
     /// The route of the request that it was granted to.
     pub(crate) route: Route,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     changed: Notify,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct LiveHold {
 ///
 /// The deadline moves only while the phase is `Held`. `Released` and `Lost` are final.
 #[derive(Debug)]
-struct State {
+struct LiveState {
     phase: Phase,
     /// The time until which the store certainly keeps the hold, by this process's clock.
     deadline: Instant,
@@ -55,7 +55,7 @@ pub(crate) enum Phase {
     Lost,
 }
 
-impl Observed for LiveHold {
+impl ObservedHold for LiveHold {
     fn hold(&self) -> &Hold {
         &self.hold
     }
@@ -81,7 +81,7 @@ impl LiveHold {
             lease,
             token,
             route: Route::default(),
-            state: Mutex::new(State {
+            state: Mutex::new(LiveState {
                 phase: Phase::Held,
                 deadline: valid_until(sent, granted),
                 confirmed: sent,
@@ -280,7 +280,7 @@ impl LiveHold {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock()
     }
 }

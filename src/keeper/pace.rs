@@ -11,9 +11,9 @@ use crate::sync::Mutex;
 /// Limits the releases that no caller waits for, for each partition of the store: guards that are dropped together are
 /// released in turn, and a partition that is down does not delay another.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct ReleasePace {
     /// The partitions with releases under way. The mutex protects the map. An entry exists exactly as long as a
-    /// [`Slot`] of its partition.
+    /// [`PaceSlot`] of its partition.
     partitions: Mutex<HashMap<u16, Partition>>,
 }
 
@@ -23,9 +23,9 @@ struct Partition {
     slots: usize,
 }
 
-impl Pace {
+impl ReleasePace {
     /// Waits for one of the places of `partition`.
-    pub(super) async fn enter(self: Arc<Self>, partition: u16) -> Slot {
+    pub(super) async fn enter(self: Arc<Self>, partition: u16) -> PaceSlot {
         let places = {
             let mut partitions = self.partitions.lock();
             let partition = partitions.entry(partition).or_insert_with(|| Partition {
@@ -35,7 +35,7 @@ impl Pace {
             partition.slots += 1;
             partition.places.clone()
         };
-        let mut slot = Slot {
+        let mut slot = PaceSlot {
             pace: self,
             partition,
             place: None,
@@ -46,13 +46,13 @@ impl Pace {
 }
 
 /// A place, or the wait for one.
-pub(super) struct Slot {
-    pace: Arc<Pace>,
+pub(super) struct PaceSlot {
+    pace: Arc<ReleasePace>,
     partition: u16,
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Slot {
+impl Drop for PaceSlot {
     fn drop(&mut self) {
         // The place is dropped first, so that the next owner's waker does not run under the mutex.
         drop(self.place.take());

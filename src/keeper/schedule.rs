@@ -37,7 +37,7 @@ pub(super) struct Batch {
 #[derive(Default)]
 pub(super) struct RenewalSchedule {
     /// By [`LiveHold::serial`].
-    holds: HashMap<u64, Entry, BuildHasherDefault<SerialHasher>>,
+    holds: HashMap<u64, ScheduledHold, BuildHasherDefault<SerialHasher>>,
     /// The serials of the holds that are new, and of some that were.
     new: Vec<u64>,
     /// When the new holds are put into the queue.
@@ -51,15 +51,15 @@ pub(super) struct RenewalSchedule {
     alarm: Option<Instant>,
 }
 
-struct Entry {
+struct ScheduledHold {
     live: Arc<LiveHold>,
     /// The time under which it stands in the queue, or will.
     look: Instant,
-    state: State,
+    state: RenewalState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RenewalState {
     New,
     Scheduled,
     Asked,
@@ -80,17 +80,17 @@ impl RenewalSchedule {
     /// Adds a new hold. Returns whether the task must wake earlier for it.
     pub(super) fn enter(&mut self, live: &Arc<LiveHold>) -> bool {
         let look = live.first_look();
-        let entry = Entry {
+        let entry = ScheduledHold {
             live: live.clone(),
             look,
-            state: State::New,
+            state: RenewalState::New,
         };
         self.holds.insert(live.serial, entry);
         self.new.push(live.serial);
         self.settles = Some(self.settles.map_or(look, |settles| settles.min(look)));
         if self.new.len() > 2 * self.holds.len() + SPARE {
             let holds = &self.holds;
-            let is_new = |entry: &Entry| entry.state == State::New;
+            let is_new = |entry: &ScheduledHold| entry.state == RenewalState::New;
             self.new
                 .retain(|serial| holds.get(serial).is_some_and(is_new));
         }
@@ -102,9 +102,9 @@ impl RenewalSchedule {
         self.settles = None;
         for serial in mem::take(&mut self.new) {
             if let Some(entry) = self.holds.get_mut(&serial)
-                && entry.state == State::New
+                && entry.state == RenewalState::New
             {
-                entry.state = State::Scheduled;
+                entry.state = RenewalState::Scheduled;
                 self.queue.insert((entry.look, serial));
             }
         }
@@ -113,7 +113,7 @@ impl RenewalSchedule {
     /// Removes a hold.
     pub(super) fn remove(&mut self, live: &LiveHold) {
         if let Some(entry) = self.holds.remove(&live.serial) {
-            if entry.state != State::New {
+            if entry.state != RenewalState::New {
                 self.queue.remove(&(entry.look, live.serial));
                 self.leave_failing(entry.state);
             }
@@ -137,9 +137,10 @@ impl RenewalSchedule {
     pub(super) fn look_earlier(&mut self, live: &LiveHold, look: Instant) -> bool {
         match self.holds.get(&live.serial) {
             Some(entry)
-                if matches!(entry.state, State::New | State::Scheduled) && look < entry.look =>
+                if matches!(entry.state, RenewalState::New | RenewalState::Scheduled)
+                    && look < entry.look =>
             {
-                self.place(live.serial, look, State::Scheduled);
+                self.place(live.serial, look, RenewalState::Scheduled);
                 self.is_before_the_alarm(look)
             }
             _ => false,
@@ -149,11 +150,12 @@ impl RenewalSchedule {
     /// Repeats the renewals of a task that has ended, because they will not be answered.
     pub(super) fn ask_again(&mut self, now: Instant) {
         self.alarm = None;
-        let asked =
-            |(serial, entry): (&u64, &Entry)| (entry.state == State::Asked).then_some(*serial);
+        let asked = |(serial, entry): (&u64, &ScheduledHold)| {
+            (entry.state == RenewalState::Asked).then_some(*serial)
+        };
         let asked: Vec<u64> = self.holds.iter().filter_map(asked).collect();
         for serial in asked {
-            self.place(serial, now, State::Scheduled);
+            self.place(serial, now, RenewalState::Scheduled);
         }
     }
 
@@ -191,7 +193,7 @@ impl RenewalSchedule {
             let state = entry.state;
             self.place(serial, deadline, state);
             if let Lease::Renewed(_) = live.lease
-                && state == State::Scheduled
+                && state == RenewalState::Scheduled
                 && let Some(lease) = live.next_lease(now)
             {
                 let partition = partition(&live);
@@ -199,7 +201,7 @@ impl RenewalSchedule {
                     self.fail(partition, &live, now);
                     continue;
                 }
-                self.place(serial, deadline, State::Asked);
+                self.place(serial, deadline, RenewalState::Asked);
                 renewals.entry(partition).or_default().push((live, lease));
                 count += 1;
             }
@@ -227,7 +229,7 @@ impl RenewalSchedule {
                     .holds
                     .get_mut(&serial)
                     .expect("a hold that waits is known");
-                entry.state = State::Failed(partition, self.tries);
+                entry.state = RenewalState::Failed(partition, self.tries);
                 // A hold whose limit is reached waits for its deadline.
                 if let Some(lease) = entry.live.next_lease(now) {
                     holds.push((entry.live.clone(), lease));
@@ -293,7 +295,7 @@ impl RenewalSchedule {
             let left = live.deadline().saturating_duration_since(now);
             let spread = (live.lease.duration() / 10).min(left / 4);
             let look = now + spread.mul_f64(fastrand::f64());
-            self.place(serial, look, State::Scheduled);
+            self.place(serial, look, RenewalState::Scheduled);
         }
     }
 
@@ -314,15 +316,15 @@ impl RenewalSchedule {
         });
         failing.shortest = failing.shortest.min(lease);
         failing.waiting.insert(self.tries, live.serial);
-        let place = State::Failed(partition, self.tries);
-        if let State::Failed(_, try_before) = state {
+        let place = RenewalState::Failed(partition, self.tries);
+        if let RenewalState::Failed(_, try_before) = state {
             failing.waiting.remove(&try_before);
         }
         self.place(live.serial, live.deadline(), place);
     }
 
-    fn leave_failing(&mut self, state: State) {
-        let State::Failed(partition, place) = state else {
+    fn leave_failing(&mut self, state: RenewalState) {
+        let RenewalState::Failed(partition, place) = state else {
             return;
         };
         let failing = self.failing.get_mut(&partition);
@@ -339,16 +341,20 @@ impl RenewalSchedule {
         if let Some(entry) = self.holds.get(&live.serial) {
             let state = entry.state;
             self.leave_failing(state);
-            self.place(live.serial, look.min(live.deadline()), State::Scheduled);
+            self.place(
+                live.serial,
+                look.min(live.deadline()),
+                RenewalState::Scheduled,
+            );
         }
     }
 
-    fn place(&mut self, serial: u64, look: Instant, state: State) {
+    fn place(&mut self, serial: u64, look: Instant, state: RenewalState) {
         let entry = self
             .holds
             .get_mut(&serial)
             .expect("only a known hold is moved");
-        let was_new = mem::replace(&mut entry.state, state) == State::New;
+        let was_new = mem::replace(&mut entry.state, state) == RenewalState::New;
         if entry.look != look || was_new {
             self.queue.remove(&(entry.look, serial));
             entry.look = look;

@@ -37,24 +37,24 @@ fn count(batches: &[Batch]) -> usize {
 
 /// Checks the invariants between calls.
 fn is_sound(schedule: &RenewalSchedule) {
-    let new = |entry: &&Entry| entry.state == State::New;
+    let new = |entry: &&Entry| entry.state == RenewalState::New;
     let new = schedule.holds.values().filter(new).count();
     assert_eq!(schedule.queue.len() + new, schedule.holds.len());
     assert_eq!(schedule.probes.len(), schedule.failing.len());
     let mut failed = 0;
     for (serial, entry) in &schedule.holds {
         let is_queued = schedule.queue.contains(&(entry.look, *serial));
-        assert_eq!(is_queued, entry.state != State::New);
-        if entry.state == State::New {
+        assert_eq!(is_queued, entry.state != RenewalState::New);
+        if entry.state == RenewalState::New {
             assert!(schedule.new.contains(serial));
             assert!(schedule.settles.expect("they settle once") <= entry.look);
             continue;
         }
-        if let State::Failed(partition, place) = entry.state {
+        if let RenewalState::Failed(partition, place) = entry.state {
             assert_eq!(schedule.failing[&partition].waiting[&place], *serial);
             failed += 1;
         }
-        if entry.state != State::Scheduled {
+        if entry.state != RenewalState::Scheduled {
             assert_eq!(entry.look, entry.live.deadline());
         }
     }

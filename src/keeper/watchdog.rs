@@ -34,7 +34,7 @@ pub(super) struct Watchdog {
     journal: Journal,
     /// Called for every hold that is lost, outside the mutex.
     on_lost: OnLost,
-    state: Mutex<State>,
+    state: Mutex<WatchdogState>,
     /// Notified when the task must look at the schedule.
     work: Notify,
 }
@@ -42,7 +42,7 @@ pub(super) struct Watchdog {
 /// Protected by one mutex. It may be taken under a shard's mutex of the queue, and only the mutex of a [`LiveHold`] is
 /// taken under it.
 #[derive(Default)]
-struct State {
+struct WatchdogState {
     schedule: RenewalSchedule,
     /// Dead while no task runs.
     task: Weak<()>,
@@ -123,7 +123,7 @@ impl Watchdog {
     }
 
     /// Starts the task. Starts it again if its runtime has ended.
-    fn ensure_running(self: &Arc<Self>, state: &mut State) {
+    fn ensure_running(self: &Arc<Self>, state: &mut WatchdogState) {
         if state.task.strong_count() == 0
             && let Some(runtime) = self.runtime()
         {
@@ -139,7 +139,7 @@ impl Watchdog {
             .or_else(|| Handle::try_current().ok())
     }
 
-    fn start(self: &Arc<Self>, state: &mut State, runtime: &Handle) {
+    fn start(self: &Arc<Self>, state: &mut WatchdogState, runtime: &Handle) {
         state.schedule.ask_again(Instant::now());
         let alive = Arc::new(());
         state.task = Arc::downgrade(&alive);
@@ -150,7 +150,7 @@ impl Watchdog {
         // next hold starts another task.
         let task = async move {
             // Made first, so that it is dropped last.
-            let _ended = Ended(watchdog.clone(), home);
+            let _ended = TaskEnd(watchdog.clone(), home);
             let _alive = alive;
             watchdog.run().await;
         };
@@ -317,14 +317,14 @@ impl Watchdog {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchdogState> {
         self.state.lock()
     }
 }
 
-struct Ended(Arc<Watchdog>, Id);
+struct TaskEnd(Arc<Watchdog>, Id);
 
-impl Drop for Ended {
+impl Drop for TaskEnd {
     fn drop(&mut self) {
         self.0.ended(self.1);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 
-use super::json::{Field, field};
+use super::json::{JsonValue, field};
 use super::{KeyError, KeyExtractor, Keys, compose};
 use crate::lock::Resource;
 
@@ -83,11 +83,11 @@ impl JsonFields {
             .pointers
             .iter()
             .map(|pointer| match field(body, pointer) {
-                Ok(Field::Name(name)) => Ok(name),
-                Ok(Field::Absent) => Err(KeyError::missing_because(format!(
+                Ok(JsonValue::Name(name)) => Ok(name),
+                Ok(JsonValue::Absent) => Err(KeyError::missing_because(format!(
                     "the body has no field `{pointer}`"
                 ))),
-                Ok(Field::Other) => {
+                Ok(JsonValue::Other) => {
                     Err(KeyError::invalid("the field is neither text nor a number"))
                 }
                 Err(_) => Err(KeyError::invalid("the body is not JSON")),

@@ -8,7 +8,7 @@ use serde_json::{Error, Number};
 
 /// The value at a place of a JSON text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum JsonValue {
     /// Nothing, or `null`.
     Absent,
     /// A string, or a number as `serde_json` writes it.
@@ -22,26 +22,26 @@ pub(super) enum Field {
 /// # Errors
 ///
 /// If `json` is not one JSON text.
-pub(super) fn field(json: &[u8], pointer: &str) -> Result<Field, Error> {
+pub(super) fn field(json: &[u8], pointer: &str) -> Result<JsonValue, Error> {
     let mut value: &RawValue = serde_json::from_slice(json)?;
     let mut tokens = pointer.split('/');
     if tokens.next() != Some("") {
-        return Ok(Field::Absent);
+        return Ok(JsonValue::Absent);
     }
     for token in tokens {
         let token = token.replace("~1", "/").replace("~0", "~");
         match child(value, &token)? {
             Some(child) => value = child,
-            None => return Ok(Field::Absent),
+            None => return Ok(JsonValue::Absent),
         }
     }
     Ok(match value.get().as_bytes() {
-        [b'"', ..] => Field::Name(serde_json::from_str(value.get())?),
+        [b'"', ..] => JsonValue::Name(serde_json::from_str(value.get())?),
         [b'-' | b'0'..=b'9', ..] => {
-            Field::Name(serde_json::from_str::<Number>(value.get())?.to_string())
+            JsonValue::Name(serde_json::from_str::<Number>(value.get())?.to_string())
         }
-        [b'n', ..] => Field::Absent,
-        _ => Field::Other,
+        [b'n', ..] => JsonValue::Absent,
+        _ => JsonValue::Other,
     })
 }
 
@@ -49,17 +49,17 @@ pub(super) fn field(json: &[u8], pointer: &str) -> Result<Field, Error> {
 fn child<'a>(value: &'a RawValue, token: &str) -> Result<Option<&'a RawValue>, Error> {
     let mut json = serde_json::Deserializer::from_str(value.get());
     match value.get().as_bytes() {
-        [b'{', ..] => json.deserialize_map(Child { token }),
-        [b'[', ..] => json.deserialize_seq(Child { token }),
+        [b'{', ..] => json.deserialize_map(JsonChild { token }),
+        [b'[', ..] => json.deserialize_seq(JsonChild { token }),
         _ => Ok(None),
     }
 }
 
-struct Child<'t> {
+struct JsonChild<'t> {
     token: &'t str,
 }
 
-impl<'a> Visitor<'a> for Child<'_> {
+impl<'a> Visitor<'a> for JsonChild<'_> {
     type Value = Option<&'a RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,13 +136,13 @@ mod tests {
     const TOKENS: [&str; 10] = ["a", "b", "0", "1", "a~1b", "~0", "01", "+1", "-", ""];
 
     /// The value that `serde_json` finds when it parses the whole text.
-    fn built(json: &[u8], pointer: &str) -> Option<Field> {
+    fn built(json: &[u8], pointer: &str) -> Option<JsonValue> {
         let value: Value = serde_json::from_slice(json).ok()?;
         Some(match value.pointer(pointer) {
-            None | Some(Value::Null) => Field::Absent,
-            Some(Value::String(text)) => Field::Name(text.clone()),
-            Some(Value::Number(number)) => Field::Name(number.to_string()),
-            Some(_) => Field::Other,
+            None | Some(Value::Null) => JsonValue::Absent,
+            Some(Value::String(text)) => JsonValue::Name(text.clone()),
+            Some(Value::Number(number)) => JsonValue::Name(number.to_string()),
+            Some(_) => JsonValue::Other,
         })
     }
 
@@ -188,7 +188,7 @@ mod tests {
                 built(json.as_bytes(), &pointer),
                 "{pointer} in {json}"
             );
-            names += usize::from(matches!(field, Some(Field::Name(_))));
+            names += usize::from(matches!(field, Some(JsonValue::Name(_))));
         }
         assert!(names > 1_000, "{names}");
     }
@@ -201,13 +201,13 @@ mod tests {
             "]".repeat(1 << 20)
         );
         let found = field(deep.as_bytes(), "/id").unwrap();
-        assert_eq!(found, Field::Name("1".into()));
+        assert_eq!(found, JsonValue::Name("1".into()));
         assert!(field(&deep.as_bytes()[..1 << 20], "/id").is_err());
     }
 
     #[test]
     fn a_pointer_that_does_not_begin_with_a_slash_points_at_nothing() {
-        assert_eq!(field(br#"{"id":1}"#, "id").unwrap(), Field::Absent);
-        assert_eq!(field(b"7", "").unwrap(), Field::Name("7".into()));
+        assert_eq!(field(br#"{"id":1}"#, "id").unwrap(), JsonValue::Absent);
+        assert_eq!(field(b"7", "").unwrap(), JsonValue::Name("7".into()));
     }
 }

@@ -6,10 +6,10 @@ use crate::lock::{LockKey, LockMode, ResourceKey};
 
 /// The keys of a request: none, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(SmallVec<[Name; 1]>);
+pub struct Keys(SmallVec<[NamedKey; 1]>);
 
 #[derive(Debug, Clone)]
-struct Name {
+struct NamedKey {
     key: LockKey,
     /// `None`: the mode of the layer.
     mode: Option<LockMode>,
@@ -19,7 +19,7 @@ struct Name {
 
 impl Keys {
     fn one(key: LockKey, mode: Option<LockMode>, declared: Option<LockMode>) -> Self {
-        Self(smallvec![Name {
+        Self(smallvec![NamedKey {
             key,
             mode,
             declared,

@@ -33,7 +33,7 @@ impl<B> Payload<B> {
 }
 
 /// What the end of a request needs.
-pub(crate) struct Terms {
+pub(crate) struct EndTerms {
     /// What confirms the release.
     pub(super) confirm: Confirm,
     /// How long the request waited for its lock.
@@ -145,7 +145,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         plan: Option<Plan>,
         parts: &mut Parts,
-    ) -> Result<Option<Claim<Terms>>, Refusal> {
+    ) -> Result<Option<Claim<EndTerms>>, Refusal> {
         let Some(plan) = plan else {
             return Ok(None);
         };
@@ -156,7 +156,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         match plan.request.owner(&owner).acquire().await {
             Ok(guard) => {
                 parts.extensions.get_or_insert_with(|| owner);
-                let terms = Terms {
+                let terms = EndTerms {
                     confirm: self.policy.confirm(plan.reads_only),
                     waited: began.elapsed(),
                 };

@@ -6,7 +6,7 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
-use super::admission::Terms;
+use super::admission::EndTerms;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
@@ -26,9 +26,9 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    type Terms = Terms;
+    type Terms = EndTerms;
 
-    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, Terms>, Refusal> {
+    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, EndTerms>, Refusal> {
         let (plan, body) = self.plan(parts, body).await?;
         let Some(claim) = self.acquire(plan, parts).await? else {
             parts.extensions.insert(Unlocked);
@@ -40,7 +40,7 @@ where
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, terms }: Claim<Terms>,
+        Claim { guard, terms }: Claim<EndTerms>,
         method: Method,
         handling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> Result<Served<R, E>, Unconfirmed> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::small_map::Counts;
-use super::{At, Grant, Terms};
+use super::{At, NewShare, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::keeper::{LiveHold, Phase};
@@ -19,7 +19,7 @@ use crate::telemetry::Route;
 /// store. If it is lost before that, it is `detached`: the remaining shares belong to a hold that excludes no request.
 pub(super) struct LocalHold {
     pub(super) live: Arc<LiveHold>,
-    holders: Holders,
+    holders: LocalHolders,
     /// The latest limit of `live`.
     limit: Option<Instant>,
     pub(super) granted: Instant,
@@ -41,7 +41,7 @@ pub(super) struct LocalHold {
 
 /// A share in a hold: its owner and its limit.
 #[derive(Debug, Clone)]
-pub(super) struct Holder {
+pub(super) struct LocalHolder {
     pub(super) owner: Option<Owner>,
     pub(super) limit: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl LocalHold {
             route: live.route.clone(),
             since: now,
             live,
-            holders: Holders::default(),
+            holders: LocalHolders::default(),
             limit: None,
             granted: now,
             passed: 0,
@@ -63,14 +63,14 @@ impl LocalHold {
         }
     }
 
-    pub(super) fn join(&mut self, terms: &Terms, now: Instant) -> Grant {
-        let holder = Holder {
+    pub(super) fn join(&mut self, terms: &Terms, now: Instant) -> NewShare {
+        let holder = LocalHolder {
             owner: terms.owner.clone(),
             limit: terms.max_hold.map(|max_hold| now + max_hold),
         };
         self.holders.add(&holder);
         self.settle_limit();
-        Grant {
+        NewShare {
             live: self.live.clone(),
             holder,
             token: self.token,
@@ -78,7 +78,7 @@ impl LocalHold {
     }
 
     /// Ends one share. Returns whether any is left.
-    pub(super) fn leave(&mut self, holder: &Holder) -> bool {
+    pub(super) fn leave(&mut self, holder: &LocalHolder) -> bool {
         self.holders.remove(holder);
         if self.holders.count == 0 {
             return false;
@@ -96,7 +96,7 @@ impl LocalHold {
             && self.suits(terms, at.now)
     }
 
-    pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> Grant {
+    pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> NewShare {
         self.passed += 1;
         self.route = terms.route.clone();
         self.since = now;
@@ -156,7 +156,7 @@ impl LocalHold {
 
 /// The shares of one hold. The cost of joining and leaving does not depend on their number.
 #[derive(Debug, Default)]
-struct Holders {
+struct LocalHolders {
     count: usize,
     owners: Counts<u64>,
     /// The number of shares without a limit.
@@ -164,8 +164,8 @@ struct Holders {
     limits: Counts<Instant>,
 }
 
-impl Holders {
-    fn add(&mut self, holder: &Holder) {
+impl LocalHolders {
+    fn add(&mut self, holder: &LocalHolder) {
         self.count += 1;
         if let Some(owner) = &holder.owner {
             self.owners.add(owner.number());
@@ -176,7 +176,7 @@ impl Holders {
         }
     }
 
-    fn remove(&mut self, holder: &Holder) {
+    fn remove(&mut self, holder: &LocalHolder) {
         self.count -= 1;
         if let Some(owner) = &holder.owner {
             self.owners.subtract(owner.number());

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::hold::{Holder, LocalHold};
+use super::hold::{LocalHold, LocalHolder};
 use super::owners::OwnerRequests;
 use super::permits::PermitQueue;
-use super::wait_queue::{Handoff, Head, WaitQueue, Waiter};
-use super::{At, Decision, Effect, Grant, Intent, Terms};
+use super::wait_queue::{Handoff, Head, LocalWaiter, WaitQueue};
+use super::{At, Decision, Effect, Intent, NewShare, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -52,7 +52,7 @@ pub(super) struct KeyState {
 
 /// The decision of [`KeyState::enter`].
 pub(super) enum Entered {
-    Grant(Grant),
+    Grant(NewShare),
     Ask(Intent),
     /// The ticket, and the receiver of the decision.
     Wait(u64, oneshot::Receiver<Result<Decision, LockError>>),
@@ -93,7 +93,7 @@ impl KeyState {
         static TICKET: AtomicU64 = AtomicU64::new(0);
         let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        let waiter = Waiter {
+        let waiter = LocalWaiter {
             ticket,
             terms: terms.clone(),
             since: at.now,
@@ -130,7 +130,7 @@ impl KeyState {
         }
     }
 
-    fn put(&mut self, waiter: Waiter, standing: Standing) {
+    fn put(&mut self, waiter: LocalWaiter, standing: Standing) {
         match standing {
             Standing::BehindOwner => {
                 let waiters = self.owners.waiters(&waiter.terms.owner);
@@ -150,7 +150,7 @@ impl KeyState {
         intent: &Intent,
         wakeups: Option<Wakeups>,
         at: At,
-    ) -> (Grant, Vec<Effect>) {
+    ) -> (NewShare, Vec<Effect>) {
         let mut hold = LocalHold::new(live, intent.nested.is_some(), at.now);
         let grant = hold.join(terms, at.now);
         let mut decided = Vec::new();
@@ -220,7 +220,7 @@ impl KeyState {
         owner: &Option<Owner>,
         ticket: u64,
         at: At,
-    ) -> (Option<Waiter>, Vec<Effect>) {
+    ) -> (Option<LocalWaiter>, Vec<Effect>) {
         let mut effects = Vec::new();
         if let Some(waiter) = self.queue(mode).remove(ticket) {
             self.decided(owner, at, &mut effects);
@@ -233,7 +233,7 @@ impl KeyState {
     pub(super) fn leave(
         &mut self,
         live: &Arc<LiveHold>,
-        holder: &Holder,
+        holder: &LocalHolder,
         pass_on: bool,
         at: At,
     ) -> Left {

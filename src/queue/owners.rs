@@ -1,7 +1,7 @@
 //! The order of requests with the same owner.
 
 use super::small_map::SmallMap;
-use super::wait_queue::Waiter;
+use super::wait_queue::LocalWaiter;
 use crate::lock::Owner;
 
 /// The owners that have a request under way for the key.
@@ -12,13 +12,13 @@ use crate::lock::Owner;
 ///
 /// An owner is listed from [`begin`](Self::begin) to the [`end`](Self::end) of the last request that began.
 #[derive(Default)]
-pub(super) struct OwnerRequests(SmallMap<u64, UnderWay>);
+pub(super) struct OwnerRequests(SmallMap<u64, OwnerRequest>);
 
 #[derive(Default)]
-struct UnderWay {
+struct OwnerRequest {
     /// The number of requests of the owner, and of releases of nested reads, that are under way.
     count: usize,
-    waiters: Vec<Waiter>,
+    waiters: Vec<LocalWaiter>,
 }
 
 impl OwnerRequests {
@@ -28,13 +28,15 @@ impl OwnerRequests {
 
     pub(super) fn begin(&mut self, owner: &Option<Owner>) {
         if let Some(owner) = owner {
-            let one = self.0.get_or_insert_with(owner.number(), UnderWay::default);
+            let one = self
+                .0
+                .get_or_insert_with(owner.number(), OwnerRequest::default);
             one.count += 1;
         }
     }
 
     /// Ends a request that began. After the last one, returns the requests that waited for the owner.
-    pub(super) fn end(&mut self, owner: &Option<Owner>) -> Vec<Waiter> {
+    pub(super) fn end(&mut self, owner: &Option<Owner>) -> Vec<LocalWaiter> {
         let Some(owner) = owner.as_ref().map(Owner::number) else {
             return Vec::new();
         };
@@ -52,18 +54,18 @@ impl OwnerRequests {
     }
 
     /// The requests that wait for another one of this owner; `None` if the owner has no request under way.
-    pub(super) fn waiters(&mut self, owner: &Option<Owner>) -> Option<&mut Vec<Waiter>> {
+    pub(super) fn waiters(&mut self, owner: &Option<Owner>) -> Option<&mut Vec<LocalWaiter>> {
         let one = self.0.get_mut(owner.as_ref()?.number());
         one.map(|one| &mut one.waiters)
     }
 
     /// All requests that wait for another request of their owner.
     #[cfg(feature = "console")]
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiter> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &LocalWaiter> {
         self.0.values().flat_map(|one| &one.waiters)
     }
 
-    pub(super) fn remove(&mut self, owner: &Option<Owner>, ticket: u64) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, owner: &Option<Owner>, ticket: u64) -> Option<LocalWaiter> {
         let waiters = self.waiters(owner)?;
         let place = waiters.iter().position(|waiter| waiter.ticket == ticket)?;
         Some(waiters.remove(place))

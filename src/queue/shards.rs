@@ -22,12 +22,12 @@ const MANY: usize = 4096;
 ///
 /// A key is in the map from the first transition of its [`KeyState`] until a transition that leaves it idle.
 pub(super) struct Shards {
-    shards: [Shard; SHARDS],
+    shards: [QueueShard; SHARDS],
     max_keys: usize,
 }
 
 #[derive(Default)]
-struct Shard {
+struct QueueShard {
     keys: Mutex<KeyMap<KeyState>>,
     /// The number of keys. It is written under the mutex, and read without it.
     len: AtomicUsize,
@@ -114,7 +114,7 @@ impl Shards {
         result
     }
 
-    fn shard(&self, key: &LockKey) -> &Shard {
+    fn shard(&self, key: &LockKey) -> &QueueShard {
         &self.shards[key.place_among(SHARDS)]
     }
 }

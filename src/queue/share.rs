@@ -8,10 +8,10 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::fairness::FairnessYield;
-use super::hold::Holder;
+use super::hold::LocalHolder;
 use super::key_state::Left;
 use super::wait_queue::{Handoff, Others};
-use super::{Grant, Intent, Queues, Terms};
+use super::{Intent, NewShare, Queues, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -153,13 +153,13 @@ impl Drop for Turn {
 pub(crate) struct Share {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,
-    holder: Holder,
+    holder: LocalHolder,
     token: Option<FencingToken>,
     left: bool,
 }
 
 impl Share {
-    pub(super) fn new(queues: &Arc<Queues>, grant: Grant) -> Self {
+    pub(super) fn new(queues: &Arc<Queues>, grant: NewShare) -> Self {
         queues.keeper().shared(&grant.live);
         Self {
             queues: queues.clone(),

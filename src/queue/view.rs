@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::Queues;
 use super::hold::LocalHold;
 use super::key_state::KeyState;
-use super::wait_queue::{Head, WaitQueue, Waiter};
+use super::wait_queue::{Head, LocalWaiter, WaitQueue};
 use crate::keeper::Phase;
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
 use crate::telemetry::Route;
@@ -114,7 +114,7 @@ fn hold(hold: &LocalHold) -> HoldView {
     }
 }
 
-fn waiters(state: &KeyState) -> impl Iterator<Item = &Waiter> {
+fn waiters(state: &KeyState) -> impl Iterator<Item = &LocalWaiter> {
     let queues = state.queues().into_iter();
     let queued = queues.flat_map(|queue| queue.iter());
     queued.chain(state.owners.waiting())
@@ -135,8 +135,8 @@ fn wanted(state: &KeyState) -> Option<&'static str> {
     wanted.map(LockMode::as_str)
 }
 
-impl From<&Waiter> for WaiterView {
-    fn from(waiter: &Waiter) -> Self {
+impl From<&LocalWaiter> for WaiterView {
+    fn from(waiter: &LocalWaiter) -> Self {
         Self {
             mode: waiter.terms.mode,
             route: waiter.terms.route.clone(),

@@ -22,13 +22,13 @@ use crate::store::Wakeups;
 pub(super) struct WaitQueue {
     pub(super) head: Head,
     /// Boxed: most keys have no waiters, and there may be many keys.
-    waiting: Option<Box<Waiting>>,
+    waiting: Option<Box<WaitList>>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    queue: VecDeque<Waiter>,
-    news: News,
+struct WaitList {
+    queue: VecDeque<LocalWaiter>,
+    news: LastAnswer,
     /// The subscription of the head, while the head holds and does not listen.
     wakeups: Option<Wakeups>,
     /// How long the hold may be handed over while other processes listen for it.
@@ -37,7 +37,7 @@ struct Waiting {
 
 /// The last answer of the store about this side.
 #[derive(Debug, Clone, Copy, Default)]
-struct News {
+struct LastAnswer {
     /// The time of the answer.
     at: Option<Instant>,
     /// The end of the lease that the head waits for.
@@ -87,7 +87,7 @@ pub(super) enum Head {
 }
 
 /// A request that waits in this process.
-pub(super) struct Waiter {
+pub(super) struct LocalWaiter {
     pub(super) ticket: u64,
     pub(super) terms: Terms,
     /// When the request came in.
@@ -117,20 +117,20 @@ impl WaitQueue {
 
     /// All waiters, in order.
     #[cfg(feature = "console")]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &LocalWaiter> {
         let waiting = self.waiting.as_ref();
         waiting.into_iter().flat_map(|waiting| &waiting.queue)
     }
 
-    pub(super) fn front(&self) -> Option<&Waiter> {
+    pub(super) fn front(&self) -> Option<&LocalWaiter> {
         self.waiting.as_ref()?.queue.front()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiter> {
+    pub(super) fn pop(&mut self) -> Option<LocalWaiter> {
         self.waiting.as_mut()?.queue.pop_front()
     }
 
-    pub(super) fn push(&mut self, waiter: Waiter) {
+    pub(super) fn push(&mut self, waiter: LocalWaiter) {
         let queue = &mut self.waiting().queue;
         #[cfg(test)]
         if exploration::has(Mutant::LastInFirstOut) {
@@ -143,12 +143,12 @@ impl WaitQueue {
     }
 
     /// Removes all waiters from the queue.
-    pub(super) fn take_all(&mut self) -> VecDeque<Waiter> {
+    pub(super) fn take_all(&mut self) -> VecDeque<LocalWaiter> {
         let waiting = self.waiting.as_mut();
         waiting.map_or_else(VecDeque::new, |waiting| mem::take(&mut waiting.queue))
     }
 
-    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<LocalWaiter> {
         let queue = &mut self.waiting.as_mut()?.queue;
         #[cfg(test)]
         if exploration::has(Mutant::LastInFirstOut) {
@@ -172,7 +172,7 @@ impl WaitQueue {
     /// Records an answer of the store to the head. `held_until`: the end of another holder's lease.
     pub(super) fn hears(&mut self, held_until: Option<Instant>, now: Instant) {
         if held_until.is_some() || self.waiting.is_some() {
-            self.waiting().news = News {
+            self.waiting().news = LastAnswer {
                 at: Some(now),
                 held_until,
             };
@@ -216,13 +216,13 @@ impl WaitQueue {
         }
     }
 
-    fn waiting(&mut self) -> &mut Waiting {
+    fn waiting(&mut self) -> &mut WaitList {
         self.waiting.get_or_insert_default()
     }
 }
 
 /// The position of the ticket, or the position where it belongs.
-fn place(queue: &VecDeque<Waiter>, ticket: u64) -> Result<usize, usize> {
+fn place(queue: &VecDeque<LocalWaiter>, ticket: u64) -> Result<usize, usize> {
     match queue.back() {
         Some(last) if last.ticket >= ticket => {
             queue.binary_search_by_key(&ticket, |waiter| waiter.ticket)

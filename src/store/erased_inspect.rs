@@ -28,12 +28,12 @@ pub(crate) trait DynInspect: Send + Sync {
 
 /// Erases the type of a store.
 pub(crate) fn inspector(store: impl Inspect) -> Arc<dyn DynInspect> {
-    Arc::new(Erased(store))
+    Arc::new(ErasedInspect(store))
 }
 
-struct Erased<S>(S);
+struct ErasedInspect<S>(S);
 
-impl<S: Inspect> DynInspect for Erased<S> {
+impl<S: Inspect> DynInspect for ErasedInspect<S> {
     fn inspect<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Inspection> {
         Box::pin(self.0.inspect(key))
     }

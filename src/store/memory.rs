@@ -68,11 +68,11 @@ const SHARDS: usize = 64;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
 }
 
 /// The state that all clones share. The mutex of the records may be taken under that of a shard, never the other way round.
-struct Shared {
+struct MemoryShared {
     shards: Box<[Mutex<Shard>]>,
     records: Mutex<Records>,
 }
@@ -90,7 +90,7 @@ impl MemoryStore {
     /// runs again: choose `bytes` for all responses of one retention. One record is kept, whatever its size.
     pub fn with_record_limit(bytes: usize) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(MemoryShared {
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
                 records: Mutex::new(Records::new(bytes)),
             }),
@@ -126,7 +126,7 @@ impl LockStore for MemoryStore {
         let (outcome, signals) = {
             let mut shard = self.shared.shard(&hold.key);
             let outcome = shard.acquire(attempt)?;
-            let woken = |entry: &mut shard::Entry, _| {
+            let woken = |entry: &mut shard::KeyEntry, _| {
                 let wake = entry.state.next_permit();
                 entry.listeners.signals(wake)
             };
@@ -221,7 +221,7 @@ impl LockStore for MemoryStore {
             .change(key, |entry, _| entry.listeners.join(channel));
         Ok(Wakeups::new(
             signal.subscribe(),
-            Subscription {
+            MemorySubscription {
                 shared: self.shared.clone(),
                 key: key.clone(),
                 signal,
@@ -231,13 +231,13 @@ impl LockStore for MemoryStore {
 }
 
 /// A listener of a key, removed on drop.
-struct Subscription {
-    shared: Arc<Shared>,
+struct MemorySubscription {
+    shared: Arc<MemoryShared>,
     key: LockKey,
     signal: watch::Sender<()>,
 }
 
-impl Drop for Subscription {
+impl Drop for MemorySubscription {
     fn drop(&mut self) {
         self.shared
             .shard(&self.key)
@@ -245,7 +245,7 @@ impl Drop for Subscription {
     }
 }
 
-impl Shared {
+impl MemoryShared {
     fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
         lock(&self.shards[self.place(key)])
     }

@@ -73,7 +73,7 @@ mod withdraw;
 use echoes::Echoes;
 use hold_table::HoldTable;
 use members::Members;
-use running::Running;
+use running::RunningTasks;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -130,18 +130,18 @@ const NO_COUNTER: &str =
 /// [`Conflict`]: crate::error::StoreErrorKind::Conflict
 /// [`Refused`]: crate::error::StoreErrorKind::Refused
 pub struct QuorumStore<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<QuorumShared<S>>,
     store_timeout: Duration,
     min_validity: Duration,
 }
 
-struct Shared<S> {
+struct QuorumShared<S> {
     stores: Box<[S]>,
     /// The stores that are slower than the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
     holds: HoldTable,
     echoes: Echoes,
-    running: Running,
+    running: RunningTasks,
 }
 
 /// Why stores do not form a quorum.
@@ -176,11 +176,11 @@ impl<S: LockStore> QuorumStore<S> {
             _ => {}
         }
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(QuorumShared {
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
                 holds: HoldTable::new(stores.len()),
                 echoes: Echoes::default(),
-                running: Running::default(),
+                running: RunningTasks::default(),
                 stores,
             }),
             store_timeout: STORE_TIMEOUT,

@@ -107,10 +107,10 @@ use thread::ConnectionThread;
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
+struct StoreInner {
     /// Declared before `router`: its tasks use the router, and end first.
     outside: Arc<Outside>,
     router: Arc<Router>,
@@ -344,7 +344,7 @@ impl LockStore for RedisStore {
         let (answer, effect) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
         if attempt.is_called() {
-            let Inner {
+            let StoreInner {
                 outside, router, ..
             } = &*self.inner;
             match reply::names_redissons_channel(&answer) {

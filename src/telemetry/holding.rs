@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Followed, Labels, Observed, Route, TARGET, digests, metrics};
+use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
@@ -24,11 +24,11 @@ pub(crate) struct Holding {
 }
 
 /// The holds; most guards have one.
-struct Lives(Arc<dyn Observed>, Vec<Arc<dyn Observed>>);
+struct Lives(Arc<dyn ObservedHold>, Vec<Arc<dyn ObservedHold>>);
 
 impl Holding {
     /// `None` if neither metrics nor spans are on, and no journal follows the request.
-    pub(super) fn begin<'a, T: Observed + 'static>(
+    pub(super) fn begin<'a, T: ObservedHold + 'static>(
         route: Route,
         mode: &'static str,
         followed: Followed,
@@ -45,7 +45,7 @@ impl Holding {
         if !metrics::ENABLED && span.is_disabled() && !followed.is_on() {
             return None;
         }
-        let mut lives = lives.map(|live| live.clone() as Arc<dyn Observed>);
+        let mut lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         Some(Self {
             _holder: metrics::holder(&route, mode),
             route,

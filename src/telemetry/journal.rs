@@ -18,7 +18,7 @@ mod waiters;
 
 pub(crate) use contended::{Contended, WINDOW};
 pub(crate) use durations::{BOUNDS, Durations, Histogram};
-pub(crate) use events::{Cause, Event, Events};
+pub(crate) use events::{Event, EventCause, Events};
 pub(crate) use waiters::StoreWaiter;
 
 use contended::ContendedKeys;

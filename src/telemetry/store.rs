@@ -25,14 +25,14 @@ pub(crate) const RENEWALS: &str = "renewals";
 pub(crate) const WAKE_UPS: &str = "wake-ups";
 
 /// A connection that is up.
-pub(crate) struct Up {
+pub(crate) struct ConnectionUp {
     _counted: instruments::Up,
     _metered: meter::Up,
 }
 
 /// Counts a connection, which is up until the returned value is dropped.
-pub(crate) fn connected(carries: &'static str) -> Up {
-    Up {
+pub(crate) fn connected(carries: &'static str) -> ConnectionUp {
+    ConnectionUp {
         _counted: instruments::connected(carries),
         _metered: meter::connected(carries),
     }

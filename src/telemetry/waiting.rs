@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{Followed, Holding, Observed, Route, TARGET, digests, metrics};
+use super::{Followed, Holding, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
@@ -56,7 +56,7 @@ impl Waiting {
 
     /// Begins to observe the hold; `None` if neither metrics nor spans nor the journal are on. `lives` are the holds behind
     /// the guard.
-    pub(crate) fn granted<'a, T: Observed + 'static>(
+    pub(crate) fn granted<'a, T: ObservedHold + 'static>(
         mut self,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Holding> {

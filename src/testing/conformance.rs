@@ -279,7 +279,7 @@ macro_rules! __conformance {
                     an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
                     an_owner_joins_what_it_has_lost an_owner_is_told_to_upgrade_what_it_has_lost
                     a_share_that_is_gone_lifts_the_limit_of_another;
-                waiting: somebody_without_patience_waits a_wait_ends_early_or_late
+                waiting: a_request_without_patience_waits a_wait_ends_early_or_late
                     a_wait_begins_again_at_the_front_of_the_line the_hint_to_come_back_is_absurd
                     a_crowd_waits_without_bound a_wait_for_ever_overflows keys_are_in_use_without_bound;
                 lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fault;
-use super::server::State;
+use super::server::ServerState;
 
 /// The delays and faults of a call, drawn before it is sent.
 pub(super) struct Journey {
@@ -36,7 +36,7 @@ pub(super) enum Fate {
 }
 
 impl Journey {
-    pub(super) fn draw(state: &mut State) -> Self {
+    pub(super) fn draw(state: &mut ServerState) -> Self {
         let (random, faults) = (&mut state.random, &state.faults);
         let mut strikes = |fault| faults.strikes(fault, random);
         let disaster = [Fault::Flushed, Fault::Vanished]

@@ -14,10 +14,10 @@ use crate::store::{
 
 pub(super) struct Server<S> {
     pub(super) store: S,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
-pub(super) struct State {
+pub(super) struct ServerState {
     pub(super) random: Rng,
     pub(super) faults: Faults,
     pub(super) tally: Tally,
@@ -33,7 +33,7 @@ impl<S: LockStore> Server<S> {
     pub(super) fn new(store: S, faults: Faults, seed: u64) -> Self {
         Self {
             store,
-            state: Mutex::new(State {
+            state: Mutex::new(ServerState {
                 random: Rng::with_seed(seed),
                 faults,
                 tally: Tally::default(),
@@ -152,12 +152,12 @@ impl<S: LockStore> Server<S> {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ServerState {
     /// The hold is released, or about to be released.
     pub(super) fn ended(&mut self, hold: &Hold) {
         self.holds.retain(|held| held != hold);

@@ -128,8 +128,8 @@ pub(crate) struct RunArgs {
     pub(crate) lease: Duration,
 
     /// What becomes of the command when the lock is lost
-    #[arg(long, value_enum, default_value_t = OnLost::Term)]
-    pub(crate) on_lost: OnLost,
+    #[arg(long, value_enum, default_value_t = LossAction::Term)]
+    pub(crate) on_lost: LossAction,
 
     /// How long after TERM the command is killed, at most half of the lease [default: a third of the lease, at most 10s]
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
@@ -187,7 +187,7 @@ impl From<Mode> for LockMode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnLost {
+pub(crate) enum LossAction {
     /// TERM before the lease is over, KILL after the grace
     Term,
     /// KILL when the lease is over

@@ -15,7 +15,7 @@ use crate::text::plain;
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Broken {
+struct BreakReport {
     broken: bool,
     /// The state before.
     #[serde(flatten)]
@@ -32,7 +32,7 @@ pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Res
     }
     let broken = admin.force_unlock(key).await?;
     let text = match (is_json, broken) {
-        (true, _) => json(&Broken {
+        (true, _) => json(&BreakReport {
             broken,
             found: LockEntry::new(LockKey::new(key), found),
         }),

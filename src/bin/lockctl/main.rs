@@ -72,7 +72,7 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
     }
 }
 
-/// Writes a message to standard error. It is lost if nobody can read it: `eprintln!` panics then, and a command that is to be
+/// Writes a message to standard error. It is lost if it cannot be written: `eprintln!` panics then, and a command that is to be
 /// ended would go on.
 fn warn(message: impl Display) {
     let _ = writeln!(io::stderr(), "lockctl: {message}");

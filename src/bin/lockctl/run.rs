@@ -13,11 +13,11 @@ mod supervision;
 
 pub(crate) use child::trampoline;
 use child::{Child, code_of};
-use output::Kept;
-use signals::Signals;
-use supervision::{Ended, Rule, supervise};
+use output::KeptOutput;
+use signals::ForwardedSignals;
+use supervision::{CommandEnd, Rule, supervise};
 
-use crate::cli::{OnLost, RunArgs};
+use crate::cli::{LossAction, RunArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, sentence};
 use crate::warn;
@@ -31,7 +31,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(10);
 pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, Failure> {
     let grace = grace(args)?;
     // Before the lock is taken, so that a later signal does not end lockctl while it holds the lock.
-    let mut signals = Signals::listen().map_err(|error| {
+    let mut signals = ForwardedSignals::listen().map_err(|error| {
         Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
     })?;
     let locks = tokio::select! {
@@ -59,10 +59,10 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
 /// How long the command has between TERM and KILL.
 fn grace(args: &RunArgs) -> Result<Duration, Failure> {
     match (args.on_lost, args.grace) {
-        (OnLost::Term, None) => Ok((args.lease / 3).min(LONGEST_GRACE)),
+        (LossAction::Term, None) => Ok((args.lease / 3).min(LONGEST_GRACE)),
         // A lease is renewed after a third of it: with a longer grace, a command with a healthy lock would be ended.
-        (OnLost::Term, Some(grace)) if grace <= args.lease / 2 => Ok(grace),
-        (OnLost::Term, Some(_)) => Err(Failure::usage(
+        (LossAction::Term, Some(grace)) if grace <= args.lease / 2 => Ok(grace),
+        (LossAction::Term, Some(_)) => Err(Failure::usage(
             "--grace is longer than half of --lease: shorten it, or lengthen the lease",
         )),
         (_, None) => Ok(Duration::ZERO),
@@ -81,7 +81,7 @@ struct Job<'a> {
 
 /// How the run of a command went.
 enum Ran {
-    Ended(Ended, [Kept; 2]),
+    Ended(CommandEnd, [KeptOutput; 2]),
     /// A signal ended the wait for the lock. The command has not begun.
     Stopped(u8),
 }
@@ -102,7 +102,7 @@ impl Job<'_> {
         &self,
         key: &str,
         claim: Option<LockHandle>,
-        signals: &mut Signals,
+        signals: &mut ForwardedSignals,
     ) -> Result<Ran, Failure> {
         let claim_lost = async {
             match &claim {
@@ -156,8 +156,8 @@ impl Job<'_> {
         &self,
         locks: &[LockHandle],
         captured: bool,
-        signals: &mut Signals,
-    ) -> Result<(Ended, [Kept; 2]), Failure> {
+        signals: &mut ForwardedSignals,
+    ) -> Result<(CommandEnd, [KeptOutput; 2]), Failure> {
         let on_lost = self.args.on_lost;
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
         let mut child = Child::start(&self.args.command, &locks[0], on_lost, captured)
@@ -181,9 +181,9 @@ impl Job<'_> {
 /// The exit code, from the results of the command and of the lock.
 fn verdict(
     key: &str,
-    ended: Ended,
+    ended: CommandEnd,
     released: Result<(), LockError>,
-    on_lost: OnLost,
+    on_lost: LossAction,
 ) -> Result<u8, Failure> {
     let code = code_of(ended.status);
     let came = |error: &LockError| {
@@ -202,7 +202,7 @@ fn verdict(
             ),
         )),
         Ok(()) => Ok(code),
-        Err(error) if on_lost == OnLost::Ignore => {
+        Err(error) if on_lost == LossAction::Ignore => {
             warn(came(&error));
             Ok(code)
         }
@@ -220,8 +220,8 @@ mod tests {
 
     use super::*;
 
-    fn exited(code: i32) -> Ended {
-        Ended {
+    fn exited(code: i32) -> CommandEnd {
+        CommandEnd {
             status: ExitStatus::from_raw(code << 8),
             by_loss: false,
         }
@@ -233,34 +233,37 @@ mod tests {
 
     #[test]
     fn the_code_of_the_command_counts_where_the_lock_is_confirmed() {
-        assert_eq!(verdict("k", exited(7), Ok(()), OnLost::Term).unwrap(), 7);
-        let killed = Ended {
+        assert_eq!(
+            verdict("k", exited(7), Ok(()), LossAction::Term).unwrap(),
+            7
+        );
+        let killed = CommandEnd {
             status: ExitStatus::from_raw(9),
             by_loss: false,
         };
-        assert_eq!(verdict("k", killed, Ok(()), OnLost::Term).unwrap(), 137);
+        assert_eq!(verdict("k", killed, Ok(()), LossAction::Term).unwrap(), 137);
     }
 
     #[test]
     fn a_lock_that_is_not_confirmed_is_no_success() {
-        let lost = verdict("k", exited(0), Err(LockError::Lost), OnLost::Term).unwrap_err();
+        let lost = verdict("k", exited(0), Err(LockError::Lost), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
-        let unconfirmed = verdict("k", exited(0), Err(silent()), OnLost::Kill).unwrap_err();
+        let unconfirmed = verdict("k", exited(0), Err(silent()), LossAction::Kill).unwrap_err();
         assert_eq!(unconfirmed.code(), 83);
         assert!(unconfirmed.to_string().contains("silence"), "{unconfirmed}");
         assert_eq!(
-            verdict("k", exited(3), Err(silent()), OnLost::Ignore).unwrap(),
+            verdict("k", exited(3), Err(silent()), LossAction::Ignore).unwrap(),
             3
         );
     }
 
     #[test]
     fn a_command_that_was_ended_has_lost_whatever_it_says() {
-        let ended = Ended {
+        let ended = CommandEnd {
             by_loss: true,
             ..exited(0)
         };
-        let lost = verdict("k", ended, Ok(()), OnLost::Term).unwrap_err();
+        let lost = verdict("k", ended, Ok(()), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
     }
 }

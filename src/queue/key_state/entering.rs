@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::super::hold::LocalHold;
 use super::super::wait_queue::Head;
-use super::super::{At, Grant, Intent, Terms};
+use super::super::{At, Intent, NewShare, Terms};
 use super::KeyState;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockFamily, LockMode, Owner};
@@ -14,7 +14,7 @@ const MAX_READ_HOLDS: usize = 64;
 
 /// The place of a request, by the present state.
 pub(super) enum Standing {
-    Grant(Grant),
+    Grant(NewShare),
     Ask(Intent),
     InQueue,
     BehindOwner,
@@ -83,7 +83,7 @@ impl KeyState {
         owner: &Owner,
         terms: &Terms,
         now: Instant,
-    ) -> Result<Option<Grant>, LockError> {
+    ) -> Result<Option<NewShare>, LockError> {
         let same = |mode: LockMode| {
             mode == terms.mode
                 || mode.family() == LockFamily::Exclusive
@@ -133,7 +133,7 @@ impl KeyState {
     }
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
-    fn share_read(&mut self, terms: &Terms, at: At) -> Option<Grant> {
+    fn share_read(&mut self, terms: &Terms, at: At) -> Option<NewShare> {
         let writer_waits = self.write.head == Head::Asking || !self.write.is_empty();
         if writer_waits {
             return None;

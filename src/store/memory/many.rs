@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use super::Shared;
+use super::MemoryShared;
 use super::shard::Shard;
 use crate::error::StoreError;
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
 
 /// Grants all, or none.
-pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
-    let mut shards = Shards::lock(shared, attempts);
+pub(super) fn all(
+    shared: &MemoryShared,
+    attempts: &[Attempt],
+) -> Result<SeveralOutcome, StoreError> {
+    let mut shards = LockedShards::lock(shared, attempts);
     for (index, attempt) in attempts.iter().enumerate() {
         if let Some(retry_after) = shards.of(attempt).weigh(attempt)? {
             return Ok(SeveralOutcome::Refused {
@@ -31,8 +34,11 @@ pub(super) fn all(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcom
 }
 
 /// Grants the first free key.
-pub(super) fn any(shared: &Shared, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
-    let mut shards = Shards::lock(shared, attempts);
+pub(super) fn any(
+    shared: &MemoryShared,
+    attempts: &[Attempt],
+) -> Result<SeveralOutcome, StoreError> {
+    let mut shards = LockedShards::lock(shared, attempts);
     let mut soonest = Duration::MAX;
     for (index, attempt) in attempts.iter().enumerate() {
         match shards.of(attempt).weigh(attempt)? {
@@ -60,14 +66,14 @@ fn impatient(attempt: &Attempt) -> Attempt {
 }
 
 /// The shards of some keys.
-struct Shards<'a> {
-    shared: &'a Shared,
+struct LockedShards<'a> {
+    shared: &'a MemoryShared,
     guards: BTreeMap<usize, MutexGuard<'a, Shard>>,
 }
 
-impl<'a> Shards<'a> {
+impl<'a> LockedShards<'a> {
     /// Locks the shards in ascending order, so that there is no deadlock.
-    fn lock(shared: &'a Shared, attempts: &[Attempt]) -> Self {
+    fn lock(shared: &'a MemoryShared, attempts: &[Attempt]) -> Self {
         let places = attempts
             .iter()
             .map(|attempt| shared.place(&attempt.hold.key));

@@ -27,7 +27,7 @@ const SWEEP: usize = 128;
 pub(super) struct Records {
     limit: usize,
     size: usize,
-    kept: KeyMap<Kept>,
+    kept: KeyMap<StoredRecord>,
     /// The keys in the order in which their records were kept.
     ages: BTreeMap<u64, LockKey>,
     /// The age of the next record.
@@ -36,7 +36,7 @@ pub(super) struct Records {
     until_sweep: usize,
 }
 
-struct Kept {
+struct StoredRecord {
     value: Bytes,
     until: Instant,
     age: u64,
@@ -60,7 +60,7 @@ impl Records {
     pub(super) fn keep(&mut self, key: &LockKey, record: &Record, now: Instant) {
         self.forget(key);
         let cost = key.as_str().len() + record.value.len() + OVERHEAD;
-        let kept = Kept {
+        let kept = StoredRecord {
             value: record.value.clone(),
             until: after(now, record.retention),
             age: self.next,

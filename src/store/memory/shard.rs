@@ -21,7 +21,7 @@ const SWEEP: usize = 128;
 /// store needs no task and no timer. `counter` is never below a token that was issued or reserved.
 #[derive(Default)]
 pub(super) struct Shard {
-    entries: KeyMap<Entry>,
+    entries: KeyMap<KeyEntry>,
     /// The largest token issued or reserved for any key of the shard. One counter for all of them keeps each key's tokens
     /// rising, and outlives every key.
     counter: u64,
@@ -31,12 +31,12 @@ pub(super) struct Shard {
 
 /// The state of one key.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     pub(super) state: State,
     pub(super) listeners: Listeners,
 }
 
-impl Entry {
+impl KeyEntry {
     fn expire(&mut self, now: Instant) {
         self.state.expire(now);
     }
@@ -65,14 +65,14 @@ impl Shard {
     pub(super) fn change<T>(
         &mut self,
         key: &LockKey,
-        change: impl FnOnce(&mut Entry, Instant) -> T,
+        change: impl FnOnce(&mut KeyEntry, Instant) -> T,
     ) -> T {
         // Read under the mutex, so that a later decision has a later time.
         let now = Instant::now();
         let mut place = match self.entries.entry(key.clone()) {
             Place::Occupied(place) => place,
             Place::Vacant(place) => {
-                let mut entry = Entry::default();
+                let mut entry = KeyEntry::default();
                 let result = change(&mut entry, now);
                 if !entry.is_idle() {
                     place.insert(entry);

@@ -21,7 +21,7 @@ use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS, other_li
 /// How long waiters outside the line have to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
 
-const NOBODY: Wake = [None; 4];
+const NONE_WOKEN: Wake = [None; 4];
 
 /// The holds of a key, its waiters, and its withdrawn attempts.
 #[derive(Debug, Default)]
@@ -195,7 +195,7 @@ impl State {
             LockMode::Reentrant => self.wake(Channel::Exclusive),
             LockMode::Fair => self.tell_next(),
             LockMode::Read if self.is_free() => self.wake(Channel::ReadWrite),
-            LockMode::Read => NOBODY,
+            LockMode::Read => NONE_WOKEN,
             LockMode::Write => self.let_readers_go_first(),
             LockMode::Permit(_) => self.wake(Channel::Permits),
         })
@@ -220,7 +220,7 @@ impl State {
     /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)
     pub(super) fn set_permits(&mut self, limit: Option<NonZeroU32>) -> Result<Wake, StoreError> {
         if self.is_held_by_other_than(LockFamily::Permits) {
-            return Verdict::Conflict.refusal().map(|_| NOBODY);
+            return Verdict::Conflict.refusal().map(|_| NONE_WOKEN);
         }
         self.permits.set(limit);
         Ok(self.wake(Channel::Permits))
@@ -368,7 +368,7 @@ impl State {
                 self.queue.remove(hold.id);
                 match self.is_free() {
                     true => self.tell_next(),
-                    false => NOBODY,
+                    false => NONE_WOKEN,
                 }
             }
             LockMode::Read => {
@@ -376,7 +376,7 @@ impl State {
                 if self.passes.remove(hold.id) && self.passes.is_empty() && self.is_free() {
                     return self.wake(Channel::ReadWrite);
                 }
-                NOBODY
+                NONE_WOKEN
             }
             LockMode::Write => {
                 let writing = |sole: &Sole| sole.family == LockFamily::ReadWrite;
@@ -424,7 +424,7 @@ impl State {
         }
         #[cfg(test)]
         if exploration::has(Mutant::LosesTheTurn) {
-            return NOBODY;
+            return NONE_WOKEN;
         }
         [None, None, self.first_in_line().filter(|_| was_first), None]
     }

@@ -32,7 +32,7 @@ pub(super) struct AcquireCall {
 }
 
 /// What the votes come to.
-enum Decision {
+enum VoteResult {
     Granted(VoteCount),
     Refused(VoteCount),
     Failed(VoteCount, StoreError),
@@ -53,7 +53,7 @@ impl<S: LockStore> QuorumStore<S> {
             let count = VoteCount::of(self.majority_count(), asked, votes);
             if count.is_granted() && Instant::now() <= must_end {
                 hold.granted(count.granted);
-                return (Conclusion::Majority, Decision::Granted(count));
+                return (Conclusion::Majority, VoteResult::Granted(count));
             }
             (
                 Conclusion::NoMajority,
@@ -103,11 +103,11 @@ impl<S: LockStore> QuorumStore<S> {
         call: Arc<AcquireCall>,
         hold: Arc<HoldRef>,
         started: Instant,
-        decision: Decision,
+        decision: VoteResult,
     ) -> Result<Outcome, StoreError> {
         let (attempt, epoch) = (&call.attempt, call.epoch);
         match decision {
-            Decision::Granted(count) => {
+            VoteResult::Granted(count) => {
                 self.shared.echoes.note(&attempt.hold, hold.waiting());
                 if count.refused.len() > 0 {
                     let quorum = self.clone();
@@ -115,13 +115,13 @@ impl<S: LockStore> QuorumStore<S> {
                 }
                 Ok(Outcome::Granted { token: None })
             }
-            Decision::Refused(count) => {
+            VoteResult::Refused(count) => {
                 if attempt.patience.is_none() {
                     hold.retire(epoch);
                 }
                 Ok(self.refuse(attempt, &hold, started, count).await)
             }
-            Decision::Failed(count, error) => {
+            VoteResult::Failed(count, error) => {
                 hold.failed();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // The caller withdraws.
@@ -187,19 +187,24 @@ impl<S: LockStore> QuorumStore<S> {
         call.votes.wait(grace, settled).await;
     }
 
-    fn not_granted(&self, attempt: &Attempt, count: VoteCount, votes: &Votes<Outcome>) -> Decision {
+    fn not_granted(
+        &self,
+        attempt: &Attempt,
+        count: VoteCount,
+        votes: &Votes<Outcome>,
+    ) -> VoteResult {
         if count.is_granted() {
             let why = "a majority granted, but too late: too little of the lease is left";
             let error = StoreError::new(StoreErrorKind::Unanswered, why);
-            return Decision::Failed(count, error);
+            return VoteResult::Failed(count, error);
         }
         if count.is_refused() {
-            return Decision::Refused(count);
+            return VoteResult::Refused(count);
         }
         let waits = attempt.patience.is_some() && count.refused.len() > 0;
         let dirty = waits || count.granted.len() > 0;
         let error = no_majority(self.majority_count(), votes, dirty);
-        Decision::Failed(count, error)
+        VoteResult::Failed(count, error)
     }
 
     /// Asks one store, and gives back what comes too late.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::hold::Waiting;
+use super::hold::RefusedVote;
 use crate::lock::{Hold, LockKey, LockMode};
 
 /// Key and mode. A client passes the wake-ups of one attempt to the next attempt for the key, which has another id. So an
@@ -12,29 +12,29 @@ type Name = (LockKey, LockMode);
 
 /// The votes of the last attempt, for each key and mode with a listener.
 ///
-/// The mutex protects the map. An entry exists exactly as long as a [`Listener`] of its key and mode: a listener adds the
+/// The mutex protects the map. An entry exists exactly as long as an [`EchoListener`] of its key and mode: a listener adds the
 /// entry if there is none, and the last one removes it. The mutex of an entry is taken under that of the map.
 #[derive(Clone, Default)]
 pub(super) struct Echoes {
-    heard: Arc<Mutex<HashMap<Name, Weak<Mutex<Waiting>>>>>,
+    heard: Arc<Mutex<HashMap<Name, Weak<Mutex<RefusedVote>>>>>,
 }
 
 /// One listener. Dropping the last one of a key and mode removes their entry.
-pub(super) struct Listener {
+pub(super) struct EchoListener {
     echoes: Echoes,
     name: Name,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<RefusedVote>>,
 }
 
 impl Echoes {
     /// Adds a listener. `known` has the votes of the attempt that subscribes.
-    pub(super) fn listen(&self, hold: &Hold, known: Waiting) -> Listener {
+    pub(super) fn listen(&self, hold: &Hold, known: RefusedVote) -> EchoListener {
         let name = (hold.key.clone(), hold.mode);
         let mut heard = self.heard();
         let waiting = heard.get(&name).and_then(Weak::upgrade);
         let waiting = waiting.unwrap_or_else(|| Arc::new(Mutex::new(known)));
         heard.insert(name.clone(), Arc::downgrade(&waiting));
-        Listener {
+        EchoListener {
             echoes: self.clone(),
             name,
             waiting,
@@ -42,7 +42,7 @@ impl Echoes {
     }
 
     /// Records the votes of an attempt, before its grants are given back.
-    pub(super) fn note(&self, hold: &Hold, waiting: Waiting) {
+    pub(super) fn note(&self, hold: &Hold, waiting: RefusedVote) {
         let heard = self.heard();
         if heard.is_empty() {
             return;
@@ -59,19 +59,19 @@ impl Echoes {
         self.heard().is_empty()
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<Name, Weak<Mutex<Waiting>>>> {
+    fn heard(&self) -> MutexGuard<'_, HashMap<Name, Weak<Mutex<RefusedVote>>>> {
         lock(&self.heard)
     }
 }
 
-impl Listener {
+impl EchoListener {
     /// The votes of the last attempt.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> RefusedVote {
         *lock(&self.waiting)
     }
 }
 
-impl Drop for Listener {
+impl Drop for EchoListener {
     fn drop(&mut self) {
         let mut heard = self.echoes.heard();
         if Arc::strong_count(&self.waiting) == 1 {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::carriers::Carriers;
 use super::members::Members;
-use super::store_queue::{StoreQueues, Turn};
+use super::store_queue::{QueueTurn, StoreQueues};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::HoldStatus;
 
@@ -25,7 +25,7 @@ use crate::store::HoldStatus;
 /// hold that has ended may be asked for again: each attempt is an epoch, and an operation that speaks of an earlier epoch
 /// changes nothing.
 pub(super) struct QuorumHold {
-    state: Mutex<State>,
+    state: Mutex<QuorumHoldState>,
 }
 
 /// The mutex protects all of it. It is held for no await, and no other mutex is taken under it.
@@ -34,8 +34,8 @@ pub(super) struct QuorumHold {
 /// is `tainted` for ever once a question went unanswered; and `carriers` are those of the latest attempt that a majority
 /// granted, until an attempt is refused or fails.
 #[derive(Default)]
-struct State {
-    phase: Phase,
+struct QuorumHoldState {
+    phase: QuorumPhase,
     /// How many attempts there were.
     epoch: Epoch,
     queues: StoreQueues,
@@ -44,7 +44,7 @@ struct State {
     dirty: Members,
     /// Stores that may still receive a delayed copy of an operation on this hold. They are not asked again.
     tainted: Members,
-    waiting: Waiting,
+    waiting: RefusedVote,
     /// Until when the hold is remembered, even if no operation refers to it now.
     needed: Option<Instant>,
 }
@@ -53,20 +53,20 @@ struct State {
 pub(super) type Epoch = u64;
 
 #[derive(Clone, Copy, Default)]
-enum Phase {
+enum QuorumPhase {
     /// A majority has not granted yet.
     #[default]
     Asking,
     /// A majority granted. A store that grants later joins it.
     Held,
     /// Grants that are still to come are not wanted.
-    Ending(Ended),
+    Ending(ReleaseVotes),
 }
 
 /// The answers to a release, store by store. They are kept because it may take several attempts to get the answers of a
 /// majority.
 #[derive(Clone, Copy, Default)]
-struct Ended {
+struct ReleaseVotes {
     held: Members,
     gone: Members,
     /// A release went unanswered: a later answer that the hold is gone proves nothing.
@@ -75,7 +75,7 @@ struct Ended {
 
 /// What a refused attempt waits for.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Waiting {
+pub(super) struct RefusedVote {
     /// Stores that would have granted: their wake-ups bring nothing new.
     pub(super) granting: Members,
     /// The earliest time to ask again.
@@ -87,9 +87,9 @@ pub(super) struct Waiting {
 impl QuorumHold {
     /// A hold that no store was asked about.
     pub(super) fn new(stores: usize) -> Self {
-        let state = State {
+        let state = QuorumHoldState {
             queues: StoreQueues::new(stores),
-            ..State::default()
+            ..QuorumHoldState::default()
         };
         Self {
             state: Mutex::new(state),
@@ -108,7 +108,7 @@ impl QuorumHold {
     }
 
     /// Adds an operation to the queue of one store. Operations run in the order of these calls.
-    pub(super) fn turn(&self, store: usize) -> Turn {
+    pub(super) fn turn(&self, store: usize) -> QueueTurn {
         self.state().queues.join(store)
     }
 
@@ -116,7 +116,7 @@ impl QuorumHold {
     pub(super) fn begin(&self, stores: Members, needed: Instant) -> (Epoch, Members) {
         let mut state = self.state();
         state.epoch += 1;
-        state.phase = Phase::Asking;
+        state.phase = QuorumPhase::Asking;
         state.needed = Some(needed);
         (state.epoch, stores.without(state.tainted))
     }
@@ -153,9 +153,9 @@ impl QuorumHold {
     /// These stores have granted, and are a majority.
     pub(super) fn granted(&self, stores: Members) {
         let mut state = self.state();
-        state.phase = Phase::Held;
+        state.phase = QuorumPhase::Held;
         state.carriers.counted = stores;
-        state.waiting = Waiting::default();
+        state.waiting = RefusedVote::default();
     }
 
     /// Adds a store that granted late. Returns `false` if the grant is not wanted any more.
@@ -186,7 +186,7 @@ impl QuorumHold {
         let split = granted.len() > 0;
         let splits = if split { state.waiting.splits } else { 0 };
         let pause = split.then(|| backoff(splits));
-        state.waiting = Waiting {
+        state.waiting = RefusedVote {
             granting: granted,
             quiet_until: pause.map(|pause| now + pause),
             splits: splits.saturating_add(u32::from(split)),
@@ -199,7 +199,7 @@ impl QuorumHold {
         self.state().carriers = Carriers::default();
     }
 
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> RefusedVote {
         self.state().waiting
     }
 
@@ -221,8 +221,8 @@ impl QuorumHold {
     /// The hold is given up. Says of which attempt. What the stores said to an earlier release of it is kept.
     pub(super) fn end(&self) -> Epoch {
         let mut state = self.state();
-        if !matches!(state.phase, Phase::Ending(_)) {
-            state.phase = Phase::Ending(Ended::default());
+        if !matches!(state.phase, QuorumPhase::Ending(_)) {
+            state.phase = QuorumPhase::Ending(ReleaseVotes::default());
         }
         state.epoch
     }
@@ -230,7 +230,7 @@ impl QuorumHold {
     /// The store's answer to an earlier release; `None` without a certain answer.
     pub(super) fn ended(&self, epoch: Epoch, store: usize) -> Option<HoldStatus> {
         let mut state = self.state();
-        let Ended { held, gone, .. } = *state.ending(epoch)?;
+        let ReleaseVotes { held, gone, .. } = *state.ending(epoch)?;
         if held.contains(store) {
             return Some(HoldStatus::Held);
         }
@@ -262,7 +262,7 @@ impl QuorumHold {
     /// Whether a majority carried the hold until it was released; `None` if too few stores have said.
     pub(super) fn released(&self, epoch: Epoch, majority: usize) -> Option<HoldStatus> {
         let mut state = self.state();
-        let Ended { held, gone, .. } = *state.ending(epoch)?;
+        let ReleaseVotes { held, gone, .. } = *state.ending(epoch)?;
         state.carriers.unbroken(majority, held, gone)
     }
 
@@ -278,20 +278,20 @@ impl QuorumHold {
         self.state().needed.is_some_and(|needed| now < needed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QuorumHoldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QuorumHoldState {
     fn is_held(&self, epoch: Epoch) -> bool {
-        self.epoch == epoch && matches!(self.phase, Phase::Held)
+        self.epoch == epoch && matches!(self.phase, QuorumPhase::Held)
     }
 
     /// The answers to the release of this attempt, if it is being released.
-    fn ending(&mut self, epoch: Epoch) -> Option<&mut Ended> {
+    fn ending(&mut self, epoch: Epoch) -> Option<&mut ReleaseVotes> {
         match &mut self.phase {
-            Phase::Ending(ended) if self.epoch == epoch => Some(ended),
+            QuorumPhase::Ending(ended) if self.epoch == epoch => Some(ended),
             _ => None,
         }
     }

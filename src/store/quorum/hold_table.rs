@@ -24,11 +24,11 @@ pub(super) struct HoldTable {
 }
 
 struct Table {
-    rows: HashMap<Hold, Row>,
+    rows: HashMap<Hold, TableRow>,
     sweep_at: usize,
 }
 
-struct Row {
+struct TableRow {
     hold: Arc<QuorumHold>,
     users: usize,
 }
@@ -79,14 +79,14 @@ impl HoldTable {
         if !table.rows.contains_key(name) {
             table.sweep();
         }
-        let row = table.rows.entry(name.clone()).or_insert_with(|| Row {
+        let row = table.rows.entry(name.clone()).or_insert_with(|| TableRow {
             hold: Arc::new(make(self.stores)),
             users: 0,
         });
         Arc::new(self.refer(name, row))
     }
 
-    fn refer(&self, name: &Hold, row: &mut Row) -> HoldRef {
+    fn refer(&self, name: &Hold, row: &mut TableRow) -> HoldRef {
         row.users += 1;
         HoldRef {
             name: name.clone(),

@@ -22,12 +22,12 @@ pub(super) type Votes<T> = [Option<Vote<T>>];
 /// A question, and the votes on it. A store that answers in time is counted; one that answers later learns how the question
 /// ended: which of the two is decided under one mutex, so that no answer falls between them.
 pub(super) struct MajorityCall<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<CallState<T>>,
     changed: Notify,
 }
 
 /// The votes change until there is a conclusion, and never after.
-struct State<T> {
+struct CallState<T> {
     votes: Vec<Option<Vote<T>>>,
     conclusion: Option<Conclusion>,
 }
@@ -44,7 +44,7 @@ pub(super) enum Conclusion {
 impl<T> MajorityCall<T> {
     pub(super) fn new(stores: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(CallState {
                 votes: std::iter::repeat_with(|| None).take(stores).collect(),
                 conclusion: None,
             }),
@@ -91,13 +91,13 @@ impl<T> MajorityCall<T> {
         self.state().conclusion
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, CallState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What is done in one store, and where its answer goes.
-pub(super) struct Place<S, T> {
+pub(super) struct StoreCall<S, T> {
     pub(super) quorum: QuorumStore<S>,
     pub(super) hold: Arc<HoldRef>,
     pub(super) call: Arc<MajorityCall<T>>,
@@ -111,7 +111,7 @@ impl<S: LockStore> QuorumStore<S> {
         &self,
         hold: &Arc<HoldRef>,
         until: Instant,
-        ask: impl Fn(Place<S, T>) -> F,
+        ask: impl Fn(StoreCall<S, T>) -> F,
         decided: impl Fn(&Votes<T>) -> bool,
         count: impl FnOnce(&Votes<T>) -> (Conclusion, R),
     ) -> R
@@ -121,7 +121,7 @@ impl<S: LockStore> QuorumStore<S> {
         let call = Arc::new(MajorityCall::new(self.count()));
         self.in_turn(hold, self.all(), |quorum, hold, store| {
             let call = call.clone();
-            ask(Place {
+            ask(StoreCall {
                 quorum,
                 hold,
                 call,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::QuorumStore;
 use super::hold::Epoch;
-use super::majority::{Conclusion, Place, Votes};
+use super::majority::{Conclusion, StoreCall, Votes};
 use super::members::Members;
 use super::vote_count::no_majority;
 use crate::error::StoreError;
@@ -36,7 +36,7 @@ impl<S: LockStore> QuorumStore<S> {
             until: self.deadline(),
         });
         let released = || hold.released(call.epoch, self.majority_count());
-        let ask = |place: Place<S, HoldStatus>| place.release(call.clone());
+        let ask = |place: StoreCall<S, HoldStatus>| place.release(call.clone());
         let decided = |_: &Votes<HoldStatus>| released().is_some();
         let count = |votes: &Votes<HoldStatus>| match released() {
             Some(status) => (Conclusion::Majority, (Ok(status), failures(votes))),
@@ -56,7 +56,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-impl<S: LockStore> Place<S, HoldStatus> {
+impl<S: LockStore> StoreCall<S, HoldStatus> {
     async fn release(self, release: Arc<ReleaseCall>) {
         let Self {
             quorum,

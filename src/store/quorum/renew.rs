@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.
-struct Asked {
+struct HoldQuestion {
     hold: Option<HoldRef>,
     carriers: Carriers,
     /// How long the question waits for the stores to decide about this hold.
@@ -59,7 +59,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// Decides about each hold. The question fails if too few stores answered to decide about any hold.
     fn decide(
         &self,
-        asked: &[Asked],
+        asked: &[HoldQuestion],
         votes: &Votes<Statuses>,
         dirty: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
@@ -74,7 +74,7 @@ impl<S: LockStore> QuorumStore<S> {
         Ok(statuses.collect())
     }
 
-    fn one(&self, renewal: &Renewal, now: Instant) -> Asked {
+    fn one(&self, renewal: &Renewal, now: Instant) -> HoldQuestion {
         let foreign = Carriers {
             counted: self.all(),
             late: Members::default(),
@@ -85,7 +85,7 @@ impl<S: LockStore> QuorumStore<S> {
             Some(lease) => (self.until(now, lease), Carriers::renewed),
             None => (self.deadline(), Carriers::unbroken),
         };
-        Asked {
+        HoldQuestion {
             hold,
             carriers,
             until,
@@ -95,7 +95,11 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Asks every store, and waits until the answers decide about every hold, or until the time limits of the undecided
     /// holds have passed.
-    async fn poll(&self, asked: &[Asked], renewals: Arc<[Renewal]>) -> Arc<MajorityCall<Statuses>> {
+    async fn poll(
+        &self,
+        asked: &[HoldQuestion],
+        renewals: Arc<[Renewal]>,
+    ) -> Arc<MajorityCall<Statuses>> {
         let call = Arc::new(MajorityCall::new(self.count()));
         let mut ends: Vec<Instant> = asked.iter().map(|one| one.until).collect();
         ends.sort_unstable();
@@ -131,9 +135,9 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// The votes about each hold. If they prove that a hold is unbroken, the stores that granted it late count from now
     /// on.
-    fn counts(&self, asked: &[Asked], votes: &Votes<Statuses>) -> Vec<Option<HoldStatus>> {
+    fn counts(&self, asked: &[HoldQuestion], votes: &Votes<Statuses>) -> Vec<Option<HoldStatus>> {
         let majority = self.majority_count();
-        let count = |(index, one): (usize, &Asked)| {
+        let count = |(index, one): (usize, &HoldQuestion)| {
             let that_say = |standing| -> Members {
                 let says = |&store: &usize| matches!(&votes[store], Some(Ok(all)) if all.get(index) == Some(&standing));
                 (0..votes.len()).filter(says).collect()

@@ -11,15 +11,15 @@ use tokio::time::timeout;
 ///
 /// The count rises before a task is spawned and falls when it ends or is dropped.
 #[derive(Clone)]
-pub(super) struct Running(watch::Sender<usize>);
+pub(super) struct RunningTasks(watch::Sender<usize>);
 
-impl Default for Running {
+impl Default for RunningTasks {
     fn default() -> Self {
         Self(watch::Sender::new(0))
     }
 }
 
-impl Running {
+impl RunningTasks {
     /// Spawns a task that is counted.
     pub(super) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
@@ -27,7 +27,7 @@ impl Running {
         F::Output: Send + 'static,
     {
         self.0.send_modify(|count| *count += 1);
-        let counted = Counted(self.0.clone());
+        let counted = RunningTask(self.0.clone());
         tokio::spawn(async move {
             let _counted = counted;
             task.await
@@ -42,9 +42,9 @@ impl Running {
     }
 }
 
-struct Counted(watch::Sender<usize>);
+struct RunningTask(watch::Sender<usize>);
 
-impl Drop for Counted {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

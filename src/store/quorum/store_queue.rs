@@ -11,7 +11,7 @@ pub(super) struct StoreQueues {
 
 /// The place of one operation in the queue of one hold and store. Operations take effect in the order of the queue: a
 /// release never overtakes the acquire before it. Dropping the turn starts the next operation.
-pub(super) struct Turn {
+pub(super) struct QueueTurn {
     before: Option<oneshot::Receiver<()>>,
     _after: oneshot::Sender<()>,
 }
@@ -24,16 +24,16 @@ impl StoreQueues {
     }
 
     /// Adds a place at the end of the queue of `store`.
-    pub(super) fn join(&mut self, store: usize) -> Turn {
+    pub(super) fn join(&mut self, store: usize) -> QueueTurn {
         let (after, done) = oneshot::channel();
-        Turn {
+        QueueTurn {
             before: self.ends[store].replace(done),
             _after: after,
         }
     }
 }
 
-impl Turn {
+impl QueueTurn {
     /// Waits until the previous operation has ended.
     pub(super) async fn begin(&mut self) {
         if let Some(before) = self.before.take() {

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::QuorumStore;
-use super::echoes::Listener;
-use super::hold::Waiting;
+use super::echoes::EchoListener;
+use super::hold::RefusedVote;
 use super::majority::Vote;
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const GATHER: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 /// An event from the subscription to one store.
-enum News {
+enum StoreEvent {
     Listening(usize),
     Deaf(usize, StoreError),
     Woken(usize),
@@ -72,7 +72,12 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Subscribes in one store, and reports its events for as long as it is polled.
-    async fn listen_to(self, store: usize, attempt: Attempt, tell: mpsc::UnboundedSender<News>) {
+    async fn listen_to(
+        self,
+        store: usize,
+        attempt: Attempt,
+        tell: mpsc::UnboundedSender<StoreEvent>,
+    ) {
         loop {
             let (quorum, attempt) = (self.clone(), attempt.clone());
             // A task of its own, which completes even when no listener is left.
@@ -84,14 +89,14 @@ impl<S: LockStore> QuorumStore<S> {
             };
             let news = match heard {
                 Ok(mut wakeups) => {
-                    let mut news = News::Listening(store);
+                    let mut news = StoreEvent::Listening(store);
                     while tell.send(news).is_ok() {
                         wakeups.wait().await;
-                        news = News::Woken(store);
+                        news = StoreEvent::Woken(store);
                     }
                     return;
                 }
-                Err(error) => News::Deaf(store, error),
+                Err(error) => StoreEvent::Deaf(store, error),
             };
             if tell.send(news).is_err() {
                 return;
@@ -103,8 +108,8 @@ impl<S: LockStore> QuorumStore<S> {
     /// Combines the wake-ups of all stores into one.
     async fn gather(
         self,
-        listener: Listener,
-        mut news: mpsc::UnboundedReceiver<News>,
+        listener: EchoListener,
+        mut news: mpsc::UnboundedReceiver<StoreEvent>,
         signal: watch::Sender<()>,
         ready: oneshot::Sender<Result<(), StoreError>>,
     ) {
@@ -122,23 +127,23 @@ impl<S: LockStore> QuorumStore<S> {
             };
             match news {
                 None => return,
-                Some(News::Woken(store)) => woken.by(store, listener.waiting()),
-                Some(News::Listening(store)) => {
+                Some(StoreEvent::Woken(store)) => woken.by(store, listener.waiting()),
+                Some(StoreEvent::Listening(store)) => {
                     // Changes before the subscription were missed, so this counts as a wake-up.
                     if start.heard(store, Ok(())) {
                         woken.by(store, listener.waiting());
                     }
                 }
-                Some(News::Deaf(store, error)) => {
+                Some(StoreEvent::Deaf(store, error)) => {
                     start.heard(store, Err(error));
                 }
             }
         }
     }
 
-    fn listener(&self, hold: &Hold) -> Listener {
+    fn listener(&self, hold: &Hold) -> EchoListener {
         let known = self.shared.holds.find(hold);
-        let known = known.map_or_else(Waiting::default, |hold| hold.waiting());
+        let known = known.map_or_else(RefusedVote::default, |hold| hold.waiting());
         self.shared.echoes.listen(hold, known)
     }
 }
@@ -215,7 +220,7 @@ impl Woken {
         }
     }
 
-    fn by(&mut self, store: usize, waiting: Waiting) {
+    fn by(&mut self, store: usize, waiting: RefusedVote) {
         if waiting.granting.contains(store) {
             return;
         }

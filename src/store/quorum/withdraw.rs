@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::hold::QuorumHold;
 use super::hold_table::HoldRef;
-use super::majority::{Conclusion, Place, Votes};
+use super::majority::{Conclusion, StoreCall, Votes};
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
 use super::{QuorumStore, after};
@@ -32,7 +32,7 @@ impl<S: LockStore> QuorumStore<S> {
         let epoch = hold.end();
         let until = self.deadline();
         let majority = self.majority_count();
-        let ask = |place: Place<S, ()>| place.withdraw(attempt.clone(), unanswered, until);
+        let ask = |place: StoreCall<S, ()>| place.withdraw(attempt.clone(), unanswered, until);
         let decided = |votes: &Votes<()>| answered(votes) >= majority;
         let count = |votes: &Votes<()>| match decided(votes) {
             true => (Conclusion::Majority, Ok(())),
@@ -91,7 +91,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-impl<S: LockStore> Place<S, ()> {
+impl<S: LockStore> StoreCall<S, ()> {
     /// Withdraws in one store, for as long as it takes if the attempt may have left something there.
     async fn withdraw(self, attempt: Attempt, unanswered: bool, until: Instant) {
         let Self {

@@ -18,7 +18,7 @@ use super::sentinel::SentinelGroup;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::tls::{Tls, TlsConfig};
-use super::{Inner, RedisStore};
+use super::{RedisStore, StoreInner};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
@@ -247,7 +247,7 @@ impl RedisStoreBuilder {
             true => Router::Cluster(Box::new(self.cluster(settings)?)),
             false => Router::One(Box::new(self.one(&settings)?)),
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(StoreInner {
             outside: Arc::default(),
             router: Arc::new(router),
             background,

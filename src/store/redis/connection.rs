@@ -14,7 +14,7 @@ use super::connector::Connector;
 use super::failure;
 use super::live::{Live, Sent};
 use super::master::Master;
-use super::pooled::{Place, Purpose, Taken};
+use super::pooled::{PoolPermit, Purpose, Taken};
 use super::replicas::Acknowledgement;
 use super::role::Role;
 use super::script::Call;
@@ -51,7 +51,7 @@ pub(super) struct SharedConnection {
     waits: Arc<WaitCoalescer>,
     suspicion: Arc<Suspicion>,
     background: Arc<ConnectionThread>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
 }
@@ -62,12 +62,12 @@ pub(super) struct SharedConnection {
 /// `Up` → `Up` when a probe has found it dead and another one answers. `closed` is final: afterwards no connection is
 /// installed and no task starts. Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command
 /// starts it.
-struct State {
+struct ConnectionState {
     link: LinkState,
     /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
     /// The connection's permit in a pool.
-    place: Option<Place>,
+    place: Option<PoolPermit>,
     since: Instant,
     /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
     master: Option<Master>,
@@ -134,7 +134,7 @@ impl SharedConnection {
             waits: WaitCoalescer::new(settings.acknowledgement, settings.timeouts),
             suspicion: suspicion.clone(),
             background: settings.background.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
                 place: None,
@@ -322,7 +322,7 @@ impl SharedConnection {
         self.ensure_reconnecting(&mut state);
     }
 
-    fn begin_replacing(&self, state: &mut State, reason: &'static str) {
+    fn begin_replacing(&self, state: &mut ConnectionState, reason: &'static str) {
         tracing::warn!(reason, "a connection to Redis is replaced");
         state.link = LinkState::Connecting;
         state.place = None;
@@ -353,7 +353,7 @@ impl SharedConnection {
         self.settled.notify_waiters();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock()
     }
 }

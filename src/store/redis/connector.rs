@@ -7,7 +7,7 @@ use deadpool::managed::{Manager, Pool};
 use super::endpoint::{Endpoint, RawConnection, no_connection};
 use super::failure::{self, failing_over};
 use super::master::MasterChanged;
-use super::pooled::{self, Place, Purpose, Taken};
+use super::pooled::{self, PoolPermit, Purpose, Taken};
 use super::role::Role;
 use super::sentinel::SentinelGroup;
 use crate::error::{StoreError, StoreErrorKind};
@@ -45,7 +45,7 @@ impl Connector {
                 let connection = pool.get().await.map_err(no_connection)?;
                 Ok(Taken {
                     raw: RawConnection::given((*connection).clone()),
-                    place: Some(Place::Given(Some(connection))),
+                    place: Some(PoolPermit::Given(Some(connection))),
                     master_changed: MasterChanged::Never,
                 })
             }

@@ -32,12 +32,12 @@ impl Purpose {
 pub(super) struct Taken {
     pub(super) raw: RawConnection,
     /// `None` if no pool counts it.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<PoolPermit>,
     pub(super) master_changed: MasterChanged,
 }
 
 /// The permit of a connection in its pool. Dropping it returns the permit, and not the connection.
-pub(super) enum Place {
+pub(super) enum PoolPermit {
     Ours(Option<Object<Endpoint>>),
     Given(Option<deadpool_redis::Connection>),
 }
@@ -49,7 +49,7 @@ pub(super) async fn take(pool: &Pool<Endpoint>, purpose: Purpose) -> Result<Take
             let connection = pool.get().await.map_err(no_connection)?;
             Ok(Taken {
                 raw: connection.clone(),
-                place: Some(Place::Ours(Some(connection))),
+                place: Some(PoolPermit::Ours(Some(connection))),
                 master_changed: MasterChanged::Never,
             })
         }
@@ -70,7 +70,7 @@ impl Taken {
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         match self {
             Self::Ours(connection) => drop(connection.take().map(Object::take)),

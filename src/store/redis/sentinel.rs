@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 mod health;
 mod inquiry;
 
-pub(super) use health::Survey;
+pub(super) use health::SentinelSurvey;
 use inquiry::Sentinel;
 
 /// How often the store asks the sentinels for the master; Redisson's interval.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::channels::{ChannelSink, ChannelStream, Heard, Lost};
 use super::master::MasterChanged;
-use super::subscriptions::{Orphan, Shared};
+use super::subscriptions::{Orphan, PubSubShared};
 use super::{failure, tls};
 use crate::backoff::Backoff;
 use crate::error::StoreError;
@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl PubSubShared {
     /// Connects, listens, and reconnects, until the task is aborted. `on_callers_runtime`: the task runs on a caller's
     /// runtime, which may end first.
     pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {

@@ -21,10 +21,10 @@ use crate::sync::{Mutex, MutexGuard};
 /// The task compares the wanted subscriptions with those that it has sent, and sends the difference. So listeners may be
 /// added and removed in any order while an answer is under way.
 pub(super) struct Subscriptions {
-    shared: Arc<Shared>,
+    shared: Arc<PubSubShared>,
 }
 
-pub(super) struct Shared {
+pub(super) struct PubSubShared {
     pub(super) connector: Connector,
     pub(super) channels: Channels,
     pub(super) timeouts: Timeouts,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 /// `changed`, or an answer about it is under way. `closed` is final: afterwards no task starts.
 #[derive(Default)]
 struct Registry {
-    channels: HashMap<Arc<str>, Channel>,
+    channels: HashMap<Arc<str>, ChannelState>,
     /// The channels that the task must check.
     changed: Vec<Arc<str>>,
     /// Why there is no connection, if the last attempt failed.
@@ -53,9 +53,9 @@ struct Registry {
     closed: bool,
 }
 
-struct Channel {
+struct ChannelState {
     listeners: usize,
-    link: Link,
+    link: ChannelLink,
     /// Messages may have been missed while there was no connection.
     missed: bool,
     signal: watch::Sender<()>,
@@ -64,7 +64,7 @@ struct Channel {
 
 /// The state of a channel's subscription on the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Link {
+enum ChannelLink {
     Off,
     Joining,
     On,
@@ -94,7 +94,7 @@ impl Subscriptions {
         background: Arc<ConnectionThread>,
         suspicion: Arc<Suspicion>,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PubSubShared {
             connector,
             channels,
             timeouts,
@@ -173,7 +173,7 @@ impl Drop for Subscriptions {
 pub(super) struct Listening {
     signal: watch::Receiver<()>,
     status: watch::Receiver<Status>,
-    listener: Listener,
+    listener: ChannelListener,
 }
 
 impl Listening {
@@ -195,12 +195,12 @@ impl Listening {
 /// A listener. Dropping it notifies the task, which unsubscribes after the last one.
 ///
 /// It does not keep the connection: the connections end with their store.
-struct Listener {
-    shared: Weak<Shared>,
+struct ChannelListener {
+    shared: Weak<PubSubShared>,
     channel: Arc<str>,
 }
 
-impl Drop for Listener {
+impl Drop for ChannelListener {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -216,9 +216,13 @@ impl Drop for Listener {
     }
 }
 
-type Registered = (Listener, watch::Receiver<()>, watch::Receiver<Status>);
+type Registered = (
+    ChannelListener,
+    watch::Receiver<()>,
+    watch::Receiver<Status>,
+);
 
-impl Shared {
+impl PubSubShared {
     fn register(self: &Arc<Self>, name: String) -> Result<Registered, StoreError> {
         let mut registry = self.registry();
         if registry.task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -230,14 +234,14 @@ impl Shared {
         let channel = registry.channels.entry(name.clone()).or_default();
         channel.listeners += 1;
         let registered = (
-            Listener {
+            ChannelListener {
                 shared: Arc::downgrade(self),
                 channel: name.clone(),
             },
             channel.signal.subscribe(),
             channel.status.subscribe(),
         );
-        if channel.link == Link::Off {
+        if channel.link == ChannelLink::Off {
             channel.status.send_replace(Status::Pending);
             registry.changed.push(name);
         }
@@ -254,8 +258,8 @@ impl Shared {
     /// The connection has ended, and all its subscriptions with it.
     pub(super) fn disconnected(&self) {
         for channel in self.registry().channels.values_mut() {
-            channel.missed |= channel.link != Link::Off;
-            channel.link = Link::Off;
+            channel.missed |= channel.link != ChannelLink::Off;
+            channel.link = ChannelLink::Off;
             channel.status.send_replace(Status::Pending);
         }
     }
@@ -269,7 +273,7 @@ impl Shared {
         registry.down = Some(error);
     }
 
-    /// The next commands. [`Shared::joined`] and [`Shared::left`] take in the answers.
+    /// The next commands. [`PubSubShared::joined`] and [`PubSubShared::left`] take in the answers.
     pub(super) fn difference(&self) -> Difference {
         let mut registry = self.registry();
         let mut difference = Difference::default();
@@ -278,16 +282,16 @@ impl Shared {
                 continue;
             };
             match (channel.link, channel.listeners) {
-                (Link::Off, 0) => {
+                (ChannelLink::Off, 0) => {
                     registry.channels.remove(&name);
                 }
-                (Link::Off, _) => {
-                    channel.link = Link::Joining;
+                (ChannelLink::Off, _) => {
+                    channel.link = ChannelLink::Joining;
                     channel.status.send_replace(Status::Pending);
                     difference.join.push(name);
                 }
-                (Link::On, 0) => {
-                    channel.link = Link::Leaving;
+                (ChannelLink::On, 0) => {
+                    channel.link = ChannelLink::Leaving;
                     // A new listener waits until the channel is joined again.
                     channel.status.send_replace(Status::Pending);
                     difference.leave.push(name);
@@ -306,14 +310,14 @@ impl Shared {
         };
         match result {
             Ok(()) => {
-                channel.link = Link::On;
+                channel.link = ChannelLink::On;
                 channel.status.send_replace(Status::Listening);
                 if std::mem::take(&mut channel.missed) {
                     channel.signal.send_replace(());
                 }
             }
             Err(error) => {
-                channel.link = Link::Off;
+                channel.link = ChannelLink::Off;
                 channel.status.send_replace(Status::Failed(error));
             }
         }
@@ -326,7 +330,7 @@ impl Shared {
     pub(super) fn left(&self, name: &Arc<str>) {
         let mut registry = self.registry();
         if let Some(channel) = registry.channels.get_mut(name) {
-            channel.link = Link::Off;
+            channel.link = ChannelLink::Off;
             registry.changed.push(name.clone());
         }
     }
@@ -338,14 +342,14 @@ impl Shared {
         let Some(channel) = registry.channels.get_mut(name) else {
             return true;
         };
-        if channel.link == Link::On {
-            channel.link = Link::Off;
+        if channel.link == ChannelLink::On {
+            channel.link = ChannelLink::Off;
             channel.missed = true;
             let moved = "the slot of the channel has moved to another server";
             let error = StoreError::new(StoreErrorKind::Transient, moved);
             channel.status.send_replace(Status::Failed(error));
         }
-        channel.link != Link::Joining
+        channel.link != ChannelLink::Joining
     }
 
     /// A message arrived. All listeners ask again, whatever its content.
@@ -361,10 +365,10 @@ impl Shared {
 }
 
 /// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
-pub(super) struct Orphan(Weak<Shared>);
+pub(super) struct Orphan(Weak<PubSubShared>);
 
 impl Orphan {
-    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+    pub(super) fn of(shared: &Arc<PubSubShared>) -> Self {
         Self(Arc::downgrade(shared))
     }
 }
@@ -385,11 +389,11 @@ impl Drop for Orphan {
     }
 }
 
-impl Default for Channel {
+impl Default for ChannelState {
     fn default() -> Self {
         Self {
             listeners: 0,
-            link: Link::Off,
+            link: ChannelLink::Off,
             missed: false,
             signal: watch::Sender::new(()),
             status: watch::Sender::new(Status::Pending),

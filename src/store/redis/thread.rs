@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_may_be_dropped_where_nobody_may_block() {
+    async fn it_may_be_dropped_where_blocking_is_forbidden() {
         drop(Thread::start("renewals").unwrap());
     }
 }

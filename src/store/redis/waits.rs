@@ -21,17 +21,17 @@ use crate::sync::{Mutex, MutexGuard};
 pub(super) struct WaitCoalescer {
     wanted: Acknowledgement,
     timeouts: Timeouts,
-    state: Mutex<State>,
+    state: Mutex<WaitState>,
 }
 
 /// Protected by one mutex, which is never held across an await. Between calls, callers in `next` have a task in `running`
 /// that answers them; a task that ends early drops them, which also answers them. `closed` is final: afterwards no task
 /// starts.
 #[derive(Default)]
-struct State {
+struct WaitState {
     next: Vec<Caller>,
     running: Option<JoinHandle<()>>,
-    known: Known,
+    known: KnownReplicas,
     closed: bool,
 }
 
@@ -42,7 +42,7 @@ struct Caller {
 
 /// What is known of the replicas of a server.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct KnownReplicas {
     server: u64,
     connected: usize,
     /// Whether the server ever had a replica.
@@ -216,7 +216,7 @@ impl WaitCoalescer {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WaitState> {
         self.state.lock()
     }
 }
@@ -231,7 +231,7 @@ impl Drop for DropCallers<'_> {
     }
 }
 
-impl Known {
+impl KnownReplicas {
     /// Forgets what is known of the replicas if this is another server. Returns `false` for a former server.
     fn moves_to(&mut self, server: u64) -> bool {
         if self.server < server {

@@ -35,11 +35,11 @@ pub(crate) struct Event {
     /// `None` for a lock that was broken: it may have had several.
     pub(crate) mode: Option<&'static str>,
     pub(crate) route: Route,
-    pub(crate) cause: Cause,
+    pub(crate) cause: EventCause,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Cause {
+pub(crate) enum EventCause {
     Lost(&'static str),
     Refused {
         error: LockError,
@@ -54,9 +54,9 @@ impl Events {
         self.last += 1;
         event.number = self.last;
         let (kept, count) = match event.cause {
-            Cause::Lost(_) => (&mut self.losses, &mut self.lost),
-            Cause::Broken(_) => (&mut self.losses, &mut self.broken),
-            Cause::Refused { .. } => (&mut self.refusals, &mut self.refused),
+            EventCause::Lost(_) => (&mut self.losses, &mut self.lost),
+            EventCause::Broken(_) => (&mut self.losses, &mut self.broken),
+            EventCause::Refused { .. } => (&mut self.refusals, &mut self.refused),
         };
         *count += 1;
         if kept.len() == KEPT {
@@ -80,7 +80,7 @@ impl Event {
         route: &Route,
         reason: &'static str,
     ) -> Self {
-        Self::new(key, Some(mode), route, Cause::Lost(reason))
+        Self::new(key, Some(mode), route, EventCause::Lost(reason))
     }
 
     pub(super) fn refused(
@@ -91,14 +91,19 @@ impl Event {
         waited: Duration,
     ) -> Self {
         let error = error.clone();
-        Self::new(key, Some(mode), route, Cause::Refused { error, waited })
+        Self::new(
+            key,
+            Some(mode),
+            route,
+            EventCause::Refused { error, waited },
+        )
     }
 
     pub(super) fn broken(key: &LockKey, by: String) -> Self {
-        Self::new(key, None, &Route::default(), Cause::Broken(by))
+        Self::new(key, None, &Route::default(), EventCause::Broken(by))
     }
 
-    fn new(key: &LockKey, mode: Option<&'static str>, route: &Route, cause: Cause) -> Self {
+    fn new(key: &LockKey, mode: Option<&'static str>, route: &Route, cause: EventCause) -> Self {
         Self {
             number: 0,
             at: SystemTime::now(),
@@ -110,7 +115,7 @@ impl Event {
     }
 }
 
-impl Cause {
+impl EventCause {
     /// `lost`, `refused` or `broken`.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
-use super::observed::{Ledger, Observed};
+use super::observed::{Ledger, RecordingStore};
 use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
 use crate::{LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode};
@@ -44,7 +44,7 @@ impl<T: Testbed> DynTestbed for T {
     fn client(&self, ledger: &Arc<Ledger>) -> LocalBoxFuture<'_, LockClientBuilder> {
         let ledger = ledger.clone();
         Box::pin(async move {
-            LockClient::builder(Observed::new(Testbed::connect(self).await, &ledger))
+            LockClient::builder(RecordingStore::new(Testbed::connect(self).await, &ledger))
         })
     }
 

@@ -12,7 +12,7 @@ use crate::store::{
 use crate::{Hold, HoldId, LockKey, StoreError};
 
 /// Forwards every question to a store, and records questions and grants.
-pub(super) struct Observed<S> {
+pub(super) struct RecordingStore<S> {
     inner: S,
     ledger: Arc<Ledger>,
 }
@@ -76,7 +76,7 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-impl<S> Observed<S> {
+impl<S> RecordingStore<S> {
     pub(super) fn new(inner: S, ledger: &Arc<Ledger>) -> Self {
         Self {
             inner,
@@ -102,7 +102,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl<S: LockStore> LockStore for Observed<S> {
+impl<S: LockStore> LockStore for RecordingStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = async {
             let answer = self.inner.acquire(attempt).await;

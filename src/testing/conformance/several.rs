@@ -40,7 +40,7 @@ pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
         }
     }
     let all = timeout(env.prompt() * 20, working.join_all()).await;
-    all.expect("nobody waits in a circle");
+    all.expect("no request waits in a circle");
 }
 
 pub async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
@@ -272,7 +272,7 @@ pub async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
     both.await.unwrap().release().await.unwrap();
     assert!(
         Instant::now() < stop,
-        "it had to wait until nobody else came"
+        "it had to wait until no other request came"
     );
     working.join_all().await;
 }
@@ -286,7 +286,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
     let asking = locks.lock_any([KEY, "other"]).mode(mode).max_waiters(2);
     let mut waiters = Vec::new();
     let refused = loop {
-        assert!(waiters.len() <= 3, "nobody is turned away");
+        assert!(waiters.len() <= 3, "no request is refused");
         match asking.clone().wait(env.moment()).await {
             Err(LockError::Overloaded) => break asking.clone().await,
             Err(LockError::Busy { .. }) => {

@@ -10,11 +10,11 @@ use crate::LockMode;
 /// must not.
 #[derive(Debug, Clone, Default)]
 pub struct Site {
-    inner: Arc<Inner>,
+    inner: Arc<SiteState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SiteState {
     writers: AtomicUsize,
     readers: AtomicUsize,
     most_readers: AtomicUsize,
@@ -65,7 +65,7 @@ impl Site {
         let readers = self.inner.readers.load(Ordering::SeqCst);
         self.inner.most_readers.fetch_max(readers, Ordering::SeqCst);
         tokio::time::sleep(time).await;
-        assert_eq!(self.count(), count, "somebody wrote under a reader's eyes");
+        assert_eq!(self.count(), count, "a writer wrote while a reader read");
     }
 }
 

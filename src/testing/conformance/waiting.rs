@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// It also leaves nothing in the store that another request would wait for.
-pub async fn somebody_without_patience_waits(env: &Env, mode: LockMode) {
+pub async fn a_request_without_patience_waits(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     for client in [&locks, &env.client().await] {
@@ -94,7 +94,7 @@ pub async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
     let asking = locks.lock(KEY).mode(mode).max_waiters(2);
     let mut waiters = Vec::new();
     let refused = loop {
-        assert!(waiters.len() <= 3, "nobody is turned away");
+        assert!(waiters.len() <= 3, "no request is refused");
         match asking.clone().wait(env.moment()).await {
             Err(LockError::Overloaded) => break asking.clone().await,
             Err(LockError::Busy { .. }) => waiters.push(Waiter::queue(env, asking.clone()).await),

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tower_distributed_lock::LockHandle;
 
 use super::output::Passing;
-use crate::cli::OnLost;
+use crate::cli::LossAction;
 use crate::warn;
 
 /// The first argument of a lockctl that becomes a command. No subcommand has this name.
@@ -50,7 +50,7 @@ impl Child {
     pub(super) fn start(
         command: &[OsString],
         lock: &LockHandle,
-        on_lost: OnLost,
+        on_lost: LossAction,
         captured: bool,
     ) -> io::Result<Self> {
         let group = match io::stdin().is_terminal() {
@@ -144,11 +144,11 @@ pub(super) fn code_of(status: ExitStatus) -> u8 {
 }
 
 /// The signal to the command when lockctl dies before it.
-fn death_signal(on_lost: OnLost) -> Option<Signal> {
+fn death_signal(on_lost: LossAction) -> Option<Signal> {
     match on_lost {
-        OnLost::Term => Some(Signal::SIGTERM),
-        OnLost::Kill => Some(Signal::SIGKILL),
-        OnLost::Ignore => None,
+        LossAction::Term => Some(Signal::SIGTERM),
+        LossAction::Kill => Some(Signal::SIGKILL),
+        LossAction::Ignore => None,
     }
 }
 

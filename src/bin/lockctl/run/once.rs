@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use tower_distributed_lock::work::{Done, Once, OnceError};
 use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
 
-use super::output::Kept;
-use super::signals::Signals;
+use super::output::KeptOutput;
+use super::signals::ForwardedSignals;
 use super::{Job, Ran, verdict};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
@@ -19,17 +19,21 @@ const RECORDS: &str = "idempotency:lockctl";
 
 /// What is remembered of a command that has run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Outcome {
+struct RunOutcome {
     code: u8,
-    stdout: Kept,
-    stderr: Kept,
+    stdout: KeptOutput,
+    stderr: KeptOutput,
 }
 
 /// Runs the command, or replays what it wrote and its exit code.
-pub(super) async fn once(job: &Job<'_>, name: &str, signals: &mut Signals) -> Result<u8, Failure> {
+pub(super) async fn once(
+    job: &Job<'_>,
+    name: &str,
+    signals: &mut ForwardedSignals,
+) -> Result<u8, Failure> {
     let key = LockKey::from_parts(RECORDS, [name]);
     let (begin, begun) = oneshot::channel();
-    let (finish, finished) = oneshot::channel::<Option<Outcome>>();
+    let (finish, finished) = oneshot::channel::<Option<RunOutcome>>();
     // The command does not run in here: a future that is dropped when the lock is lost cannot end it gracefully.
     let work = async move |lock| {
         // The receivers live until `recorded` is done.
@@ -66,13 +70,13 @@ fn claim(job: &Job<'_>, key: LockKey) -> Once {
 }
 
 /// What is to be remembered. A command that was killed has not done its work.
-fn outcome(ran: &Ran, job: &Job<'_>) -> Option<Outcome> {
+fn outcome(ran: &Ran, job: &Job<'_>) -> Option<RunOutcome> {
     let Ran::Ended(ended, [stdout, stderr]) = ran else {
         return None;
     };
     let code = ended.status.code().filter(|_| !ended.by_loss)?;
     let counts = code == 0 || job.args.remember == Remember::Exit;
-    counts.then(|| Outcome {
+    counts.then(|| RunOutcome {
         code: u8::try_from(code).unwrap_or(u8::MAX),
         stdout: stdout.clone(),
         stderr: stderr.clone(),
@@ -80,7 +84,11 @@ fn outcome(ran: &Ran, job: &Job<'_>) -> Option<Outcome> {
 }
 
 /// Runs the command under the claim, and under the lock of `--key` if there is one.
-async fn run(job: &Job<'_>, claim: LockHandle, signals: &mut Signals) -> Result<Ran, Failure> {
+async fn run(
+    job: &Job<'_>,
+    claim: LockHandle,
+    signals: &mut ForwardedSignals,
+) -> Result<Ran, Failure> {
     match &job.args.key {
         Some(key) => job.under(key, Some(claim), signals).await,
         None => {
@@ -91,7 +99,7 @@ async fn run(job: &Job<'_>, claim: LockHandle, signals: &mut Signals) -> Result<
 }
 
 /// What the end of the claim says of its lock.
-fn released(recorded: Result<Done<Outcome>, OnceError<()>>) -> Result<(), LockError> {
+fn released(recorded: Result<Done<RunOutcome>, OnceError<()>>) -> Result<(), LockError> {
     match recorded {
         // Nothing was to be remembered.
         Ok(_) | Err(OnceError::Work(())) => Ok(()),
@@ -104,7 +112,7 @@ fn released(recorded: Result<Done<Outcome>, OnceError<()>>) -> Result<(), LockEr
 fn not_run(
     job: &Job<'_>,
     name: &str,
-    done: Result<Done<Outcome>, OnceError<()>>,
+    done: Result<Done<RunOutcome>, OnceError<()>>,
 ) -> Result<u8, Failure> {
     match done {
         Ok(done) => replay(&done.value),
@@ -117,7 +125,7 @@ fn not_run(
     }
 }
 
-fn replay(outcome: &Outcome) -> Result<u8, Failure> {
+fn replay(outcome: &RunOutcome) -> Result<u8, Failure> {
     print(outcome.stdout.bytes())?;
     let _ = io::stderr().write_all(outcome.stderr.bytes());
     if outcome.stdout.is_truncated() || outcome.stderr.is_truncated() {

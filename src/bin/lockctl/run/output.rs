@@ -16,7 +16,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The first part of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct KeptOutput {
     text: Text,
     /// Whether there was more.
     truncated: bool,
@@ -36,7 +36,7 @@ impl Default for Text {
     }
 }
 
-impl Kept {
+impl KeptOutput {
     fn new(bytes: Vec<u8>, truncated: bool) -> Self {
         let text = match String::from_utf8(bytes) {
             Ok(text) => Text::Utf8(text),
@@ -76,12 +76,12 @@ impl Passing {
     }
 
     /// After the command's end: what is kept.
-    pub(super) async fn finish(mut self) -> Kept {
+    pub(super) async fn finish(mut self) -> KeptOutput {
         if timeout(LAST_WORDS, &mut self.task).await.is_err() {
             self.task.abort();
         }
         let (bytes, truncated) = &*self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Kept::new(bytes.clone(), *truncated)
+        KeptOutput::new(bytes.clone(), *truncated)
     }
 }
 
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn output_that_is_no_text_survives_json() {
         for bytes in [b"caf\xc3\xa9\n".to_vec(), vec![0xff, 0, b'a']] {
-            let kept = Kept::new(bytes.clone(), false);
+            let kept = KeptOutput::new(bytes.clone(), false);
             let json = serde_json::to_string(&kept).unwrap();
-            let read: Kept = serde_json::from_str(&json).unwrap();
+            let read: KeptOutput = serde_json::from_str(&json).unwrap();
             assert_eq!(read.bytes(), bytes, "{json}");
         }
     }

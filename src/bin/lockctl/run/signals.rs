@@ -19,22 +19,22 @@ const PASSED_ON: [Signal; 6] = [
 ];
 
 /// Listens for the signals that are forwarded to the command.
-pub(super) struct Signals {
+pub(super) struct ForwardedSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 /// A signal that ends lockctl while there is no command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending(Signal);
+pub(super) struct EndSignal(Signal);
 
-impl Ending {
+impl EndSignal {
     /// The exit code that a shell reports for a process that this signal ended.
     pub(super) fn code(self) -> u8 {
         u8::try_from(128 + self.0 as i32).expect("signals are small numbers")
     }
 }
 
-impl Signals {
+impl ForwardedSignals {
     /// Begins to listen. On Linux, a signal that is ignored stays ignored, also for the command, as `nohup` requires.
     pub(super) fn listen() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -65,11 +65,11 @@ impl Signals {
     }
 
     /// The next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel safe.
-    pub(super) async fn ending(&mut self) -> Ending {
+    pub(super) async fn ending(&mut self) -> EndSignal {
         loop {
             match self.next().await {
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {}
-                signal => return Ending(signal),
+                signal => return EndSignal(signal),
             }
         }
     }
@@ -98,6 +98,6 @@ mod tests {
 
     #[test]
     fn a_signal_has_the_exit_code_of_a_shell() {
-        assert_eq!(Ending(Signal::SIGTERM).code(), 143);
+        assert_eq!(EndSignal(Signal::SIGTERM).code(), 143);
     }
 }

@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep_until};
 use tower_distributed_lock::LockHandle;
 
 use super::child::Child;
-use super::signals::Signals;
-use crate::cli::OnLost;
+use super::signals::ForwardedSignals;
+use crate::cli::LossAction;
 use crate::warn;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ended {
+pub(super) struct CommandEnd {
     pub(super) status: ExitStatus,
     /// Whether lockctl ended it because its lock was lost, or was not renewed in time.
     pub(super) by_loss: bool,
@@ -25,7 +25,7 @@ pub(super) struct Ended {
 /// What becomes of a command that loses its lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
-    pub(super) on_lost: OnLost,
+    pub(super) on_lost: LossAction,
     pub(super) grace: Duration,
 }
 
@@ -37,8 +37,8 @@ pub(super) async fn supervise(
     child: &mut Child,
     locks: &[LockHandle],
     rule: Rule,
-    signals: &mut Signals,
-) -> io::Result<Ended> {
+    signals: &mut ForwardedSignals,
+) -> io::Result<CommandEnd> {
     let Rule { on_lost, grace } = rule;
     let mut lost = false;
     let mut kill_at = None;
@@ -46,7 +46,7 @@ pub(super) async fn supervise(
         tokio::select! {
             biased;
             status = child.ended() => {
-                let ended = Ended { status: status?, by_loss: lost && on_lost != OnLost::Ignore };
+                let ended = CommandEnd { status: status?, by_loss: lost && on_lost != LossAction::Ignore };
                 if ended.by_loss {
                     child.clear(kill_at.unwrap_or_else(Instant::now)).await;
                 }
@@ -72,18 +72,18 @@ fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant>
         false => "could not be renewed in time",
     };
     let what = match rule.on_lost {
-        OnLost::Term => "ending the command",
-        OnLost::Kill => "killing the command",
-        OnLost::Ignore => "the command goes on",
+        LossAction::Term => "ending the command",
+        LossAction::Kill => "killing the command",
+        LossAction::Ignore => "the command goes on",
     };
     warn(format_args!("the lock on {:?} {loss}: {what}", lock.key()));
     match rule.on_lost {
-        OnLost::Ignore => None,
-        OnLost::Term => {
+        LossAction::Ignore => None,
+        LossAction::Term => {
             child.signal(Signal::SIGTERM);
             Some(Instant::now() + rule.grace)
         }
-        OnLost::Kill => Some(Instant::now()),
+        LossAction::Kill => Some(Instant::now()),
     }
 }
 

@@ -38,7 +38,7 @@ fn all_are_granted_or_none() {
     first[2..]
         .iter()
         .for_each(|attempt| released(&store, attempt));
-    assert!(store.is_empty(), "nobody waits");
+    assert!(store.is_empty(), "no attempt waits");
 }
 
 #[test]

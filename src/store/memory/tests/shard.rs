@@ -23,7 +23,7 @@ fn hold_for_a_second(shard: &mut Shard, key: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_nobody_touches_again_is_swept_by_new_ones() {
+async fn a_key_that_is_not_used_again_is_swept_by_new_ones() {
     let mut shard = Shard::default();
     (0..10_000).for_each(|key| hold_for_a_second(&mut shard, key));
     assert_eq!(shard.entries.len(), 10_000);

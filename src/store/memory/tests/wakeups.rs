@@ -44,7 +44,7 @@ async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_keys_wake_nobody() {
+async fn other_keys_wake_no_waiter() {
     let store = MemoryStore::new();
     let other = |n: u64| Attempt {
         hold: Hold {

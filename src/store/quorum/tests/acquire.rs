@@ -261,7 +261,7 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_granted_waits_no_longer_where_it_was_refused() {
+async fn a_granted_attempt_waits_no_longer_where_it_was_refused() {
     let (stores, quorum) = five();
     let writer = attempt(LockMode::Write, 1);
     for store in &stores[..3] {

@@ -87,7 +87,7 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_confirms_a_release_that_reached_nobody() {
+async fn a_release_that_reached_no_store_is_not_confirmed() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores, Mood::Failing(StoreErrorKind::Unreachable));

@@ -50,7 +50,7 @@ async fn a_store_that_is_back_is_listened_to_and_wakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_listens_without_a_majority() {
+async fn a_subscription_without_a_majority_fails() {
     let (stores, quorum) = five();
     set(&stores[..3], Mood::Failing(StoreErrorKind::Unreachable));
     let answer = quorum.subscribe(&reentrant(1)).await;

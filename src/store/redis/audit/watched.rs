@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::super::connection::SharedConnection;
-use super::super::sentinel::{SentinelGroup, Survey};
+use super::super::sentinel::{SentinelGroup, SentinelSurvey};
 use super::{ask, setting, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -26,7 +26,7 @@ pub(super) async fn add(
 ) {
     // This also holds without replicas, or if the user may not ask the server.
     audit.deployment = Deployment::Failover;
-    let Survey { seen, silent } = sentinels.survey().await;
+    let SentinelSurvey { seen, silent } = sentinels.survey().await;
     let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);
     let silent = silent
         .into_iter()

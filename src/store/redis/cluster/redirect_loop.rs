@@ -22,12 +22,12 @@ pub(super) struct RedirectLoop<'a> {
     purpose: Purpose,
     slot: Slot,
     map: Arc<SlotMap>,
-    redirected: Option<Target>,
+    redirected: Option<RedirectTarget>,
     backoff: Backoff,
 }
 
 /// The server to which the command is sent.
-pub(super) struct Target {
+pub(super) struct RedirectTarget {
     pub(super) member: Arc<Member>,
     /// The slot is being moved to this server: the command needs `ASKING` before it.
     pub(super) asking: bool,
@@ -50,7 +50,7 @@ impl<'a> RedirectLoop<'a> {
     }
 
     /// The next server to send the command to.
-    pub(super) async fn next(&mut self) -> Result<Target, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<RedirectTarget, StoreError> {
         if let Some(target) = self.redirected.take() {
             return Ok(target);
         }
@@ -59,7 +59,7 @@ impl<'a> RedirectLoop<'a> {
             .topology
             .master(self.purpose, self.map.clone(), self.slot)
             .await?;
-        Ok(Target {
+        Ok(RedirectTarget {
             member,
             asking: false,
         })
@@ -68,7 +68,7 @@ impl<'a> RedirectLoop<'a> {
     /// Takes in a redirection: the server has not executed the command.
     pub(super) async fn redirect(
         &mut self,
-        from: &Target,
+        from: &RedirectTarget,
         redirect: Redirect,
     ) -> Result<(), StoreError> {
         match redirect {
@@ -94,7 +94,7 @@ impl<'a> RedirectLoop<'a> {
     /// sent elsewhere.
     pub(super) async fn failure(
         &mut self,
-        at: &Target,
+        at: &RedirectTarget,
         error: StoreError,
     ) -> Result<(), StoreError> {
         let error = at.member.named(error);
@@ -115,7 +115,7 @@ impl<'a> RedirectLoop<'a> {
     /// address.
     async fn unusable(
         &mut self,
-        at: &Target,
+        at: &RedirectTarget,
         stale: Stale,
         error: StoreError,
     ) -> Result<(), StoreError> {
@@ -142,8 +142,8 @@ impl<'a> RedirectLoop<'a> {
         Ok(())
     }
 
-    fn target(&self, address: &Address, asking: bool) -> Result<Target, StoreError> {
+    fn target(&self, address: &Address, asking: bool) -> Result<RedirectTarget, StoreError> {
         let member = self.topology.node(address)?;
-        Ok(Target { member, asking })
+        Ok(RedirectTarget { member, asking })
     }
 }

@@ -12,7 +12,8 @@ use super::super::master::MasterChanged;
 use super::super::pooled::{Purpose, Taken};
 use super::super::role::Role;
 use super::{
-    LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, State, greeting, is_running,
+    ConnectionState, LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, greeting,
+    is_running,
 };
 use crate::backoff::Backoff;
 use crate::error::StoreError;
@@ -22,7 +23,7 @@ use crate::telemetry;
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 
 impl SharedConnection {
-    pub(super) fn ensure_reconnecting(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_reconnecting(self: &Arc<Self>, state: &mut ConnectionState) {
         if state.closed || is_running(&state.reconnecting) {
             return;
         }

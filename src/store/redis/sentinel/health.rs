@@ -14,7 +14,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure;
 
 /// The answers of all sentinels together.
-pub(in super::super) struct Survey {
+pub(in super::super) struct SentinelSurvey {
     /// `None` if no sentinel has answered.
     pub(in super::super) seen: Option<audit::Sentinels>,
     /// The sentinels that have not answered, and why.
@@ -33,13 +33,13 @@ struct Opinion {
 
 impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting.
-    pub(in super::super) async fn survey(&self) -> Survey {
+    pub(in super::super) async fn survey(&self) -> SentinelSurvey {
         let asking = self.sentinels.iter().map(|sentinel| async {
             let opinion = timeout(self.timeouts.connect, sentinel.opine(&self.name)).await;
             let opinion = opinion.unwrap_or_else(|_| Err(silent("it took too long")));
             opinion.map_err(|error| sentinel.excuse(&error))
         });
-        let mut survey = Survey {
+        let mut survey = SentinelSurvey {
             seen: None,
             silent: Vec::new(),
         };
