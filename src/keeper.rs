@@ -24,6 +24,7 @@ mod live;
 mod pace;
 mod release;
 mod schedule;
+mod serial_map;
 mod watchdog;
 
 use checks::OwnerChecks;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::lock::Lease;
 
 /// The shortest lease that leaves room for clock drift and a renewal.
@@ -30,4 +32,10 @@ pub(crate) fn bounded(lease: Lease) -> Lease {
         Lease::Renewed(duration) => Lease::Renewed(duration.min(FOR_EVER)),
         Lease::Fixed(duration) => Lease::Fixed(duration.min(FOR_EVER)),
     }
+}
+
+/// `duration` from `now`, or the far future if there is no such instant.
+pub(crate) fn after(now: Instant, duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }

@@ -33,6 +33,7 @@ mod shards;
 mod share;
 mod shares;
 mod small_map;
+mod turn;
 #[cfg(feature = "console")]
 mod view;
 mod wait_queue;
@@ -41,8 +42,9 @@ use hold::LocalHolder;
 use key_state::{Entered, KeyState};
 pub(crate) use queued::Queued;
 use shards::Shards;
-pub(crate) use share::{Share, Turn};
+pub(crate) use share::Share;
 pub(crate) use shares::Shares;
+pub(crate) use turn::Turn;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};
 use wait_queue::{Handoff, LocalWaiter};

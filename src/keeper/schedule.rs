@@ -1,7 +1,6 @@
 //! The schedule of renewals.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::live::LiveHold;
+use super::serial_map::SerialMap;
 use crate::lock::Lease;
 use crate::store::{BATCH, HoldStatus};
 
@@ -37,7 +37,7 @@ pub(super) struct Batch {
 #[derive(Default)]
 pub(super) struct RenewalSchedule {
     /// By [`LiveHold::serial`].
-    holds: HashMap<u64, ScheduledHold, BuildHasherDefault<SerialHasher>>,
+    holds: SerialMap<ScheduledHold>,
     /// The serials of the holds that are new, and of some that were.
     new: Vec<u64>,
     /// When the new holds are put into the queue.
@@ -400,26 +400,6 @@ fn in_batches(renewals: BTreeMap<u16, Vec<(Arc<LiveHold>, Duration)>>) -> Vec<Ba
         }
     }
     batches
-}
-
-/// Spreads consecutive numbers over all bits.
-#[derive(Default)]
-struct SerialHasher(u64);
-
-impl Hasher for SerialHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, serial: u64) {
-        self.0 = serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 #[cfg(test)]

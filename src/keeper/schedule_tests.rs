@@ -37,7 +37,7 @@ fn count(batches: &[Batch]) -> usize {
 
 /// Checks the invariants between calls.
 fn is_sound(schedule: &RenewalSchedule) {
-    let new = |entry: &&Entry| entry.state == RenewalState::New;
+    let new = |entry: &&ScheduledHold| entry.state == RenewalState::New;
     let new = schedule.holds.values().filter(new).count();
     assert_eq!(schedule.queue.len() + new, schedule.holds.len());
     assert_eq!(schedule.probes.len(), schedule.failing.len());

@@ -47,6 +47,7 @@ use super::{
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::limits::after;
 use crate::lock::{LockKey, LockMode};
 
 mod acquire;
@@ -257,12 +258,6 @@ fn without_place(attempt: &Attempt) -> Attempt {
         in_line: false,
         ..attempt.clone()
     }
-}
-
-/// `duration` from `now`, or the far future if there is no such instant.
-fn after(now: Instant, duration: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }
 
 impl<S> Clone for QuorumStore<S> {

@@ -68,6 +68,8 @@ mod site;
 mod waiter;
 
 #[doc(hidden)]
+pub mod any;
+#[doc(hidden)]
 pub mod cancel;
 #[doc(hidden)]
 pub mod crowd;
@@ -302,10 +304,10 @@ macro_rules! __conformance {
                 several: opposite_orders_wait_for_each_other a_part_is_kept_when_the_rest_is_taken
                     a_key_named_twice_waits_for_itself one_mode_is_taken_for_all_keys an_owner_of_one_waits_for_itself
                     a_lost_key_is_hidden_by_the_others a_cancelled_request_for_several_keeps_some
-                    a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked
-                    a_request_for_any_swallows_a_turn
                     a_free_key_is_kept_while_another_is_waited_for a_request_for_all_starves
-                    a_crowd_waits_for_any_without_bound a_request_names_keys_without_bound;
+                    a_request_names_keys_without_bound;
+                any: a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked
+                    a_request_for_any_swallows_a_turn a_crowd_waits_for_any_without_bound;
                 families: two_kinds_of_lock_share_a_key;
                 shutdown: a_client_that_ends_keeps_its_locks a_client_that_ends_keeps_its_waiters_waiting
                     a_client_that_has_ended_takes_locks a_lock_is_granted_behind_the_end;
@@ -314,7 +316,7 @@ macro_rules! __conformance {
                 loss: a_stolen_hold_is_handed_over;
             }
             [reentrant read write permit] {
-                several: every_request_for_any_asks_at_each_release;
+                any: every_request_for_any_asks_at_each_release;
             }
             [reentrant fair write permit] {
                 order: waiters_of_one_client_overtake_each_other;

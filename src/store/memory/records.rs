@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::state::after;
+use crate::limits::after;
 use crate::lock::{KeyMap, LockKey};
 use crate::store::{Record, RecordEntry};
 

@@ -12,16 +12,18 @@ use tokio::time::Instant;
 use super::channel::{Channel, Wake};
 use super::permits::Permits;
 use super::roster::Roster;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
+use crate::limits::after;
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
-use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS, other_limit};
+use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
 
-/// How long waiters outside the line have to take the lock after a release that woke them.
-const OUTSIDE_TURN: Duration = Duration::from_millis(5);
+mod verdict;
+mod waiters;
 
-const NONE_WOKEN: Wake = [None; 4];
+pub(super) use verdict::Verdict;
+use waiters::NONE_WOKEN;
 
 /// The holds of a key, its waiters, and its withdrawn attempts.
 #[derive(Debug, Default)]
@@ -56,39 +58,6 @@ struct Sole {
     family: LockFamily,
     id: HoldId,
     until: Instant,
-}
-
-/// The decision about an attempt.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Granted,
-    /// Never zero, because the obstacle is live.
-    Refused {
-        retry_after: Duration,
-    },
-    Withdrawn,
-    Conflict,
-    /// The permits that are held have another limit than the attempt names.
-    OtherLimit(NonZeroU32),
-}
-
-impl Verdict {
-    /// The longest time for which it is refused; `None` if it is granted.
-    pub(super) fn refusal(self) -> Result<Option<Duration>, StoreError> {
-        match self {
-            Self::Granted => Ok(None),
-            Self::Refused { retry_after } => Ok(Some(retry_after)),
-            Self::Withdrawn => Err(StoreError::new(
-                StoreErrorKind::Refused,
-                "the attempt was withdrawn before it arrived",
-            )),
-            Self::Conflict => Err(StoreError::new(
-                StoreErrorKind::Conflict,
-                "the key is held by a lock of another family",
-            )),
-            Self::OtherLimit(limit) => Err(other_limit(limit.into())),
-        }
-    }
 }
 
 impl State {
@@ -263,15 +232,6 @@ impl State {
         }
     }
 
-    /// A writer has ended: the readers that wait now go before the next one. (7)
-    fn let_readers_go_first(&mut self) -> Wake {
-        debug_assert!(self.passes.is_empty(), "they hold back writers");
-        self.passes = mem::take(&mut self.readers);
-        let [others, next, first, _] = self.wake(Channel::ReadWrite);
-        let readers = (!self.passes.is_empty()).then_some(Channel::Readers);
-        [others, next, first, readers]
-    }
-
     fn is_free(&self) -> bool {
         self.sole.is_none() && self.reads.is_empty() && self.permits.is_free()
     }
@@ -345,128 +305,10 @@ impl State {
         let until = self.reads.until(id).map_or(until, |read| read.max(until));
         self.sole = Some(Sole { family, id, until });
     }
-
-    /// Takes a place among the waiters, or keeps it alive. (6, 7, 10)
-    fn wait(&mut self, hold: &Hold, in_line: bool, until: Instant) {
-        match hold.mode {
-            LockMode::Fair => self.queue.put(hold.id, until),
-            LockMode::Read => self.readers.put(hold.id, until),
-            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) if in_line => {
-                self.waiting.put(hold.id, until);
-                self.line.put(hold.id, until);
-            }
-            LockMode::Reentrant | LockMode::Permit(_) => {}
-            LockMode::Write => self.waiting.put(hold.id, until),
-        }
-    }
-
-    /// Gives up the place among the waiters, and returns the channels of those that only this attempt blocked. (8)
-    fn stop_waiting(&mut self, hold: &Hold) -> Wake {
-        match hold.mode {
-            LockMode::Reentrant | LockMode::Permit(_) => self.leave_line(hold),
-            LockMode::Fair => {
-                self.queue.remove(hold.id);
-                match self.is_free() {
-                    true => self.tell_next(),
-                    false => NONE_WOKEN,
-                }
-            }
-            LockMode::Read => {
-                self.readers.remove(hold.id);
-                if self.passes.remove(hold.id) && self.passes.is_empty() && self.is_free() {
-                    return self.wake(Channel::ReadWrite);
-                }
-                NONE_WOKEN
-            }
-            LockMode::Write => {
-                let writing = |sole: &Sole| sole.family == LockFamily::ReadWrite;
-                let [_, _, next, _] = self.leave_line(hold);
-                let was_last = self.waiting.remove(hold.id) && self.waiting.is_empty();
-                let held_back = was_last && !self.sole.as_ref().is_some_and(writing);
-                let readers = held_back && !self.readers.is_empty();
-                [
-                    held_back.then_some(Channel::ReadWrite),
-                    None,
-                    next,
-                    readers.then_some(Channel::Readers),
-                ]
-            }
-        }
-    }
-
-    /// A permit was granted: if another is free, the next in line is woken. (10)
-    pub(super) fn next_permit(&self) -> Wake {
-        let free = self.permits.has_free().then(|| self.first_in_line());
-        [None, None, free.flatten(), None]
-    }
-
-    /// A release has woken waiters outside the line: one of them has time to take the lock before the line. (10)
-    pub(super) fn let_those_outside_go_first(&mut self, now: Instant) {
-        // In an exploration time does not pass, and their turn would never end.
-        #[cfg(test)]
-        if exploration::is_on() {
-            return;
-        }
-        self.outside = Some(after(now, OUTSIDE_TURN));
-    }
-
-    /// Whether it is first in line.
-    fn is_first(&self, hold: &Hold) -> bool {
-        self.line.first().is_none_or(|(first, _)| first == hold.id)
-    }
-
-    /// Gives up the place in line. The new first one is woken, because it may have to listen on another channel. (10)
-    fn leave_line(&mut self, hold: &Hold) -> Wake {
-        let was_first = self.line.first().is_some_and(|(first, _)| first == hold.id);
-        self.line.remove(hold.id);
-        if hold.mode != LockMode::Write {
-            self.waiting.remove(hold.id);
-        }
-        #[cfg(test)]
-        if exploration::has(Mutant::LosesTheTurn) {
-            return NONE_WOKEN;
-        }
-        [None, None, self.first_in_line().filter(|_| was_first), None]
-    }
-
-    /// The channel of the first in line.
-    fn first_in_line(&self) -> Option<Channel> {
-        #[cfg(test)]
-        if exploration::has(Mutant::WakesNone) {
-            return None;
-        }
-        let (first, _) = self.line.first()?;
-        Some(Channel::Turn(first.client()))
-    }
-
-    /// Wakes waiters without a place in line, and the first in line.
-    fn wake(&self, without_place: Channel) -> Wake {
-        [Some(without_place), None, self.first_in_line(), None]
-    }
-
-    /// The channel of the next in the fair queue.
-    fn next(&self) -> Option<Channel> {
-        self.queue.first().map(|(id, _)| Channel::Fair(id))
-    }
-
-    /// The channels to wake when the fair queue has the turn: the first in the queue; if it is empty, attempts that wait without
-    /// a place in it. (8)
-    fn tell_next(&self) -> Wake {
-        match self.next() {
-            Some(next) => [Some(next), None, None, None],
-            None => self.wake(Channel::Exclusive),
-        }
-    }
 }
 
 impl Sole {
     fn is(&self, hold: &Hold) -> bool {
         self.id == hold.id && self.family == hold.mode.family()
     }
-}
-
-/// `duration` from `now`, or the far future if there is no such instant.
-pub(super) fn after(now: Instant, duration: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }

@@ -10,8 +10,9 @@ use super::hold_table::HoldRef;
 use super::majority::{Conclusion, MajorityCall, Votes};
 use super::members::Members;
 use super::vote_count::{VoteCount, no_majority};
-use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, after};
+use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::limits::after;
 use crate::lock::LockMode;
 use crate::store::{Attempt, LockStore, Outcome};
 

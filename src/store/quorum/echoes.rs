@@ -1,10 +1,11 @@
 //! The votes of the last refused attempt, by which wake-ups of its key are filtered.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::hold::RefusedVote;
 use crate::lock::{Hold, LockKey, LockMode};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Key and mode. A client passes the wake-ups of one attempt to the next attempt for the key, which has another id. So an
 /// entry belongs to a key and a mode, and not to the hold that subscribed.
@@ -49,7 +50,7 @@ impl Echoes {
         }
         let name = (hold.key.clone(), hold.mode);
         if let Some(listener) = heard.get(&name).and_then(Weak::upgrade) {
-            *lock(&listener) = waiting;
+            *listener.lock() = waiting;
         }
     }
 
@@ -60,14 +61,14 @@ impl Echoes {
     }
 
     fn heard(&self) -> MutexGuard<'_, HashMap<Name, Weak<Mutex<RefusedVote>>>> {
-        lock(&self.heard)
+        self.heard.lock()
     }
 }
 
 impl EchoListener {
     /// The votes of the last attempt.
     pub(super) fn waiting(&self) -> RefusedVote {
-        *lock(&self.waiting)
+        *self.waiting.lock()
     }
 }
 
@@ -78,8 +79,4 @@ impl Drop for EchoListener {
             heard.remove(&self.name);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,5 @@
 //! The state of one hold in all stores.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +9,7 @@ use super::members::Members;
 use super::store_queue::{QueueTurn, StoreQueues};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::HoldStatus;
+use crate::sync::{Mutex, MutexGuard};
 
 /// One hold, from its first attempt until no operation refers to it.
 ///
@@ -279,7 +279,7 @@ impl QuorumHold {
     }
 
     fn state(&self) -> MutexGuard<'_, QuorumHoldState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

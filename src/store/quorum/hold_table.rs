@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::hold::QuorumHold;
 use crate::lock::Hold;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The fewest holds that are worth a sweep.
 const SWEEP: usize = 256;
@@ -96,7 +97,7 @@ impl HoldTable {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

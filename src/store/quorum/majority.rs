@@ -1,7 +1,7 @@
 //! One question to several stores, until a majority decides it.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -12,6 +12,7 @@ use super::hold_table::HoldRef;
 use super::members::Members;
 use crate::error::StoreError;
 use crate::store::LockStore;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What a store answered.
 pub(super) type Vote<T> = Result<T, StoreError>;
@@ -92,7 +93,7 @@ impl<T> MajorityCall<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, CallState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

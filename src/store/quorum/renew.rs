@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::QuorumStore;
 use super::carriers::Carriers;
 use super::hold_table::HoldRef;
 use super::majority::{Conclusion, MajorityCall, Votes};
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
-use super::{QuorumStore, after};
 use crate::error::StoreError;
+use crate::limits::after;
 use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.

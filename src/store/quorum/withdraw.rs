@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::QuorumStore;
 use super::hold::QuorumHold;
 use super::hold_table::HoldRef;
 use super::majority::{Conclusion, StoreCall, Votes};
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
-use super::{QuorumStore, after};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::limits::after;
 use crate::store::{Attempt, LockStore};
 
 /// For how long a store is asked at least to take something back; longer if the lease is.

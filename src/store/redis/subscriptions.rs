@@ -16,6 +16,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
+mod listening;
+
+use listening::ChannelListener;
+pub(super) use listening::Listening;
+
 /// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
 ///
 /// The task compares the wanted subscriptions with those that it has sent, and sends the difference. So listeners may be
@@ -165,53 +170,6 @@ impl Drop for Subscriptions {
         registry.closed = true;
         if let Some(task) = registry.task.take() {
             task.abort();
-        }
-    }
-}
-
-/// A subscription that the server has acknowledged.
-pub(super) struct Listening {
-    signal: watch::Receiver<()>,
-    status: watch::Receiver<Status>,
-    listener: ChannelListener,
-}
-
-impl Listening {
-    /// The next wake-up; `None` if there will be none, because the server does not serve the channel any more or cannot be
-    /// reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub(super) async fn heard(&mut self) -> Option<()> {
-        tokio::select! {
-            biased;
-            heard = self.signal.changed() => heard.ok(),
-            _ = self.status.wait_for(|status| matches!(status, Status::Failed(_))) => None,
-        }
-    }
-}
-
-/// A listener. Dropping it notifies the task, which unsubscribes after the last one.
-///
-/// It does not keep the connection: the connections end with their store.
-struct ChannelListener {
-    shared: Weak<PubSubShared>,
-    channel: Arc<str>,
-}
-
-impl Drop for ChannelListener {
-    fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else {
-            return;
-        };
-        let mut registry = shared.registry();
-        if let Some(channel) = registry.channels.get_mut(&self.channel) {
-            channel.listeners -= 1;
-            if channel.listeners == 0 {
-                registry.changed.push(self.channel.clone());
-                shared.work.notify_one();
-            }
         }
     }
 }

@@ -8,8 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::env::Env;
 use super::site::Site;
-use super::waiter::Waiter;
-use super::{KEY, release_all, rival};
+use super::{KEY, rival};
 
 pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
@@ -166,72 +165,6 @@ pub async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMod
     }
 }
 
-pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let segments = || (0..5).map(|n| format!("segment:{n}"));
-    let mut guards = Vec::new();
-    for n in 0..5 {
-        let locks = [&here, &elsewhere][n % 2];
-        let asking = locks.lock_any(segments()).mode(mode).wait(Duration::ZERO);
-        guards.push(asking.await.unwrap());
-    }
-    let mut keys: Vec<_> = guards.iter().map(|guard| guard.key().clone()).collect();
-    keys.sort();
-    keys.dedup();
-    // Readers may share a segment.
-    assert!(keys.len() == 5 || mode == LockMode::Read);
-    release_all(guards).await;
-}
-
-/// The release is noticed, whichever process holds the segment. In the fair mode a store may wake only the first of its
-/// queue, in which a request for any of several has no place; then a poll notices it.
-pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let notice = match mode {
-        LockMode::Fair => env.prompt() + Duration::from_secs(5),
-        _ => env.prompt(),
-    };
-    for holders in [
-        [&here, &here],
-        [&here, &elsewhere],
-        [&elsewhere, &elsewhere],
-    ] {
-        for freed in [0, 1] {
-            let mut guards = Vec::new();
-            for (locks, key) in holders.into_iter().zip(["one", "two"]) {
-                guards.push(locks.lock(key).mode(rival(mode)).await.unwrap());
-            }
-            let asking = here.lock_any(["one", "two"]).mode(mode);
-            let waiter = tokio::spawn(asking.into_future());
-            tokio::time::sleep(env.moment()).await;
-            assert!(!waiter.is_finished());
-            let key = guards[freed].key().clone();
-            guards.swap_remove(freed).release().await.unwrap();
-            let taken = timeout(notice, waiter).await;
-            let taken = taken.expect("the release is noticed").unwrap().unwrap();
-            assert_eq!(*taken.key(), key);
-            taken.release().await.unwrap();
-            drop(guards);
-        }
-    }
-}
-
-/// A request for any of several does not delay requests for one of them.
-pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
-    let any = locks.lock_any([KEY, "other"]).mode(mode);
-    let other = any.clone().wait(Duration::ZERO).await.unwrap();
-    let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
-    let any = tokio::spawn(any.into_future());
-    tokio::time::sleep(env.moment()).await;
-    any.abort();
-    drop(any.await);
-    guard.release().await.unwrap();
-    waiter.promptly().await.release().await.unwrap();
-    other.release().await.unwrap();
-}
-
 /// A request that waits for a key in use must not block a free key.
 pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
     for free in ["a", "z"] {
@@ -275,68 +208,6 @@ pub async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
         "it had to wait until no other request came"
     );
     working.join_all().await;
-}
-
-pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let mut holders = Vec::new();
-    for key in [KEY, "other"] {
-        holders.push(env.held_elsewhere(key, rival(mode)).await);
-    }
-    let asking = locks.lock_any([KEY, "other"]).mode(mode).max_waiters(2);
-    let mut waiters = Vec::new();
-    let refused = loop {
-        assert!(waiters.len() <= 3, "no request is refused");
-        match asking.clone().wait(env.moment()).await {
-            Err(LockError::Overloaded) => break asking.clone().await,
-            Err(LockError::Busy { .. }) => {
-                waiters.push(tokio::spawn(asking.clone().into_future()));
-                tokio::time::sleep(env.moment()).await;
-            }
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(matches!(refused, Err(LockError::Overloaded)));
-    assert!(waiters.len() >= 2, "turned away too early");
-    // A waiter for one of the keys also counts against the limit.
-    let one = locks.lock(KEY).mode(mode).max_waiters(2).await;
-    assert!(matches!(one, Err(LockError::Overloaded)), "{one:?}");
-    release_all(holders).await;
-    let released = waiters.into_iter().map(async |waiter| {
-        let guard = waiter.await.unwrap().unwrap();
-        guard.release().await.unwrap();
-    });
-    futures_util::future::join_all(released).await;
-}
-
-/// One release causes one question, and one more of the next in the queue.
-pub async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
-    const CROWD: usize = 12;
-    let (locks, elsewhere) = (env.client().await, env.client().await);
-    let mut holders = Vec::new();
-    for key in ["one", "two"] {
-        holders.push(elsewhere.lock(key).mode(rival(mode)).await.unwrap());
-    }
-    let (taken, mut takes) = tokio::sync::mpsc::unbounded_channel();
-    let crowd = (0..CROWD).map(|_| {
-        let (asking, taken) = (locks.lock_any(["one", "two"]).mode(mode), taken.clone());
-        tokio::spawn(async move { drop(taken.send(asking.await.unwrap())) })
-    });
-    let crowd: Vec<_> = crowd.collect();
-    tokio::time::sleep(env.moment()).await;
-    let before = env.ledger().questions();
-    holders.pop().unwrap().release().await.unwrap();
-    let first = timeout(env.prompt(), takes.recv()).await.unwrap().unwrap();
-    tokio::time::sleep(env.moment()).await;
-    let asked = env.ledger().questions() - before;
-    assert!(asked <= CROWD / 2, "{asked} questions");
-    drop((first, holders));
-    for _ in 1..CROWD {
-        drop(takes.recv().await.unwrap());
-    }
-    for one in crowd {
-        one.await.unwrap();
-    }
 }
 
 pub async fn a_request_names_keys_without_bound(env: &Env, mode: LockMode) {

@@ -1,0 +1,146 @@
+//! The turn to ask the store. It returns to the state machine when it is dropped.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fairness::FairnessYield;
+use super::wait_queue::{Handoff, Others};
+use super::{Intent, Queues, Share, Terms};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::keeper::LiveHold;
+use crate::lock::{HoldId, LockKey};
+use crate::store::{Released, Wakeups};
+
+/// The turn to ask the store for a key. If it is dropped without a grant, it passes to the next request.
+pub(crate) struct Turn {
+    queues: Arc<Queues>,
+    key: LockKey,
+    intent: Intent,
+    handoff: Handoff,
+    done: bool,
+}
+
+impl Turn {
+    pub(super) fn new(
+        queues: &Arc<Queues>,
+        key: &LockKey,
+        intent: Intent,
+        handoff: Handoff,
+    ) -> Self {
+        Self {
+            queues: queues.clone(),
+            key: key.clone(),
+            intent,
+            handoff,
+            done: false,
+        }
+    }
+
+    /// The subscription of this turn. The next turns use it as well.
+    pub(crate) fn wakeups(&mut self) -> &mut Option<Wakeups> {
+        &mut self.handoff.wakeups
+    }
+
+    pub(crate) fn owes_others(&self) -> bool {
+        self.pause().is_some()
+    }
+
+    /// How long to yield to other processes; `None` if no turn is owed.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        match &self.handoff.others {
+            Others::Owed(fairness) => fairness.pause(),
+            _ => None,
+        }
+    }
+
+    /// The release of another process was reported.
+    pub(crate) fn heard_release(&mut self) {
+        if let Others::Owed(fairness) = &mut self.handoff.others {
+            fairness.heard_release();
+        }
+    }
+
+    /// The previous hold was released, and the answer took `took`.
+    pub(super) fn released(&mut self, released: Released, took: Duration) {
+        self.handoff.others = match released {
+            Released {
+                in_line: true,
+                notified: 0,
+                ..
+            } => Others::None,
+            Released { in_line: true, .. } => Others::Served,
+            Released { notified, .. } => {
+                let listens = self.handoff.wakeups.is_some();
+                let fairness = FairnessYield::after(notified, listens, took, Instant::now());
+                fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
+            }
+        };
+    }
+
+    /// The owner's write hold, if this is the turn to read under it: ask with its id.
+    pub(crate) fn nested(&self) -> Option<HoldId> {
+        self.intent.nested
+    }
+
+    /// Whether other requests of this process hold the key, or ask for it at the same time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queues.with(&self.key, |state| state.is_crowded())
+    }
+
+    /// Records the rest of another holder's lease, for the requests behind this turn.
+    pub(crate) fn refused(&self, retry_after: Duration) {
+        let at = self.queues.at(Instant::now());
+        let until = at.now.checked_add(retry_after);
+        self.queues
+            .with(&self.key, |state| state.refused(&self.intent, until, at));
+    }
+
+    /// The store granted `live`, and it is not lost by `now`: renews it and shares it.
+    pub(crate) fn granted(mut self, live: Arc<LiveHold>, terms: &Terms, now: Instant) -> Share {
+        self.done = true;
+        let mode = live.hold.mode;
+        let wakeups = self.handoff.wakeups.take();
+        let at = self.queues.at(now);
+        let turn = match &self.handoff.others {
+            Others::Unknown => None,
+            Others::None => Some(None),
+            // One section, like a turn of the others.
+            Others::Served => Some(Some(Duration::ZERO)),
+            Others::Owed(fairness) => {
+                let turn = fairness.next_turn(now);
+                turn.map(|turn| Some(turn.min(at.pace.handover_time)))
+            }
+        };
+        let (grant, effects) = self.queues.with(&self.key, |state| {
+            if let Some(turn) = turn {
+                state.queue(mode).set_turn(turn);
+            }
+            state.granted(live.clone(), terms, &self.intent, wakeups, at)
+        });
+        // The keeper gets the hold only now, so that the state machine knows it if it is lost at once.
+        self.queues.keeper().keep(&live);
+        self.queues.apply(&self.key, effects);
+        Share::new(&self.queues, grant)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        #[cfg(test)]
+        if exploration::has(Mutant::TurnKept) {
+            return;
+        }
+        let handoff = mem::take(&mut self.handoff);
+        let effects = self.queues.with(&self.key, |state| {
+            state.yielded(&self.intent, handoff, self.queues.at(Instant::now()))
+        });
+        self.queues.apply(&self.key, effects);
+    }
+}
