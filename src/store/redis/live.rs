@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
 use super::endpoint::RawConnection;
-use crate::telemetry::store::Up;
+use crate::telemetry::store::ConnectionUp;
 
 /// One connection, from the first answer on it to its end.
 pub(super) struct Live {
@@ -16,11 +16,11 @@ pub(super) struct Live {
     /// The number of its server, which rises when the connection leads to another server.
     server: u64,
     given_up: watch::Sender<bool>,
-    _up: Up,
+    _up: ConnectionUp,
 }
 
 impl Live {
-    pub(super) fn new(raw: RawConnection, generation: u64, server: u64, up: Up) -> Self {
+    pub(super) fn new(raw: RawConnection, generation: u64, server: u64, up: ConnectionUp) -> Self {
         Self {
             raw,
             generation,
