@@ -16,6 +16,7 @@ pub use crate::store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
 };
 use crate::store::{DynInspect, inspector};
+use crate::telemetry;
 
 /// Inspects the locks of any holder, and breaks them.
 ///
@@ -257,7 +258,9 @@ impl LockAdmin {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn audit(&self) -> Result<Audit, LockError> {
-        Ok(self.store.audit().await?)
+        let audit = self.store.audit().await?;
+        telemetry::audited(&audit);
+        Ok(audit)
     }
 }
 

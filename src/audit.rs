@@ -58,6 +58,14 @@ impl Audit {
         }
     }
 
+    /// The warnings, and those of the members.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn every_warning(&self) -> impl Iterator<Item = &Warning> {
+        let members = self.members.iter().flatten();
+        let of_members = members.flat_map(|member| &member.warnings);
+        self.warnings.iter().chain(of_members)
+    }
+
     /// The promises of the deployment.
     pub fn promises(&self) -> [Promise; 3] {
         self.deployment.promises()

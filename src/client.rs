@@ -16,7 +16,7 @@ use crate::keeper::Driven;
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::Queues;
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
-use crate::telemetry::Journal;
+use crate::telemetry::{self, Journal};
 
 mod acquire;
 mod all;
@@ -245,7 +245,9 @@ impl LockClient {
     /// Dropping the future cancels the questions. They change nothing.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         let audit = self.inner.store.clone().audit();
-        Ok(self.driven(audit).await?)
+        let audit = self.driven(audit).await?;
+        telemetry::audited(&audit);
+        Ok(audit)
     }
 
     /// Asks the store for an answer, and says how long that took: for a health check. It takes no lock and changes nothing.

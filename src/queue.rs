@@ -21,7 +21,7 @@ use crate::error::LockError;
 use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
 use crate::store::{DynStore, Wakeups};
-use crate::telemetry::{Journal, Route};
+use crate::telemetry::{self, Journal, Route};
 
 mod fairness;
 mod hold;
@@ -216,6 +216,10 @@ impl Queues {
         for effect in effects {
             let (waiter, outcome) = match effect {
                 Effect::Grant(waiter, grant) => {
+                    if grant.handed_over {
+                        let mode = grant.live.hold.mode;
+                        telemetry::handed_over(&waiter.terms.route, mode);
+                    }
                     (waiter, Ok(Decision::Grant(Share::new(self, grant))))
                 }
                 Effect::Ask(waiter, intent, handoff) => {
@@ -270,4 +274,6 @@ struct NewShare {
     live: Arc<LiveHold>,
     holder: LocalHolder,
     token: Option<FencingToken>,
+    /// Whether the hold was passed from the request before, without the store.
+    handed_over: bool,
 }

@@ -39,6 +39,7 @@
 //! | `distributed_lock_hold_duration_seconds` | histogram | seconds | `route`, `mode` | how long guards lived, their confirmed release included |
 //! | `distributed_lock_waiters` | gauge | | `route`, `mode` | requests that wait just now |
 //! | `distributed_lock_holders` | gauge | | `route`, `mode` | guards that hold just now, until they are released or dropped |
+//! | `distributed_lock_handovers_total` | counter | | `route`, `mode` | locks that a request got from the one before it in this process, without the store |
 //! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended while another owner held the lock |
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
@@ -49,6 +50,9 @@
 //! | `distributed_lock_renewal_duration_seconds` | histogram | seconds | `outcome` | how long a batch of renewals took until the store `answered`, or `failed` |
 //! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
+//! | `distributed_lock_audit_warnings` | gauge | | `warning` | warnings of the latest audit, by [`kind`](crate::audit::Warning::kind); 0 for the kinds that it did not find |
+//! | `distributed_lock_failovers_total` | counter | | `deployment` | failovers of Redis that this process has seen: the sentinels (`sentinel`) named another master, or slots of a Cluster (`cluster`) went to another server |
+//! | `distributed_lock_clock_offset_seconds` | gauge | seconds | `server` | how far the clock of a server of Redis is ahead of this process's, at the latest audit; the server is named by its run id |
 //! | `distributed_lock_store_answer_duration_seconds` | histogram | seconds | `carries` | how long Redis took to answer a command |
 //! | `distributed_lock_store_unanswered_total` | counter | | `carries` | commands that Redis did not answer |
 //! | `distributed_lock_store_connections` | gauge | | `carries` | connections to Redis that are up |
@@ -61,6 +65,10 @@
 //! the number of series depends on the number of routes. A lock that several requests share is lost and renewed under the route
 //! of the one that it was granted to.
 //!
+//! The audit's metrics are those of the latest [`LockClient::audit`](crate::LockClient::audit) or
+//! [`LockAdmin::audit`](crate::LockAdmin::audit) of the process: a service that is to be alarmed by them audits its store every
+//! minute.
+//!
 //! A lag near two thirds of the lease means that locks are about to be lost: the store is slow, or the program's threads are
 //! blocked.
 
@@ -70,6 +78,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use crate::audit::Audit;
 use crate::lock::{Hold, LockKey, LockMode};
 
 mod holding;
@@ -128,6 +137,16 @@ pub(crate) fn lost(journal: &Journal, route: &Route, hold: &Hold, reason: &'stat
     let mode = hold.mode.as_str();
     tracing::warn!(target: TARGET, key = %digests(|| [&hold.key]), mode, reason, "a lock was lost");
     metrics::lost(route, mode);
+}
+
+/// Reports a hold that was passed to the next request of the process.
+pub(crate) fn handed_over(route: &Route, mode: LockMode) {
+    metrics::handed_over(route, mode.as_str());
+}
+
+/// Reports the warnings of an audit.
+pub(crate) fn audited(audit: &Audit) {
+    metrics::audited(audit);
 }
 
 /// Reports a renewal that the store confirmed, and how long after it was due.

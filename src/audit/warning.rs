@@ -107,6 +107,57 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    /// Every [`kind`](Self::kind).
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) const KINDS: &[&str] = &[
+        "evicts",
+        "not_persistent",
+        "snapshots_only",
+        "disk_fails",
+        "replica_syncing",
+        "not_primary",
+        "old_server",
+        "missing_rights",
+        "unseen",
+        "sentinel_silent",
+        "few_sentinels",
+        "unlisted_sentinels",
+        "no_quorum",
+        "no_replica",
+        "grants_alone",
+        "grants_alone_for",
+        "slow_failover",
+        "same_server",
+        "member_silent",
+    ];
+
+    /// Its kind, for labels: the name of the variant in lower case, such as `evicts`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Evicts { .. } => "evicts",
+            Self::NotPersistent => "not_persistent",
+            Self::SnapshotsOnly => "snapshots_only",
+            Self::DiskFails => "disk_fails",
+            Self::ReplicaSyncing { .. } => "replica_syncing",
+            Self::NotPrimary => "not_primary",
+            Self::OldServer { .. } => "old_server",
+            Self::MissingRights { .. } => "missing_rights",
+            Self::Unseen { .. } => "unseen",
+            Self::SentinelSilent { .. } => "sentinel_silent",
+            Self::FewSentinels { .. } => "few_sentinels",
+            Self::UnlistedSentinels { .. } => "unlisted_sentinels",
+            Self::NoQuorum { .. } => "no_quorum",
+            Self::NoReplica => "no_replica",
+            Self::GrantsAlone => "grants_alone",
+            Self::GrantsAloneFor { .. } => "grants_alone_for",
+            Self::SlowFailover { .. } => "slow_failover",
+            Self::SameServer { .. } => "same_server",
+            Self::MemberSilent { .. } => "member_silent",
+        }
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -181,5 +232,37 @@ impl fmt::Display for Warning {
             ),
             Self::MemberSilent { member } => write!(f, "store {member} does not answer"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Warning;
+
+    /// The name of a variant in lower case, with underscores.
+    fn lower(name: &str) -> String {
+        let mut text = String::new();
+        for letter in name.chars() {
+            if letter.is_uppercase() && !text.is_empty() {
+                text.push('_');
+            }
+            text.extend(letter.to_lowercase());
+        }
+        text
+    }
+
+    #[test]
+    fn every_kind_is_listed_under_the_name_of_its_variant() {
+        let source = include_str!("warning.rs");
+        let (_, rest) = source.split_once("pub enum Warning {").expect("the enum");
+        let (variants, _) = rest.split_once("\n}").expect("its end");
+        let variants = variants.lines().filter_map(|line| {
+            let name = line.strip_prefix("    ")?.trim_end_matches([',', '{', ' ']);
+            name.starts_with(char::is_uppercase).then(|| lower(name))
+        });
+        let variants: Vec<_> = variants.collect();
+        assert_eq!(variants, Warning::KINDS);
+        assert_eq!(Warning::GrantsAlone.kind(), "grants_alone");
+        assert_eq!(Warning::MemberSilent { member: 1 }.kind(), "member_silent");
     }
 }

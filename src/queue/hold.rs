@@ -74,6 +74,7 @@ impl LocalHold {
             live: self.live.clone(),
             holder,
             token: self.token,
+            handed_over: false,
         }
     }
 
@@ -106,7 +107,10 @@ impl LocalHold {
         }
         let first = self.live.token;
         self.token = first.map(|first| FencingToken::new(first.value() + u64::from(self.passed)));
-        self.join(terms, now)
+        NewShare {
+            handed_over: true,
+            ..self.join(terms, now)
+        }
     }
 
     /// Whether a request with these terms can share the hold: it is held, enough of its lease is left, and its renewal

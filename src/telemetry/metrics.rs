@@ -10,6 +10,7 @@ use metrics::{
 use tokio::time::Instant;
 
 use super::Route;
+use crate::audit::{Audit, Warning};
 use crate::error::LockError;
 
 /// Whether anything is measured.
@@ -19,6 +20,7 @@ const WAITED: &str = "distributed_lock_wait_duration_seconds";
 const HELD: &str = "distributed_lock_hold_duration_seconds";
 const WAITERS: &str = "distributed_lock_waiters";
 const HOLDERS: &str = "distributed_lock_holders";
+const HANDOVERS: &str = "distributed_lock_handovers_total";
 const CONTENDED: &str = "distributed_lock_contended_total";
 const OVERLOADED: &str = "distributed_lock_overloaded_total";
 const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
@@ -27,6 +29,7 @@ const LOST: &str = "distributed_lock_lost_total";
 const RENEWALS: &str = "distributed_lock_renewals_total";
 const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
 const RENEWAL_TIME: &str = "distributed_lock_renewal_duration_seconds";
+const AUDIT_WARNINGS: &str = "distributed_lock_audit_warnings";
 const IDEMPOTENT_REQUESTS: &str = "distributed_lock_idempotent_requests_total";
 const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total";
 
@@ -40,6 +43,11 @@ pub(crate) fn describe() {
     describe_gauge!(WAITERS, "Requests that wait for their locks just now.");
     describe_gauge!(HOLDERS, "Guards that hold locks just now.");
     describe_histogram!(RENEWAL_TIME, seconds, "How long batches of renewals took.");
+    describe_counter!(
+        HANDOVERS,
+        "Locks that a request got from the one before it in the process."
+    );
+    describe_gauge!(AUDIT_WARNINGS, "Warnings of the latest audit.");
     describe_counter!(
         CONTENDED,
         "Waits that ended while another owner held the lock."
@@ -116,6 +124,20 @@ pub(super) fn confirmed(route: &Route, mode: &'static str, by: &'static str) {
 
 pub(super) fn lost(route: &Route, mode: &'static str) {
     counter!(LOST, "route" => label(route), "mode" => mode).increment(1);
+}
+
+pub(super) fn handed_over(route: &Route, mode: &'static str) {
+    counter!(HANDOVERS, "route" => label(route), "mode" => mode).increment(1);
+}
+
+/// Sets the number of warnings of each kind, also of the kinds that the audit did not find.
+pub(super) fn audited(audit: &Audit) {
+    for &kind in Warning::KINDS {
+        let count = audit
+            .every_warning()
+            .filter(|warning| warning.kind() == kind);
+        gauge!(AUDIT_WARNINGS, "warning" => kind).set(count.count() as f64);
+    }
 }
 
 pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Route;
+use crate::audit::Audit;
 use crate::error::LockError;
 
 pub(super) const ENABLED: bool = false;
@@ -30,6 +31,10 @@ pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
 pub(super) fn confirmed(_: &Route, _: &'static str, _: &'static str) {}
 
 pub(super) fn lost(_: &Route, _: &'static str) {}
+
+pub(super) fn handed_over(_: &Route, _: &'static str) {}
+
+pub(super) fn audited(_: &Audit) {}
 
 pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
 

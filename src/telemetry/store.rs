@@ -44,6 +44,16 @@ pub(crate) fn failed(carries: &'static str) {
     meter::failed(carries);
 }
 
+/// Counts a failover that this process has seen, by the kind of `deployment`.
+pub(crate) fn failed_over(deployment: &'static str) {
+    instruments::failed_over(deployment);
+}
+
+/// Measures how far the clock of a server is ahead of this process's. Negative: behind.
+pub(crate) fn clock_offset(server: &str, seconds: f64) {
+    instruments::clock_offset(server, seconds);
+}
+
 /// Measures the answer to a command that was sent at `since`.
 pub(crate) fn answered(carries: &'static str, since: Instant) {
     instruments::answered(carries, since);

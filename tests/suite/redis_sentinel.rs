@@ -1,7 +1,7 @@
 //! `RedisStore` behind sentinels, through every change of the master.
 
 mod audit;
-mod failover;
+pub(crate) mod failover;
 mod lost_write;
 mod sentinels;
 

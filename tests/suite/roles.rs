@@ -3,12 +3,13 @@
 use crate::client::costs::counter;
 use crate::client::faults::holder;
 use crate::client::turns::contender;
-use crate::console::costs::watched;
+use crate::console::costs::{crowded, watched};
 use crate::faults::processes::citizen;
 use crate::idempotency::costs::namer;
 use crate::interop::hoarder;
 use crate::layer::costs::refuser;
 use crate::layer::telemetry::logs::unlayered;
+use crate::redis_sentinel::failover::bystander;
 use crate::support::{Console, Role};
 
 /// The test that a peer runs instead of all others; in a usual run it checks the table.
@@ -25,6 +26,8 @@ pub(crate) const ROLES: &[Role] = &[
     ("refuser", |console| Box::pin(refuser(console))),
     ("unlayered", |console| Box::pin(unlayered(console))),
     ("watched", |console| Box::pin(watched(console))),
+    ("crowded", |console| Box::pin(crowded(console))),
+    ("bystander", |console| Box::pin(bystander(console))),
     ("hoarder", |console| Box::pin(hoarder(console))),
 ];
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value, from_redis_value};
@@ -15,6 +16,7 @@ use super::reply::unintelligible;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
+use crate::telemetry;
 
 /// The oldest version of Redis that runs the scripts.
 const OLDEST: [u64; 2] = [6, 2];
@@ -47,7 +49,12 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
         audit.warnings.push(unseen("the server", "+info"));
         return Ok(audit);
     };
+    let received = SystemTime::now();
     let info = Info::parse(&read::<String>(info)?);
+    let clock_offset = info.clock_offset(received);
+    if let (Some(server), Some(offset)) = (info.field("run_id"), clock_offset) {
+        telemetry::store::clock_offset(server, offset);
+    }
     let settings = ServerConfig::of(connection).await?;
 
     let mut audit = Audit::new(deployment(&info, &settings));
@@ -58,6 +65,9 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
         ("persistence", persistence(&info, &settings)),
         ("memory", memory(&info)),
     ];
+    audit
+        .facts
+        .extend(clock_offset.map(|offset| ("clock", clock(offset))));
     audit.warnings = warnings(&info, &settings);
     audit.warnings.extend(lacking(missing));
     Ok(audit)
@@ -171,6 +181,12 @@ fn memory(info: &Info) -> String {
     };
     let (used, policy) = (field("used_memory_human"), field("maxmemory_policy"));
     format!("{used} {limit}, {policy}")
+}
+
+/// The clock of the server beside that of this process.
+fn clock(offset: f64) -> String {
+    let side = if offset < 0.0 { "behind" } else { "ahead of" };
+    format!("{:.3} s {side} this process's", offset.abs())
 }
 
 fn warnings(info: &Info, settings: &ServerConfig) -> Vec<Warning> {

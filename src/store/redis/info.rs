@@ -1,6 +1,7 @@
 //! The answer to `INFO`.
 
 use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
 
 /// The answer to `INFO`, by field.
 pub(super) struct Info(HashMap<String, String>);
@@ -47,6 +48,14 @@ impl Info {
             (Some(major), Some(minor)) => [major, minor] >= oldest,
             _ => true,
         }
+    }
+
+    /// How many seconds the server's clock is ahead of this process's, whose time was `received` when the answer came; `None`
+    /// if the server does not name its time. The time that the answer took counts as behind.
+    pub(super) fn clock_offset(&self, received: SystemTime) -> Option<f64> {
+        let micros: u64 = self.field("server_time_usec")?.parse().ok()?;
+        let here = received.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(Duration::from_micros(micros).as_secs_f64() - here.as_secs_f64())
     }
 
     pub(super) fn replicas(&self) -> Vec<Replica> {

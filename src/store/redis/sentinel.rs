@@ -25,6 +25,7 @@ use super::tls;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
+use crate::telemetry;
 
 mod health;
 mod inquiry;
@@ -210,6 +211,7 @@ impl SentinelGroup {
                     port,
                     "another server is the master"
                 );
+                telemetry::store::failed_over("sentinel");
             }
             *current = Some(master.clone());
             moved

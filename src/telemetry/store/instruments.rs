@@ -10,6 +10,8 @@ const UNANSWERED: &str = "distributed_lock_store_unanswered_total";
 const CONNECTIONS: &str = "distributed_lock_store_connections";
 const CONNECTED: &str = "distributed_lock_store_connected_total";
 const FAILED: &str = "distributed_lock_store_connect_failures_total";
+const FAILOVERS: &str = "distributed_lock_failovers_total";
+const CLOCK_OFFSET: &str = "distributed_lock_clock_offset_seconds";
 
 pub(in crate::telemetry) fn describe() {
     describe_histogram!(
@@ -21,6 +23,12 @@ pub(in crate::telemetry) fn describe() {
     describe_gauge!(CONNECTIONS, "Connections to the store that are up.");
     describe_counter!(CONNECTED, "Connections to the store that were opened.");
     describe_counter!(FAILED, "Connections to the store that could not be had.");
+    describe_counter!(FAILOVERS, "Failovers of the store that were seen.");
+    describe_gauge!(
+        CLOCK_OFFSET,
+        Unit::Seconds,
+        "How far the clock of a server is ahead."
+    );
 }
 
 /// A connection that is up.
@@ -43,6 +51,16 @@ impl Drop for Up {
 /// Counts a connection that could not be opened.
 pub(super) fn failed(carries: &'static str) {
     counter!(FAILED, "carries" => carries).increment(1);
+}
+
+/// Counts a failover that this process has seen.
+pub(super) fn failed_over(deployment: &'static str) {
+    counter!(FAILOVERS, "deployment" => deployment).increment(1);
+}
+
+/// Measures how far the clock of a server is ahead of this process's.
+pub(super) fn clock_offset(server: &str, seconds: f64) {
+    gauge!(CLOCK_OFFSET, "server" => server.to_owned()).set(seconds);
 }
 
 /// Measures the answer to a command that was sent at `since`.

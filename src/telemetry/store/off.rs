@@ -10,6 +10,10 @@ pub(super) fn connected(_: &'static str) -> Up {
 
 pub(super) fn failed(_: &'static str) {}
 
+pub(super) fn failed_over(_: &'static str) {}
+
+pub(super) fn clock_offset(_: &str, _: f64) {}
+
 pub(super) fn answered(_: &'static str, _: Instant) {}
 
 pub(super) fn unanswered(_: &'static str) {}

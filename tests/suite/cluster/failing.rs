@@ -15,7 +15,8 @@ use tower_distributed_lock::{
 };
 
 use super::{LIMIT, store};
-use crate::support::{RedisCluster, eventually};
+use crate::redis_sentinel::failover::seen_by;
+use crate::support::{Peer, RedisCluster, eventually};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -77,6 +78,16 @@ async fn a_server_dies_and_its_replica_takes_over() {
         let guard = locks.lock(name).wait(LIMIT).await.unwrap();
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_over_is_counted_as_a_failover() {
+    let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "3000")]).await;
+    let mut bystander = Peer::start("bystander");
+    bystander.tell(format!("cluster {}", cluster.urls().join(",")));
+    assert_eq!(bystander.hear().await, "ready");
+    cluster.nodes[0].kill9();
+    assert_eq!(seen_by(&mut bystander).await, "cluster 1");
 }
 
 /// No replica takes over. Holders of locks on other servers keep them and are confirmed.

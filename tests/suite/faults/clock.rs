@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tempfile::TempDir;
 use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode};
 
@@ -134,4 +135,43 @@ async fn a_clock_put_back_keeps_what_is_held_and_tokens_rising() {
         next.release().await.expect("held");
     }
     works_again(&server, &[&holder, &other]).await;
+}
+
+/// The offset of the server's clock by an audit: as its gauge, and as the fact of the report.
+async fn audited(locks: &LockClient) -> (f64, String) {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let audit = {
+        let _local = metrics::set_default_local_recorder(&recorder);
+        locks.audit().await.expect("it answers")
+    };
+    let fact = audit.facts.iter().find(|(name, _)| *name == "clock");
+    let (_, fact) = fact.expect("the server names its time");
+    let mut gauges = snapshots.snapshot().into_vec().into_iter();
+    let offset = gauges.find_map(|(key, _, _, value)| match value {
+        DebugValue::Gauge(offset) => {
+            let (_, key) = key.into_parts();
+            (key.name() == "distributed_lock_clock_offset_seconds").then_some(offset.0)
+        }
+        _ => None,
+    });
+    (offset.expect("it was measured"), fact.clone())
+}
+
+#[tokio::test]
+async fn an_audit_shows_how_far_the_clock_was_stepped() {
+    let (clock, server) = Clock::and_server().await;
+    let locks = client(server.url()).await;
+    for (step, side) in [(HOUR, "ahead of"), (-HOUR, "behind")] {
+        clock.set(&server, step).await;
+        eventually("the audit shows the step", SOON, async || {
+            let (offset, fact) = audited(&locks).await;
+            let off = offset - step as f64;
+            match off.abs() < 600.0 && fact.contains(side) {
+                true => Ok(()),
+                false => Err((offset, fact)),
+            }
+        })
+        .await;
+    }
 }

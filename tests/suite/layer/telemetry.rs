@@ -80,6 +80,14 @@ async fn everything() -> (TestStore, LockClient) {
         .unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
 
+    // Passed to the next request of the process.
+    let first = locks.lock("passed").await.unwrap();
+    let next = tokio::spawn(locks.lock("passed").acquire());
+    settle().await;
+    first.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+    locks.audit().await.unwrap();
+
     let once = IdempotencyLayer::new(locks.clone()).shared();
     let app = Router::new()
         .route("/orders/{id}", any(async || ()))

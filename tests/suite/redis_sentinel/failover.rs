@@ -1,6 +1,8 @@
 //! The master changes, and all clients continue.
 
 use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::store::{HoldStatus, Renewal};
@@ -10,7 +12,7 @@ use tower_distributed_lock::{
 
 use super::{LIMIT, client, store, until_connections, until_it_holds, works};
 use crate::redis_store::{MODES, asks, attempt, error_kind, patient, woken};
-use crate::support::{RedisSentinels, eventually};
+use crate::support::{Console, Peer, RedisSentinels, eventually};
 
 /// Longer than the tests, so that no lock is free because of an expired lease.
 const LONG: Lease = Lease::Renewed(Duration::from_secs(300));
@@ -161,4 +163,68 @@ async fn between_two_masters_calls_are_worth_another_try() {
     let kind = error_kind(&store, &attempt("other", LockMode::Reentrant)).await;
     assert_eq!(kind, StoreErrorKind::Transient);
     works(&store, "other").await;
+}
+
+/// The role: a process that counts the failovers of the servers that it is told, and reports the first.
+pub(crate) async fn bystander(mut console: Console) {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    recorder.install().expect("it is the first");
+    let told = console.hear().await;
+    let (deployment, urls) = told
+        .split_once(' ')
+        .expect("a deployment and its addresses");
+    let urls = urls.split(',');
+    let store = match deployment {
+        "sentinel" => RedisStore::sentinel(urls, RedisSentinels::NAME),
+        _ => RedisStore::cluster(urls),
+    };
+    let locks = LockClient::new(store.connect().await.expect("it is whole"));
+    console.say("ready");
+    loop {
+        // On every server of a Cluster.
+        for n in 0..16 {
+            drop(
+                locks
+                    .lock(format!("bystander:{n}"))
+                    .wait(Duration::ZERO)
+                    .await,
+            );
+        }
+        for (key, _, _, value) in snapshots.snapshot().into_vec() {
+            let (_, key) = key.into_parts();
+            if key.name() == "distributed_lock_failovers_total"
+                && let DebugValue::Counter(count @ 1..) = value
+            {
+                let labels: Vec<_> = key.labels().map(|label| label.value()).collect();
+                console.say(format!("{} {count}", labels.join(" ")));
+                console.hear().await;
+            }
+        }
+        console.say("not yet");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What a bystander has seen at last.
+pub(crate) async fn seen_by(bystander: &mut Peer) -> String {
+    let seen = async {
+        loop {
+            match bystander.hear().await {
+                said if said == "not yet" => {}
+                seen => return seen,
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, seen).await.expect("in time")
+}
+
+#[tokio::test]
+async fn a_failover_is_counted() {
+    let mut sentinels = RedisSentinels::start().await;
+    let mut bystander = Peer::start("bystander");
+    bystander.tell(format!("sentinel {}", sentinels.urls().join(",")));
+    assert_eq!(bystander.hear().await, "ready");
+    sentinels.replicated.servers[0].kill9();
+    assert_eq!(seen_by(&mut bystander).await, "sentinel 1");
 }

@@ -1,7 +1,9 @@
 //! Audits of real servers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tower_distributed_lock::audit::{Deployment, Warning};
 use tower_distributed_lock::{Audit, LockClient, MemoryStore, QuorumStore};
 
@@ -87,6 +89,40 @@ async fn a_server_that_evicts_is_a_warning() {
         audit.to_string().contains("of 100.00M, noeviction"),
         "{audit}"
     );
+}
+
+#[tokio::test]
+async fn warnings_are_measured_by_their_kind_and_a_mended_one_is_none() {
+    let server = RedisServer::start().await;
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    for (policy, expected) in [("allkeys-lru", 1.0), ("noeviction", 0.0)] {
+        configure(&server, "maxmemory-policy", policy).await;
+        let found = {
+            let _local = metrics::set_default_local_recorder(&recorder);
+            audit(&server).await
+        };
+        let mut measured = BTreeMap::new();
+        for (key, _, _, value) in snapshots.snapshot().into_vec() {
+            let (_, key) = key.into_parts();
+            if let (true, DebugValue::Gauge(count)) =
+                (key.name() == "distributed_lock_audit_warnings", value)
+            {
+                let label = key.labels().next().expect("a label");
+                measured.insert(label.value().to_owned(), count.0);
+            }
+        }
+        assert_eq!(measured["evicts"], expected, "{policy}");
+        assert_eq!(measured["not_persistent"], 1.0, "{measured:?}");
+        let sum: f64 = measured.values().sum();
+        assert_eq!(sum, found.warnings.len() as f64, "{measured:?}");
+        assert!(
+            found
+                .warnings
+                .iter()
+                .all(|warning| measured.contains_key(warning.kind()))
+        );
+    }
 }
 
 #[tokio::test]

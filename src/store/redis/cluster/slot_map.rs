@@ -63,6 +63,12 @@ impl SlotMap {
         &self.masters
     }
 
+    /// Whether a server that was a replica `before` has slots now.
+    pub(super) fn has_promoted(&self, before: &Self) -> bool {
+        let mut masters = self.masters.iter();
+        masters.any(|node| before.replicas.contains(&node.address))
+    }
+
     /// Whether this server has slots.
     pub(super) fn has(&self, address: &Address) -> bool {
         self.masters.iter().any(|node| node.address == *address)

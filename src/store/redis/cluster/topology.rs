@@ -19,6 +19,7 @@ use crate::store::redis::failure::more_telling;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::sync::Mutex;
+use crate::telemetry;
 
 /// The shortest time between two refreshes that no redirection caused.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -245,7 +246,10 @@ impl Topology {
             "learnt which server serves what"
         );
         self.nodes.lock().retain(|address, _| map.has(address));
-        self.map.send_replace(Some(map.clone()));
+        let before = self.map.send_replace(Some(map.clone()));
+        if before.is_some_and(|before| map.has_promoted(&before)) {
+            telemetry::store::failed_over("cluster");
+        }
         Ok(map)
     }
 }
