@@ -122,10 +122,21 @@ async fn main() -> anyhow::Result<()> {
         Ok(audit) => println!("{audit}"),
         Err(error) => tracing::warn!(%error, "the store cannot be audited"),
     }
+    tokio::spawn(audit_each_minute(locks.clone()));
     serve(listener, app, signals).await?;
     locks.shutdown(Duration::from_secs(5)).await?;
     println!("stopped, every lock released");
     Ok(())
+}
+
+/// The warnings of the latest audit are a metric.
+async fn audit_each_minute(locks: LockClient) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        if let Err(error) = locks.audit().await {
+            tracing::warn!(%error, "the store cannot be audited");
+        }
+    }
 }
 
 /// Connects to the store of locks and data.

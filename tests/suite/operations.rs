@@ -34,6 +34,17 @@ fn every_metric_of_the_dashboard_and_the_alarms_is_documented() {
 }
 
 #[test]
+fn every_metric_is_on_the_dashboard() {
+    let mut shown = metrics(&read("ops/dashboard.json"));
+    shown.insert("distributed_lock_".to_owned());
+    let missing: Vec<_> = metrics(&read("src/telemetry.rs"))
+        .difference(&shown)
+        .cloned()
+        .collect();
+    assert!(missing.is_empty(), "the dashboard misses {missing:?}");
+}
+
+#[test]
 fn the_dashboard_is_json_and_shows_what_is_measured() {
     let dashboard: serde_json::Value =
         serde_json::from_str(&read("ops/dashboard.json")).expect("JSON");
