@@ -1,7 +1,9 @@
 //! One key in full.
 
+use std::time::Duration;
+
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::holders::{HolderCache, Who};
 use super::keys::LockKeyText;
@@ -63,6 +65,8 @@ pub(super) struct StoreSide {
     holders: Vec<HolderJson>,
     waiters: Vec<String>,
     truncated: bool,
+    /// The number of permits; `null` if it is no key of permits.
+    limit: Option<u32>,
     error: Option<String>,
 }
 
@@ -76,13 +80,12 @@ struct HolderJson {
     lease_left_ms: Option<u64>,
 }
 
-pub(super) async fn look(shared: &Shared, key: &LockKey) -> KeyJson {
-    let store = match shared.holders.inspect(key).await {
-        Ok(inspection) => StoreSide::of(&inspection, &shared.holders),
-        Err(error) => StoreSide {
-            error: Some(problem::text(&error)),
-            ..StoreSide::default()
-        },
+/// Looks at `key`. Waits for the store for `patience` at most.
+pub(super) async fn look(shared: &Shared, key: &LockKey, patience: Duration) -> KeyJson {
+    let store = match timeout(patience, shared.holders.inspect(key)).await {
+        Ok(Ok(inspection)) => StoreSide::of(&inspection, &shared.holders),
+        Ok(Err(error)) => StoreSide::unknown(problem::text(&error)),
+        Err(_) => StoreSide::unknown(format!("the store has not answered within {patience:?}")),
     };
     let inside = shared.locks.inside();
     let (holds, queued) = inside.key(key);
@@ -137,6 +140,13 @@ impl HoldJson {
 }
 
 impl StoreSide {
+    fn unknown(error: String) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn of(inspection: &Inspection, holders: &HolderCache) -> Self {
         let held = inspection.holders.iter().map(|holder| HolderJson {
             who: holders.who(holder),
@@ -148,6 +158,7 @@ impl StoreSide {
             holders: held.collect(),
             waiters: inspection.waiters.clone(),
             truncated: inspection.truncated,
+            limit: inspection.limit,
             error: None,
         }
     }

@@ -9,6 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
+use futures_util::future::OptionFuture;
 use futures_util::{Stream, stream};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -25,6 +26,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The number of ticks between two updates of durations and of the store.
 const SELDOM: u64 = 3;
+
+/// How long the stream waits for the store's answer about one key.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a stream lives. A graceful shutdown of the server waits for it.
 const LIFE: Duration = Duration::from_secs(30);
@@ -94,25 +98,36 @@ impl Viewer {
         Instant::now() < self.over && !self.shared.locks.inside().is_closed()
     }
 
+    /// Looks at everything that is due. Each question to the store has a limit, and they are asked at the same time: a store
+    /// that hangs delays a tick by the longest limit.
     async fn look(&mut self) {
         let shared = self.shared.clone();
         if self.ticks == 0 {
             self.put("process", &shared.process.json(shared.may_break));
         }
-        self.put("keys", &shared.keys(self.query.clone()).await);
-        if let Some(key) = &self.key {
-            let seen = key::look(&shared, key).await;
-            self.put("key", &seen);
+        let is_due = self.ticks.is_multiple_of(SELDOM);
+        let (keys, key, store) = tokio::join!(
+            shared.keys(self.query.clone()),
+            OptionFuture::from(
+                self.key
+                    .as_ref()
+                    .map(|key| key::look(&shared, key, PATIENCE))
+            ),
+            OptionFuture::from(is_due.then(|| shared.store_soon())),
+        );
+        self.put("keys", &keys);
+        if let Some(key) = key {
+            self.put("key", &key);
         }
         let events = history::events(&shared.locks);
         if self.last_event != Some(events.last) {
             self.last_event = Some(events.last);
             self.put("events", &events);
         }
-        if self.ticks.is_multiple_of(SELDOM) {
+        if let Some(store) = store {
             self.put("durations", &history::durations(&shared.locks));
             self.put("contended", &history::contended(&shared.locks));
-            self.put("store", &shared.store().await);
+            self.put("store", &store);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The routes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -21,6 +22,9 @@ use crate::lock::LockKey;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
+
+/// How long a request for one key waits for the store.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Locks = State<Arc<Shared>>;
 
@@ -82,7 +86,7 @@ struct KeyText {
 }
 
 async fn one_key(State(shared): Locks, Query(query): Query<KeyText>) -> impl IntoResponse {
-    Json(key::look(&shared, &LockKey::new(query.key)).await)
+    Json(key::look(&shared, &LockKey::new(query.key), PATIENCE).await)
 }
 
 async fn events(State(shared): Locks) -> impl IntoResponse {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
 
 use super::Console;
 use super::holders::HolderCache;
@@ -12,6 +13,7 @@ use super::process::Process;
 use super::store::{self, StoreJson, StoreView};
 use super::survey::Survey;
 use crate::client::LockClient;
+use crate::sync;
 
 /// The largest number of open streams.
 const STREAMS: usize = 32;
@@ -22,10 +24,14 @@ const SURVEY_FRESH: Duration = Duration::from_millis(400);
 /// How long an audit is kept, because it asks every server.
 const STORE_FRESH: Duration = Duration::from_secs(10);
 
+/// How long a stream waits for an audit.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// The client, the settings, and the latest survey and audit.
 ///
-/// Each mutex protects the latest result. One viewer holds it while it makes a new one, so that the others wait for that
-/// result and do not make their own.
+/// One viewer holds `survey` or `auditing` while it makes a new survey or audit, so that the others wait for that result
+/// and do not make their own. `audited` protects the latest audit, and is never held while the store is asked: the latest
+/// audit can be read while the store hangs.
 pub(super) struct Shared {
     pub(super) locks: LockClient,
     pub(super) process: Process,
@@ -33,7 +39,8 @@ pub(super) struct Shared {
     pub(super) holders: HolderCache,
     pub(super) streams: Arc<Semaphore>,
     survey: Mutex<Option<Arc<Survey>>>,
-    store: Mutex<Option<StoreView>>,
+    auditing: Mutex<()>,
+    audited: sync::Mutex<Option<StoreView>>,
 }
 
 impl Shared {
@@ -51,7 +58,8 @@ impl Shared {
             holders: HolderCache::new(&locks),
             streams: Arc::new(Semaphore::new(STREAMS)),
             survey: Mutex::default(),
-            store: Mutex::default(),
+            auditing: Mutex::default(),
+            audited: sync::Mutex::default(),
             locks,
             may_break,
         }
@@ -79,14 +87,34 @@ impl Shared {
 
     /// The audit of the store, and the connections.
     pub(super) async fn store(&self) -> StoreJson {
-        let mut last = self.store.lock().await;
-        if let Some(view) = &*last
-            && view.age() < STORE_FRESH
-        {
-            return view.json();
+        self.audit().await;
+        self.latest_store()
+    }
+
+    /// The same for a stream, which does not wait for a store that hangs: then it has the audit before.
+    pub(super) async fn store_soon(self: &Arc<Self>) -> StoreJson {
+        let shared = self.clone();
+        // The audit goes on without the stream, for the next look.
+        let audit = tokio::spawn(async move { shared.audit().await });
+        drop(timeout(PATIENCE, audit).await);
+        self.latest_store()
+    }
+
+    fn latest_store(&self) -> StoreJson {
+        let audited = self.audited.lock();
+        audited
+            .as_ref()
+            .map_or_else(StoreJson::unknown, StoreView::json)
+    }
+
+    /// Audits the store, unless the last audit is fresh.
+    async fn audit(&self) {
+        let _one = self.auditing.lock().await;
+        let last = self.audited.lock().as_ref().map(StoreView::age);
+        if last.is_none_or(|age| age >= STORE_FRESH) {
+            let view = StoreView::look(&self.locks).await;
+            *self.audited.lock() = Some(view);
         }
-        let view = StoreView::look(&self.locks).await;
-        last.insert(view).json()
     }
 }
 

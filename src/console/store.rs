@@ -21,8 +21,8 @@ pub(super) struct StoreView {
 /// `api/store`.
 #[derive(Debug, Serialize)]
 pub(super) struct StoreJson {
-    /// How long ago the audit was made.
-    audited_ms: u64,
+    /// How long ago the audit was made; `null` before the first one.
+    audited_ms: Option<u64>,
     audit: Option<AuditJson>,
     /// Why there is no audit.
     error: Option<String>,
@@ -101,9 +101,21 @@ impl StoreView {
     /// The audit, with the present state of the connections.
     pub(super) fn json(&self) -> StoreJson {
         StoreJson {
-            audited_ms: millis::of(self.age()),
+            audited_ms: Some(millis::of(self.age())),
             audit: self.audit.as_ref().ok().cloned(),
             error: self.audit.as_ref().err().cloned(),
+            connections: connections(),
+        }
+    }
+}
+
+impl StoreJson {
+    /// Before the first audit.
+    pub(super) fn unknown() -> Self {
+        Self {
+            audited_ms: None,
+            audit: None,
+            error: Some("the store has not answered yet".to_owned()),
             connections: connections(),
         }
     }

@@ -70,12 +70,16 @@ function waitersHere({ waiters, waiting }) {
   return parts;
 }
 
-function inStore({ holders, waiters, truncated, error }) {
+function inStore({ holders, waiters, truncated, limit, error }) {
   const title = make("h3", {}, "In the store");
   if (error) {
     return [title, make("p", { class: "empty" }, error)];
   }
   const parts = [title];
+  if (limit !== null) {
+    const held = truncated ? `more than ${count(holders.length)}` : count(holders.length);
+    parts.push(make("p", { class: "quiet" }, `${held} of ${count(limit)} permits are held.`));
+  }
   if (holders.length === 0) {
     parts.push(make("p", { class: "empty" }, "Free: it has no holder."));
   } else {

@@ -75,7 +75,8 @@ export function duration(ms) {
   }
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) {
-    return `${minutes} min ${pad(seconds % 60)} s`;
+    const rest = Math.floor(seconds % 60);
+    return rest === 0 ? `${minutes} min` : `${minutes} min ${pad(rest)} s`;
   }
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${pad(minutes % 60)} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;

@@ -12,7 +12,10 @@ const query = { ...DEFAULTS, ...Object.fromEntries(new URLSearchParams(location.
 let page = null;
 let paused = false;
 let stream = null;
-let trouble = null;
+// A stream has an event each second. After this time without one, the page says that it is old.
+const SILENCE = 6000;
+let silence = null;
+let retry = null;
 
 const announce = (text) => setText(byId("announce"), text);
 
@@ -42,34 +45,42 @@ const shows = {
 function connect() {
   close();
   const parameters = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== null && value !== ""));
-  stream = new EventSource(new URL(`api/live?${parameters}`, import.meta.url));
+  const opened = new EventSource(new URL(`api/live?${parameters}`, import.meta.url));
+  stream = opened;
+  expectEvent();
   for (const [name, show] of Object.entries(shows)) {
-    stream.addEventListener(name, (event) => {
+    opened.addEventListener(name, (event) => {
+      if (opened !== stream) {
+        return;
+      }
       state(paused ? "paused" : "live");
+      expectEvent();
       show(JSON.parse(event.data));
     });
   }
-  // Streams end twice a minute, and begin anew at once: that is not worth a word.
-  stream.addEventListener("error", () => {
-    trouble ??= setTimeout(() => state("broken"), 3000);
-    if (stream?.readyState === EventSource.CLOSED) {
-      setTimeout(connect, 2000);
+  // Streams end twice a minute, and the browser opens the next one. It gives up only after an answer that is no stream.
+  opened.addEventListener("error", () => {
+    if (opened === stream && opened.readyState === EventSource.CLOSED) {
+      retry = setTimeout(connect, 2000);
     }
   });
+}
+
+function expectEvent() {
+  clearTimeout(silence);
+  silence = setTimeout(() => state("broken"), SILENCE);
 }
 
 function close() {
   stream?.close();
   stream = null;
-  clearTimeout(trouble);
-  trouble = null;
+  clearTimeout(silence);
+  clearTimeout(retry);
 }
 
 const STATES = { live: "Live", paused: "Paused", broken: "No connection" };
 
 function state(name) {
-  clearTimeout(trouble);
-  trouble = null;
   if (byId("link").dataset.state !== name) {
     byId("link").dataset.state = name;
     setText(byId("link-text"), STATES[name]);

@@ -3,7 +3,7 @@
 import { byId, count, duration, make, micros, setText } from "./dom.js";
 
 export function showStore(data) {
-  setText(byId("store-age"), data.audited_ms < 1000 ? "looked at just now" : `looked at ${duration(data.audited_ms)} ago`);
+  setText(byId("store-age"), age(data.audited_ms));
   byId("warnings").replaceChildren(...warnings(data));
   byId("facts").replaceChildren(...(data.audit ? facts(data.audit) : []));
   byId("no-connections").hidden = data.connections.length > 0;
@@ -12,6 +12,13 @@ export function showStore(data) {
   const commands = data.connections.find((one) => one.carries === "commands");
   const answers = commands?.last_minute.answers ?? 0;
   setText(byId("sum-latency"), answers > 0 ? micros(commands.last_minute.p99_us) : "–");
+}
+
+function age(audited) {
+  if (audited === null) {
+    return "";
+  }
+  return audited < 1000 ? "looked at just now" : `looked at ${duration(audited)} ago`;
 }
 
 function warnings({ audit, error }) {

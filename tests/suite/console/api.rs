@@ -103,6 +103,7 @@ async fn requests_for_permits_are_shown_with_the_one_that_asks_before_those_behi
         assert_eq!(waiter["route"], route);
         assert_eq!(waiter["asks_store"], place == 0);
     }
+    assert_eq!(shown["store"]["limit"], 1);
     eventually("both are counted", SOON, async || {
         let keys = page.json("/api/keys?which=contended").await;
         rows(&keys)[0]["waiters"] == 2
@@ -354,7 +355,7 @@ const FIELDS: &[(&str, &str)] = &[
         "holds holds[].age_ms holds[].granted_ms holds[].handovers holds[].id holds[].lease_left_ms holds[].lease_ms \
          holds[].mode holds[].renewals holds[].renewed holds[].route holds[].shares holds[].state holds[].token key store \
          store.error store.holders store.holders[].count store.holders[].id store.holders[].kind \
-         store.holders[].lease_left_ms store.holders[].mode store.truncated store.waiters waiters waiters[].asks_store \
+         store.holders[].lease_left_ms store.holders[].mode store.limit store.truncated store.waiters waiters waiters[].asks_store \
          waiters[].mode waiters[].route waiters[].waited_ms waiting",
     ),
     (

@@ -251,10 +251,30 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     browser.shows("#rows", "Java (Redisson)").await;
     browser.shows("#rows", "another of ours").await;
     browser.shows("#store-age", "looked at").await;
+    browser.shows("#process", "api-1").await;
+    let peer = "return document.querySelector('#peers a').href + document.querySelector('#peers a').innerText";
+    let peer = browser.run(peer, vec![]).await;
+    assert_eq!(peer, "https://api-2.internal/_locksapi-2");
+    browser
+        .shows("#durations", "/accounts/{id}/transfers")
+        .await;
+    let chart = "return document.querySelector('#durations svg').ariaLabel";
+    let chart = browser.run(chart, vec![]).await;
+    assert!(
+        chart
+            .as_str()
+            .is_some_and(|chart| chart.contains(" up to ")),
+        "{chart}"
+    );
+    browser.shows("#contended", "lock:order:42").await;
+    browser.shows("#facts", "replicas").await;
+    browser.shows("#facts", "S5 confirmed exclusion").await;
+    browser.shows("#connections", "renewals").await;
     let pictures = std::env::var_os("CONSOLE_PICTURES");
     for (name, width, height, dark) in [
         ("console", 1280, 1180, false),
         ("console-dark", 1280, 1180, true),
+        ("console-narrow", 320, 2400, false),
         ("console-phone", 390, 2400, false),
         ("console-phone-dark", 390, 2400, true),
     ] {

@@ -1,8 +1,9 @@
 //! The stream of events.
 
-use tower_distributed_lock::console;
+use tower_distributed_lock::{RedisStore, console};
 
 use super::*;
+use crate::support::{Proxy, RedisServer};
 
 /// Reads events until one has this name; returns its data.
 async fn next(stream: &mut reqwest::Response, name: &str) -> Value {
@@ -38,6 +39,41 @@ async fn a_lock_appears_on_an_open_stream_and_goes() {
     while next(&mut stream, "key").await["holds"][0]["mode"] != "reentrant" {}
     guard.release().await.unwrap();
     while next(&mut stream, "keys").await["keys_in_use"] != 0 {}
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_while_the_store_hangs() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    // A client that waits for as long as the store hangs.
+    let store = RedisStore::builder(proxy.url()).response_timeout(Duration::from_secs(3600));
+    let locks = LockClient::new(store.connect().await.unwrap());
+    let page = Page::serve(console::router(&locks)).await;
+    let other = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+    let _elsewhere = other.lock("elsewhere").await.unwrap();
+    let _waiter = wait(locks.lock("elsewhere"));
+    let guard = locks.lock("k").await.unwrap();
+    let mut stream = page.get("/api/live?key=k").await;
+    while next(&mut stream, "keys").await["keys_in_use"] != 2 {}
+    while !next(&mut stream, "key").await["store"]["error"].is_null() {}
+
+    proxy.replies.hold();
+    let mut stream = page.get("/api/live?key=k").await;
+    for _ in 0..2 {
+        let key = next(&mut stream, "key").await;
+        let error = key["store"]["error"].as_str().unwrap();
+        assert!(error.contains("has not answered within"), "{key}");
+        // What this process knows is shown.
+        assert_eq!(key["holds"][0]["mode"], "reentrant", "{key}");
+        assert_eq!(next(&mut stream, "keys").await["keys_in_use"], 2);
+    }
+    let mut fresh = page.get("/api/live").await;
+    assert!(next(&mut fresh, "store").await["connections"].is_array());
+
+    proxy.replies.release();
+    let mut stream = page.get("/api/live?key=k").await;
+    while !next(&mut stream, "key").await["store"]["error"].is_null() {}
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
