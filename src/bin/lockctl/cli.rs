@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use tower_distributed_lock::LockMode;
 
@@ -44,14 +44,17 @@ Examples:
     # One deployment after the other, in the order in which they were asked for.
     lockctl run --key deploy:shop --mode fair --wait 30m -- ./deploy.sh
 
+    # Of all machines, three at a time.
+    lockctl run --key encode --permits 3 -- ./encode.sh
+
     # The token that rises with each grant, for a resource that refuses what is late.
     lockctl run --key import -- sh -c 'psql -v token=$LOCK_FENCING_TOKEN -f import.sql'
 
     # Once a day, whichever machine is first and however often cron starts it.
     lockctl run --idempotency-key \"billing:$(date +%F)\" --retention 7d -- ./billing.sh
 
-The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --mode read or --quorum, nor without --key). Its
-input and output are those of lockctl.
+The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --mode read, --permits or --quorum, nor without
+--key). Its input and output are those of lockctl.
 
 Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
 all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal itself
@@ -119,6 +122,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = Mode::Reentrant)]
     pub(crate) mode: Mode,
 
+    /// How many commands may hold the lock at a time: each takes one of so many permits (RPermitExpirableSemaphore)
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = value_parser!(u32).range(1..),
+        conflicts_with = "mode"
+    )]
+    pub(crate) permits: Option<u32>,
+
     /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     pub(crate) wait: Option<Duration>,
@@ -173,6 +185,15 @@ pub(crate) enum Mode {
     Read,
     /// Excludes readers and writers (RReadWriteLock)
     Write,
+}
+
+impl RunArgs {
+    pub(crate) fn lock_mode(&self) -> LockMode {
+        match self.permits {
+            Some(limit) => LockMode::permits(limit),
+            None => self.mode.into(),
+        }
+    }
 }
 
 impl From<Mode> for LockMode {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{future, iter};
 
-use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockMode, LockRequest};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockRequest};
 
 mod child;
 mod once;
@@ -133,7 +133,7 @@ impl Job<'_> {
     }
 
     fn request(&self, key: &str) -> LockRequest {
-        let mode = LockMode::from(self.args.mode);
+        let mode = self.args.lock_mode();
         let request = self
             .locks
             .lock(key)

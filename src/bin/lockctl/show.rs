@@ -32,9 +32,15 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 /// The state of a key, as text.
 pub(crate) fn described(key: &str, found: &Inspection) -> String {
     let key = plain(key);
-    let mut text = match found.is_held() {
-        true => format!("{key} is held:\n\n{}", holders(&found.holders)),
-        false => format!("{key} is free\n"),
+    let mut text = match (found.is_held(), found.limit) {
+        (true, None) => format!("{key} is held:\n\n{}", holders(&found.holders)),
+        (true, Some(limit)) => format!(
+            "{key} is held, {} of {limit} permits:\n\n{}",
+            found.holders.len(),
+            holders(&found.holders)
+        ),
+        (false, None) => format!("{key} is free\n"),
+        (false, Some(limit)) => format!("{key} is free, with {limit} permits\n"),
     };
     if !found.waiters.is_empty() {
         text += "\nwaiting, as far as the store knows:\n\n";

@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use super::{Done, done, lockctl};
-use crate::support::{Authority, RedisCluster, RedisSentinels, RedisServer, binary};
+use super::{Done, SOON, done, lockctl, ready, until_written};
+use crate::support::{
+    Authority, Process, RedisCluster, RedisSentinels, RedisServer, binary, eventually,
+};
 
 const RUN: [&str; 5] = ["run", "--key", "k", "--", "true"];
 
@@ -56,8 +58,29 @@ async fn a_lock_is_taken_in_a_majority_of_independent_servers() {
     for seen in ["k is held:", "\nk ", "k is broken", "k is free"] {
         assert!(broken.out.contains(seen), "{broken:?}");
     }
+    let watch = ["watch", "k", "--quorum", "--interval", "20ms"];
+    let mut watch = Process::spawn(&mut lockctl(&urls, &watch)).expect("lockctl is built");
+    until_written(&mut watch, "free\n").await;
+    let script = [
+        "--quorum",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; sleep 60",
+    ];
+    let mut holder = ready(lockctl(&urls, &[&["run"], &script[..]].concat())).await;
+    until_written(&mut watch, "held by").await;
+    holder.terminate();
+    assert_eq!(holder.end().await.code(), Some(143));
+    eventually("it is free again", SOON, async || {
+        watch.output().ends_with("free\n")
+    })
+    .await;
     for refused in [
         &["ls", "--records"][..],
+        &["run", "--permits", "2", "--key", "k", "--", "true"],
         &["run", "--mode", "fair", "--key", "k", "--", "true"],
         &["run", "--idempotency-key", "k", "--", "true"],
     ] {

@@ -130,6 +130,45 @@ async fn readers_run_together_and_have_no_token() {
 }
 
 #[tokio::test]
+async fn no_more_commands_run_at_a_time_than_there_are_permits() {
+    let redis = RedisServer::start().await;
+    let script = "echo ready${LOCK_FENCING_TOKEN-}; sleep 60";
+    let permits = ["--permits", "2"];
+    let mut first = ready(running(&redis, "k", &permits, script)).await;
+    let mut second = ready(running(&redis, "k", &permits, script)).await;
+    assert_eq!(
+        (first.output(), second.output()),
+        ("ready\n".into(), "ready\n".into())
+    );
+    let shown = done(lockctl(&redis.url(), &["show", "k"])).await;
+    assert!(shown.out.contains("k is held, 2 of 2 permits"), "{shown:?}");
+
+    for (options, code) in [
+        (&["--permits", "2", "--wait", "0"][..], 80),
+        (&["--permits", "3", "--wait", "0"], 84),
+        (&["--mode", "fair", "--wait", "0"], 84),
+        (&["--permits", "2", "--mode", "fair"], 64),
+        (&["--permits", "0"], 64),
+    ] {
+        let done = done(running(&redis, "k", options, "echo it ran")).await;
+        assert_eq!((done.code, &*done.out), (code, ""), "{options:?}: {done:?}");
+    }
+    let waiting = done(running(&redis, "k", &permits, "echo it ran"));
+    let freed = async {
+        first.terminate();
+        assert_eq!(first.end().await.code(), Some(143));
+    };
+    let (waiting, ()) = tokio::join!(waiting, freed);
+    assert_eq!(
+        (waiting.code, &*waiting.out),
+        (0, "it ran\n"),
+        "{waiting:?}"
+    );
+    second.terminate();
+    assert_eq!(second.end().await.code(), Some(143));
+}
+
+#[tokio::test]
 async fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let redis = RedisServer::start().await;
     let options = ["--lease", "2s"];
