@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::routing::put;
 use tower::util::MapFutureLayer;
 use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore,
+    Confirm, DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore, console,
 };
 
 use crate::Bench;
@@ -36,6 +36,12 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let empty = || Router::new().route("/documents/{id}", put(async || {}));
     let recipe = Recipe::learn(&server, LockMode::Write).await?;
     let handle = Handle::connect(&server, &recipe, 64).await?;
+    // Clients of their own: a console records the events of its client.
+    let watched = |locks: LockClient| {
+        let page = Router::new().nest("/_locks", console::router(&locks));
+        empty().layer(DistributedLockLayer::new(locks)).merge(page)
+    };
+    let redis_watched = LockClient::new(RedisStore::connect(server.url()).await?);
     let sites = [
         ("no layer", Site::serve(empty()).await?),
         (
@@ -60,6 +66,11 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             "the two commands, bare",
             Site::serve(empty().layer(from_fn_with_state(handle, bare))).await?,
         ),
+        (
+            "memory, a console",
+            Site::serve(watched(LockClient::new(MemoryStore::new()))).await?,
+        ),
+        ("Redis, a console", Site::serve(watched(redis_watched)).await?),
     ];
     for connections in [1, 64] {
         let (mut rates, mut latencies) =
@@ -113,6 +124,14 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 ratio(&rates[2], &rates[1]),
                 beside(&rates[2], &rates[1]),
             );
+            for (place, with, without) in [("memory", 6, 2), ("Redis", 7, 3)] {
+                bench.report.row(
+                    &format!("layer in {place}, 64 connections: with a console that is not looked at / without"),
+                    AtLeast(0.97),
+                    ratio(&rates[with], &rates[without]),
+                    beside(&rates[with], &rates[without]),
+                );
+            }
         }
     }
     Ok(())
