@@ -175,8 +175,8 @@ impl LockAdmin {
 
     /// Returns one page of the held keys, with their holders and waiters.
     ///
-    /// Locks of Redisson clients are listed too. In a Redis database with many other keys most pages are empty: follow
-    /// [`Page::next`] to the end. A store in Redis does not list keys of permits; [`inspect`](Self::inspect) shows one.
+    /// Locks and permits of Redisson clients are listed too. In a Redis database with many other keys most pages are empty:
+    /// follow [`Page::next`] to the end.
     ///
     /// ```
     /// # async fn list(admin: tower_distributed_lock::LockAdmin) -> Result<(), tower_distributed_lock::LockError> {

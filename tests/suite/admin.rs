@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use redis::AsyncTypedCommands;
 use serde_json::json;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, Outcome, Record, Release, Released, Renewal,
@@ -38,12 +39,17 @@ async fn names(admin: &LockAdmin, query: ListQuery) -> Vec<String> {
     entries.map(|entry| entry.key.to_string()).collect()
 }
 
-/// Runs a case on the memory, on a quorum of three, on a Redis server, and on a Cluster that other tests use too.
+/// Runs a case on a quorum of three, and on every other store.
 async fn on_every_store(case: impl AsyncFn(LockClient)) {
-    case(LockClient::new(MemoryStore::new())).await;
     let stores = std::array::from_fn::<_, 3, _>(|_| MemoryStore::new());
     let quorum = QuorumStore::new(stores).unwrap();
     case(LockClient::new(quorum)).await;
+    on_every_single_store(case).await;
+}
+
+/// Runs a case on the memory, on a Redis server, and on a Cluster that other tests use too.
+async fn on_every_single_store(case: impl AsyncFn(LockClient)) {
+    case(LockClient::new(MemoryStore::new())).await;
     let server = RedisServer::start().await;
     let store = RedisStore::connect(server.url()).await.unwrap();
     case(LockClient::new(store)).await;
@@ -96,6 +102,78 @@ async fn every_held_key_is_listed_once_with_its_holders() {
         );
     })
     .await;
+}
+
+#[tokio::test]
+async fn every_key_with_permits_is_listed_once_with_its_holders() {
+    on_every_single_store(async |locks| {
+        let prefix = "lock:admin:permits:";
+        let admin = locks.admin().unwrap();
+        let mut expected = BTreeSet::new();
+        let mut guards = Vec::new();
+        let mut names_of = Vec::from_iter((0..12).map(|n| format!("{prefix}{n}")));
+        names_of.extend((0..4).map(|n| format!("{prefix}a{{tag}}{n}")));
+        names_of.push(format!("{prefix}*[{{x}}]"));
+        for key in names_of {
+            for _ in 0..2 {
+                guards.push(locks.lock(&key).permits(3).await.unwrap());
+            }
+            expected.insert(key);
+        }
+        // Both have `{lock:admin:braces}:timeout` in Redis, and one of them is held.
+        let braced = locks.lock("{lock:admin:braces}").permits(1);
+        let braced = braced.await.unwrap();
+        let lock = locks.lock(format!("{prefix}lock")).await.unwrap();
+        expected.insert(format!("{prefix}lock"));
+        let freed = locks.lock(format!("{prefix}freed")).permits(2);
+        freed.await.unwrap().release().await.unwrap();
+
+        for limit in [1, 5, 1000] {
+            let query = ListQuery::new().prefix(prefix).limit(limit);
+            let found = names(&admin, query).await;
+            assert_eq!(found.len(), expected.len(), "each once: {found:?}");
+            assert_eq!(BTreeSet::from_iter(found), expected);
+        }
+        let list = async |query: &ListQuery| admin.locks(query).await;
+        let found = pages(ListQuery::new().prefix(format!("{prefix}7")), list).await;
+        let entry = found.concat().remove(0);
+        let holders = &entry.inspection.holders;
+        assert!(holders.iter().all(|holder| holder.mode == LockMode::permits(3)));
+        assert_eq!((holders.len(), entry.inspection.limit), (2, Some(3)));
+        let braces = ListQuery::new().prefix("{lock:admin:br");
+        assert_eq!(names(&admin, braces).await, ["{lock:admin:braces}"]);
+        let plain = ListQuery::new().prefix("lock:admin:br");
+        assert_eq!(names(&admin, plain).await, [""; 0]);
+
+        for guard in guards.into_iter().chain([braced, lock]) {
+            guard.release().await.unwrap();
+        }
+        assert_eq!(
+            names(&admin, ListQuery::new().prefix(prefix)).await,
+            [""; 0]
+        );
+    })
+    .await;
+}
+
+/// Sorted sets of the application, permits that have expired, and a lock beside the permits of an earlier program.
+#[tokio::test]
+async fn a_sorted_set_without_a_permit_that_is_held_is_not_listed() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let locks = LockClient::new(store);
+    let far = 4_000_000_000_000_i64;
+    for (key, ends) in [("{data}:timeout", far), ("{text}:timeout", far), ("{past}:timeout", 1)] {
+        redis.zadd(key, "member", ends).await.unwrap();
+    }
+    redis.set("text", "seven").await.unwrap();
+    redis.set("past", 0).await.unwrap();
+    redis.zadd("{lock}:timeout", "member", far).await.unwrap();
+    let guard = locks.lock("lock").await.unwrap();
+    let admin = locks.admin().unwrap();
+    assert_eq!(names(&admin, ListQuery::new().limit(1)).await, ["lock"]);
+    guard.release().await.unwrap();
 }
 
 async fn lists_records(store: impl Inspect + Clone) {
@@ -187,7 +265,7 @@ async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_
     let refused = |error: LockError| matches!(error, LockError::Unavailable(_));
     on_every_store(async |locks| {
         let admin = locks.admin().unwrap();
-        for text in ["", "x", "x/y", "/"] {
+        for text in ["", "x", "x/y", "/", "x/17", "x/:17", "x/list:17", "x/hash:y"] {
             let query = ListQuery::new().after(Cursor::new(text));
             let error = admin.locks(&query).await.unwrap_err();
             assert!(refused(error), "{text}");
@@ -200,9 +278,9 @@ async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_
     let admin = locks.admin().unwrap();
     let guard = locks.lock("lock:admin:gone").await.unwrap();
     let query = ListQuery::new().prefix("lock:admin:gone").limit(1000);
-    let before = query.clone().after(Cursor::new("0.0.0.0:1/17"));
+    let before = query.clone().after(Cursor::new("0.0.0.0:1/zset:17"));
     assert_eq!(names(&admin, before).await, ["lock:admin:gone"]);
-    let behind = query.after(Cursor::new("~/17"));
+    let behind = query.after(Cursor::new("~/hash:17"));
     let page = admin.locks(&behind).await.unwrap();
     assert_eq!((page.entries.len(), page.next), (0, None));
     guard.release().await.unwrap();

@@ -12,9 +12,9 @@ use super::names::Names;
 use super::reply::unintelligible;
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
+use crate::lock::{LockKey, LockMode};
 use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Cursor, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::{Cursor, Holder, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -28,16 +28,37 @@ const END: &str = "0";
 /// A server, and its name in cursors.
 type Server = (String, Arc<SharedConnection>);
 
-/// A `SCAN` over the keys of all servers, one after the other.
+/// The type and the names of the keys that a `SCAN` returns.
+struct Search {
+    kind: &'static str,
+    pattern: String,
+}
+
+/// The type of the keys of locks.
+const LOCKS: &str = "hash";
+
+/// The type of the keys that have the permits that are held.
+const PERMITS: &str = "zset";
+
+/// The type of the keys of records.
+const RECORDS: &str = "string";
+
+/// A `SCAN` over the keys of all servers, one after the other; several `SCAN`s, if there are several searches.
 struct Walk {
     servers: Vec<Server>,
-    /// The index of the current server; past the last one at the end.
-    place: usize,
-    /// That server's own cursor.
-    cursor: String,
+    searches: Vec<Search>,
+    at: Place,
     steps: usize,
-    pattern: String,
-    kind: &'static str,
+}
+
+/// The position of a walk.
+struct Place {
+    /// The index of the current server; past the last one at the end.
+    server: usize,
+    /// The index of the current search on that server.
+    search: usize,
+    /// That search's own cursor.
+    cursor: String,
 }
 
 impl RedisStore {
@@ -45,15 +66,23 @@ impl RedisStore {
         &self,
         query: &ListQuery,
     ) -> Result<Page<LockEntry>, StoreError> {
-        let pattern = format!("{}*", literally(&query.prefix));
-        let mut walk = self.walk(query, pattern, "hash").await?;
+        let prefix = literally(&query.prefix);
+        let searches = [
+            (LOCKS, format!("{prefix}*")),
+            (PERMITS, format!("*{prefix}*{}", Names::PERMITS)),
+        ];
+        let mut walk = self.walk(query, searches).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
-            && let Some(names) = walk.step().await?
+            && let Some((kind, names)) = walk.step().await?
         {
-            let keys = names.into_iter().map(LockKey::from);
-            let keys = keys.filter(|key| self.is_listed(query, key));
-            entries.extend(each(keys.collect(), |key| self.held(key)).await?);
+            let keys: Vec<_> = match kind {
+                PERMITS => names.iter().flat_map(|name| Names::permitted(name)).collect(),
+                _ => names.into_iter().map(LockKey::from).collect(),
+            };
+            let keys = keys.into_iter().filter(|key| self.is_listed(query, key));
+            let look = |key| self.held(key, kind == PERMITS);
+            entries.extend(each(keys.collect(), look).await?);
         }
         Ok(Page::new(entries, walk.position()))
     }
@@ -64,10 +93,10 @@ impl RedisStore {
     ) -> Result<Page<RecordEntry>, StoreError> {
         // A name with a hash tag of its own has no further braces in the key.
         let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
-        let mut walk = self.walk(query, pattern, "string").await?;
+        let mut walk = self.walk(query, [(RECORDS, pattern)]).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
-            && let Some(names) = walk.step().await?
+            && let Some((_, names)) = walk.step().await?
         {
             let keys = names.iter().filter_map(|name| Names::recorded(name));
             let keys = keys.filter(|key| self.is_listed(query, key));
@@ -79,18 +108,16 @@ impl RedisStore {
     async fn walk(
         &self,
         query: &ListQuery,
-        pattern: String,
-        kind: &'static str,
+        searches: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Result<Walk, StoreError> {
         let servers = self.inner.router.servers().await?;
-        let (place, cursor) = begin(query, &servers)?;
+        let search = |(kind, pattern)| Search { kind, pattern };
+        let searches: Vec<_> = searches.into_iter().map(search).collect();
         Ok(Walk {
+            at: Place::of(query, &servers, &searches)?,
             servers,
-            place,
-            cursor,
+            searches,
             steps: 0,
-            pattern,
-            kind,
         })
     }
 
@@ -98,12 +125,15 @@ impl RedisStore {
         key.as_str().starts_with(&query.prefix) && self.partition(key).is_ok()
     }
 
-    /// `None` if the lock is free, or the key is not a lock.
-    async fn held(&self, key: LockKey) -> Result<Option<LockEntry>, StoreError> {
+    /// `None` if the key has no holder, or is not a lock, or its holders are of the other search.
+    async fn held(&self, key: LockKey, permits: bool) -> Result<Option<LockEntry>, StoreError> {
+        let is_permit = |holder: &Holder| matches!(holder.mode, LockMode::Permit(_));
         match self.inspect(&key).await {
-            Ok(inspection) => Ok(inspection
-                .is_held()
-                .then(|| LockEntry::new(key, inspection))),
+            Ok(inspection) => {
+                let mut holders = inspection.holders.iter();
+                let found = holders.any(|holder| is_permit(holder) == permits);
+                Ok(found.then(|| LockEntry::new(key, inspection)))
+            }
             // Also if the key was a hash only when its type was read.
             Err(error) if error.kind() == StoreErrorKind::Conflict => Ok(None),
             Err(error) => Err(error),
@@ -125,51 +155,80 @@ impl RedisStore {
 }
 
 impl Walk {
-    /// The names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s.
-    async fn step(&mut self) -> Result<Option<Vec<String>>, StoreError> {
-        let Some((_, connection)) = self.servers.get(self.place) else {
+    /// The type and the names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s.
+    async fn step(&mut self) -> Result<Option<(&'static str, Vec<String>)>, StoreError> {
+        let Some((_, connection)) = self.servers.get(self.at.server) else {
             return Ok(None);
         };
         if self.steps == STEPS {
             return Ok(None);
         }
         self.steps += 1;
-        let answer = match connection.query(&self.scan()).await? {
+        let search = &self.searches[self.at.search];
+        let answer = match connection.query(&search.scan(&self.at.cursor)).await? {
             Value::ServerError(error) => return Err(failure::refusal(error)),
             answer => answer,
         };
         let (next, names) = read(&answer).ok_or_else(|| unintelligible(&answer))?;
-        self.place += usize::from(next == END);
-        self.cursor = next;
-        Ok(Some(names))
-    }
-
-    fn scan(&self) -> redis::Cmd {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(&self.cursor).arg("MATCH").arg(&self.pattern);
-        scan.arg("COUNT").arg(STEP).arg("TYPE").arg(self.kind);
-        scan
+        let kind = search.kind;
+        if next == END {
+            self.at.search += 1;
+        }
+        if self.at.search == self.searches.len() {
+            self.at.search = 0;
+            self.at.server += 1;
+        }
+        self.at.cursor = next;
+        Ok(Some((kind, names)))
     }
 
     /// The start of the next page; `None` at the end.
     fn position(&self) -> Option<Cursor> {
-        let (server, _) = self.servers.get(self.place)?;
-        Some(Cursor::new(format!("{server}/{}", self.cursor)))
+        let (server, _) = self.servers.get(self.at.server)?;
+        let (kind, cursor) = (self.searches[self.at.search].kind, &self.at.cursor);
+        Some(Cursor::new(format!("{server}/{kind}:{cursor}")))
     }
 }
 
-/// The server to continue with, and its cursor. If that server is gone, the next one follows.
-fn begin(query: &ListQuery, servers: &[Server]) -> Result<(usize, String), StoreError> {
-    let Some(text) = query.position() else {
-        return Ok((0, END.to_owned()));
-    };
-    let (server, cursor) = text.rsplit_once('/').ok_or_else(foreign_cursor)?;
-    if cursor.is_empty() || !cursor.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(foreign_cursor());
+impl Search {
+    fn scan(&self, cursor: &str) -> redis::Cmd {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(&self.pattern);
+        scan.arg("COUNT").arg(STEP).arg("TYPE").arg(self.kind);
+        scan
     }
-    let place = servers.partition_point(|(name, _)| **name < *server);
-    let is_there = servers.get(place).is_some_and(|(name, _)| name == server);
-    Ok((place, if is_there { cursor } else { END }.to_owned()))
+}
+
+impl Place {
+    /// The start of a page. If its server is gone, the next one follows.
+    fn of(query: &ListQuery, servers: &[Server], searches: &[Search]) -> Result<Self, StoreError> {
+        let first = |server| Self {
+            server,
+            search: 0,
+            cursor: END.to_owned(),
+        };
+        let Some(text) = query.position() else {
+            return Ok(first(0));
+        };
+        let (name, rest) = text.rsplit_once('/').ok_or_else(foreign_cursor)?;
+        let (kind, cursor) = rest.split_once(':').ok_or_else(foreign_cursor)?;
+        let mut kinds = searches.iter().map(|search| search.kind);
+        let search = kinds.position(|other| other == kind);
+        let search = search.ok_or_else(foreign_cursor)?;
+        if cursor.is_empty() || !cursor.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(foreign_cursor());
+        }
+        let server = servers.partition_point(|(other, _)| **other < *name);
+        let is_there = servers.get(server).is_some_and(|(other, _)| other == name);
+        Ok(match is_there {
+            true => Self {
+                server,
+                search,
+                cursor: cursor.to_owned(),
+            },
+            false => first(server),
+        })
+    }
 }
 
 /// The next cursor, and the keys. Keys that are not UTF-8 are not keys of this crate and are
@@ -217,5 +276,19 @@ mod tests {
             assert_eq!(Names::recorded(&record), Some(key));
         }
         assert_eq!(Names::recorded("tower_lock_recorder"), None);
+    }
+
+    #[test]
+    fn a_key_is_read_from_the_name_of_its_permits() {
+        for name in ["n", "{n}", "a{n}b", "order:42", "{a}{b}"] {
+            let key = LockKey::new(name);
+            let permits = Names::of(&key).permits().to_string();
+            assert!(Names::permitted(&permits).any(|other| other == key), "{name}");
+        }
+        // Two keys have this name: Redisson's.
+        assert_eq!(Names::permitted("{n}:timeout").count(), 2);
+        for name in ["n:timeout", "{n}:timeouts", "{n}"] {
+            assert_eq!(Names::permitted(name).count(), 0, "{name}");
+        }
     }
 }

@@ -27,6 +27,9 @@ impl<'a> Names<'a> {
     /// The prefix of the names of all records.
     pub(super) const RECORDS: &'static str = "tower_lock_record:";
 
+    /// The suffix of the names of the permits that are held.
+    pub(super) const PERMITS: &'static str = ":timeout";
+
     pub(super) fn of(key: &'a LockKey) -> Self {
         let lock = key.as_str();
         Self {
@@ -76,9 +79,17 @@ impl<'a> Names<'a> {
     /// The permits that are held, and until when.
     pub(super) fn permits(self) -> Name<'a> {
         Name {
-            suffix: ":timeout",
+            suffix: Self::PERMITS,
             ..self.name("")
         }
+    }
+
+    /// The locks whose permits have this name: two, if both a name and the same name in braces would have it.
+    pub(super) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
+        let rest = name.strip_suffix(Self::PERMITS);
+        let tagged = rest.filter(|rest| rest.contains('{'));
+        let plain = tagged.and_then(untagged);
+        [plain, tagged].into_iter().flatten().map(LockKey::new)
     }
 
     /// Ours: marks a limit of permits that counts in place of what attempts name.
@@ -175,14 +186,7 @@ impl<'a> Names<'a> {
     /// The lock whose record has this name.
     pub(super) fn recorded(name: &str) -> Option<LockKey> {
         let rest = name.strip_prefix(Self::RECORDS)?;
-        let untagged = rest
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'));
-        // Redisson's rule: braces around a name that has none.
-        Some(LockKey::new(match untagged {
-            Some(lock) if !lock.contains('{') => lock,
-            _ => rest,
-        }))
+        Some(LockKey::new(untagged(rest).unwrap_or(rest)))
     }
 
     /// Ours: written for replicas to acknowledge.
@@ -199,6 +203,12 @@ impl<'a> Names<'a> {
             suffix: "",
         }
     }
+}
+
+/// The lock's name without the braces that Redisson's rule adds to a name that has none.
+fn untagged(name: &str) -> Option<&str> {
+    let lock = name.strip_prefix('{')?.strip_suffix('}')?;
+    (!lock.contains('{')).then_some(lock)
 }
 
 /// `<prefix>{<lock>}:<id><suffix>`, written straight into the command.

@@ -27,6 +27,8 @@ async fn a_holder_of_every_kind_is_shown_with_its_lease() {
         (LockMode::Fair, "reentrant"),
         (LockMode::Read, "read"),
         (LockMode::Write, "write"),
+        // Last: Redis keeps the name for permits for a day.
+        (LockMode::permits(2), "permit"),
     ] {
         let guard = locks.lock("k").mode(mode).await.expect("it is free");
         let table = looked(&redis, &["show", "k"]).await;
@@ -210,17 +212,48 @@ async fn locks_are_listed_by_a_pattern_among_other_data() {
 }
 
 #[tokio::test]
-async fn locks_on_every_server_of_a_cluster_are_listed() {
+async fn keys_with_permits_are_listed_beside_locks() {
+    let redis = RedisServer::start().await;
+    let locks = client(&redis).await;
+    let mut guards = vec![locks.lock("mail:lock").await.expect("it is free")];
+    for key in ["mail:apple", "mail:{pear}:x"] {
+        for _ in 0..2 {
+            guards.push(locks.lock(key).permits(3).await.expect("one is free"));
+        }
+    }
+    let expected = ["mail:apple", "mail:lock", "mail:{pear}:x"];
+    let listed = parsed(&looked(&redis, &["ls", "--match", "mail:*", "--json"]).await);
+    assert_eq!(keys(&listed), expected);
+    let permits = &listed["locks"][0];
+    assert_eq!(permits["limit"], 3);
+    assert_eq!(permits["holders"].as_array().map(Vec::len), Some(2));
+    assert_eq!(permits["holders"][0]["mode"], "permit");
+    let table = looked(&redis, &["ls", "--match", "mail:apple"]).await.out;
+    assert!(table.contains("permit") && table.contains("and 1 more"), "{table}");
+    for guard in guards {
+        guard.release().await.expect("it was held");
+    }
+    let listed = parsed(&looked(&redis, &["ls", "--json"]).await);
+    assert_eq!(listed, json!({"locks": [], "truncated": false}));
+}
+
+#[tokio::test]
+async fn locks_and_permits_on_every_server_of_a_cluster_are_listed() {
     let cluster = RedisCluster::shared().await;
     let store = RedisStore::cluster(cluster.urls()).connect().await;
     let locks = LockClient::new(store.expect("it is whole"));
-    let keys: Vec<_> = (0..30).map(|n| format!("lockctl:ls:{n:02}")).collect();
+    let mut keys: Vec<_> = (0..30).map(|n| format!("lockctl:ls:{n:02}")).collect();
     let guard = locks.lock_all(&keys).await.expect("they are free");
+    let with_permits: Vec<_> = (30..50).map(|n| format!("lockctl:ls:{n:02}")).collect();
+    let permits = locks.lock_all(&with_permits).permits(2);
+    let permits = permits.await.expect("they are free");
+    keys.extend(with_permits);
     let url = cluster.urls().join(",");
     let arguments = ["ls", "--cluster", "--match", "lockctl:ls:*", "--json"];
     let listed = parsed(&done(lockctl(&url, &arguments)).await);
     assert_eq!(self::keys(&listed), keys);
     guard.release().await.expect("they were held");
+    permits.release().await.expect("they were held");
 }
 
 #[tokio::test]
