@@ -11,7 +11,7 @@ while is_next() do
   if not refused then
     return {asked, grant()}
   end
-  if type(refused) ~= 'table' then
+  if type(refused) ~= 'table' or refused[1] ~= 1 then
     return {asked, refused}
   end
   soonest = math.min(soonest or refused[2], refused[2])

@@ -18,7 +18,11 @@ if ARGV[1] == '0' then
   return 1
 end
 redis.call('SET', KEYS[4], 1)
-local left = ARGV[1] - redis.call('ZCARD', KEYS[2])
+local taken = redis.call('ZCARD', KEYS[2])
+local left = ARGV[1] - taken
+if taken == 0 and redis.call('PTTL', KEYS[1]) >= 0 then
+  free = 0
+end
 redis.call('SET', KEYS[1], left)
 redis.call('PERSIST', KEYS[2])
 if left > 0 and left > (free or 0) then

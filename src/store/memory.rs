@@ -21,7 +21,7 @@ use super::{
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
-use crate::lock::{Hold, LockKey, LockMode};
+use crate::lock::{Hold, LockKey};
 
 mod channel;
 mod inspect;
@@ -123,19 +123,13 @@ impl fmt::Debug for MemoryStore {
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
-        let (outcome, signals) = {
-            let mut shard = self.shared.shard(&hold.key);
-            let outcome = shard.acquire(attempt)?;
-            let woken = |entry: &mut shard::KeyEntry, _| {
-                let wake = entry.state.next_permit();
-                entry.listeners.signals(wake)
-            };
-            let signals = match (hold.mode, &outcome) {
-                (LockMode::Permit(_), Outcome::Granted { .. }) => shard.change(&hold.key, woken),
-                _ => Signals::default(),
-            };
-            (outcome, signals)
+        let mut shard = self.shared.shard(&hold.key);
+        let outcome = shard.acquire(attempt)?;
+        let signals = match outcome {
+            Outcome::Granted { .. } => shard.signals_of_grant(hold),
+            Outcome::Refused { .. } => Signals::default(),
         };
+        drop(shard);
         signals.send();
         Ok(outcome)
     }

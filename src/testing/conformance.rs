@@ -334,6 +334,7 @@ macro_rules! __conformance {
             [permit] {
                 permits: more_hold_than_there_are_permits a_permit_stays_unused one_release_admits_two
                     one_permits_lapse_ends_another a_lapsed_permit_is_given_back_twice two_limits_count_at_once
+                    another_limit_on_one_of_several_keys_is_overlooked
                     a_limit_outlives_its_holds permits_of_one_process_are_asked_for_one_by_one
                     a_release_wakes_the_whole_crowd a_waiter_is_forgotten_when_several_permits_come_free;
             }
@@ -353,6 +354,9 @@ macro_rules! __conformance {
             [reentrant write permit] {
                 line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
                     one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place;
+            }
+            [permit] {
+                permits: processes_overtake_each_other_for_a_permit;
             }
         }
         $crate::__conformance! { @also $has $($claim)* }

@@ -52,6 +52,10 @@ const COVERAGE: &[(&str, usize)] = &[
     ("woken", 50),
 ];
 
+/// The same, of stores that have permits.
+const COVERAGE_OF_PERMITS: &[(&str, usize)] =
+    &[("permits side by side", 100), ("waits for a permit", 100)];
+
 /// A difference in a sequence.
 #[derive(Debug)]
 struct Difference {
@@ -62,6 +66,9 @@ struct Difference {
 
 /// The memory store and another, in which every step is done.
 trait Pair {
+    /// Whether the other store has permits.
+    const PERMITS: bool;
+
     /// Begins a sequence with nothing.
     fn begin(&mut self);
 
@@ -85,9 +92,9 @@ fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_postgres() {
     come_out_alike(&mut postgres::Worlds::new());
 }
 
-fn come_out_alike(worlds: &mut impl Pair) {
+fn come_out_alike<P: Pair>(worlds: &mut P) {
     if let Ok(replay) = std::env::var("DIFFERENTIAL") {
-        let (seed, steps) = shrink::parse(&replay);
+        let (seed, steps) = shrink::parse(&replay, P::PERMITS);
         let difference = come_out(worlds, seed, &steps, &mut BTreeMap::new());
         return fail_on(difference, worlds, seed, steps);
     }
@@ -96,22 +103,24 @@ fn come_out_alike(worlds: &mut impl Pair) {
     let until = Instant::now() + Duration::from_secs(seconds);
     let mut covered = BTreeMap::new();
     let mut seed = 0;
-    while Instant::now() < until || lacking(&covered).is_some() && seed < 500 {
-        let steps = Plan::draw(seed).into_numbered();
+    while Instant::now() < until || lacking::<P>(&covered).is_some() && seed < 500 {
+        let steps = Plan::draw(seed, P::PERMITS).into_numbered();
         let difference = come_out(worlds, seed, &steps, &mut covered);
         fail_on(difference, worlds, seed, steps);
         seed += 1;
     }
     eprintln!("{seed} sequences came out alike: {covered:?}");
-    assert_eq!(lacking(&covered), None, "of {covered:?}");
+    assert_eq!(lacking::<P>(&covered), None, "of {covered:?}");
 }
 
 /// The events that have occurred too rarely.
-fn lacking(covered: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
+fn lacking<P: Pair>(covered: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
     let seldom = |(what, often): &&(&'static str, usize)| {
         covered.get(what).copied().unwrap_or_default() < *often
     };
-    COVERAGE.iter().find(seldom).map(|(what, _)| *what)
+    let of_permits = COVERAGE_OF_PERMITS.iter().filter(|_| P::PERMITS);
+    let mut wanted = COVERAGE.iter().chain(of_permits);
+    wanted.find(seldom).map(|(what, _)| *what)
 }
 
 fn fail_on(

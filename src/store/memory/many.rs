@@ -5,6 +5,7 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::MemoryShared;
+use super::channel::Signals;
 use super::shard::Shard;
 use crate::error::StoreError;
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
@@ -24,12 +25,17 @@ pub(super) fn all(
         }
     }
     let mut grants = Vec::with_capacity(attempts.len());
+    let mut signals = Vec::new();
     for (index, attempt) in attempts.iter().enumerate() {
-        match shards.of(attempt).acquire(&impatient(attempt))? {
+        let shard = shards.of(attempt);
+        match shard.acquire(&impatient(attempt))? {
             Outcome::Granted { token } => grants.push(Grant { index, token }),
             Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
         }
+        signals.push(shard.signals_of_grant(&attempt.hold));
     }
+    drop(shards);
+    signals.into_iter().for_each(Signals::send);
     Ok(SeveralOutcome::Granted(grants))
 }
 
@@ -44,8 +50,12 @@ pub(super) fn any(
         match shards.of(attempt).weigh(attempt)? {
             Some(retry_after) => soonest = soonest.min(retry_after),
             None => {
-                let outcome = shards.of(attempt).acquire(&impatient(attempt))?;
+                let shard = shards.of(attempt);
+                let outcome = shard.acquire(&impatient(attempt))?;
                 if let Outcome::Granted { token } = outcome {
+                    let signals = shard.signals_of_grant(&attempt.hold);
+                    drop(shards);
+                    signals.send();
                     return Ok(SeveralOutcome::Granted(vec![Grant { index, token }]));
                 }
             }

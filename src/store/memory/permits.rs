@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use tokio::time::Instant;
 
 use super::roster::Roster;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockMode};
 
 /// The holders of permits, and their limit.
@@ -27,6 +29,10 @@ struct Limit {
 impl Permits {
     /// Removes expired holds, and the limit that their attempts named if none is left.
     pub(super) fn expire(&mut self, now: Instant) {
+        #[cfg(test)]
+        if exploration::has(Mutant::ExpiredPermitCounts) {
+            return;
+        }
         self.holds.expire(now);
         self.settle();
     }
@@ -55,15 +61,23 @@ impl Permits {
         self.limit.filter(other).map(|limit| limit.permits)
     }
 
+    /// How many permits are free: a negative number if more are held than a lowered limit allows, 0 if no limit counts.
+    pub(super) fn free(&self) -> i64 {
+        let held = i64::try_from(self.holds.iter().count()).unwrap_or(i64::MAX);
+        self.limit()
+            .map_or(0, |limit| i64::from(limit.get()) - held)
+    }
+
     /// Whether one more permit may be granted.
     pub(super) fn has_free(&self) -> bool {
-        self.limit()
-            .is_some_and(|limit| self.next_free(limit).is_none())
+        self.free() > 0
     }
 
     /// When the next permit expires; `None` if one is free.
     pub(super) fn next_free(&self, asked: NonZeroU32) -> Option<Instant> {
         let limit = self.limit().unwrap_or(asked).get() as usize;
+        #[cfg(test)]
+        let limit = limit + usize::from(exploration::has(Mutant::OnePermitMore));
         let mut ends: Vec<_> = self.holds.iter().map(|(_, until)| until).collect();
         // More are held than there are permits after a limit was lowered.
         let lacking = ends.len().checked_sub(limit)?;

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::channel::{Listeners, Wake};
+use super::channel::{Listeners, Signals, Wake};
 use super::state::State;
 use crate::error::StoreError;
-use crate::lock::{FencingToken, KeyMap, LockKey, LockMode};
+use crate::lock::{FencingToken, Hold, KeyMap, LockKey, LockMode};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
 /// The fewest new keys between two sweeps.
@@ -102,6 +102,17 @@ impl Shard {
                     .filter(|_| hold.mode.is_exclusive())
                     .map(|fencing| self.issue(fencing)),
             },
+        })
+    }
+
+    /// The signals that a grant sends: if it leaves a permit free, that of the first in line.
+    pub(super) fn signals_of_grant(&mut self, hold: &Hold) -> Signals {
+        let LockMode::Permit(_) = hold.mode else {
+            return Signals::default();
+        };
+        self.change(&hold.key, |entry, _| {
+            let wake = entry.state.next_permit();
+            entry.listeners.signals(wake)
         })
     }
 

@@ -191,8 +191,13 @@ impl State {
         if self.is_held_by_other_than(LockFamily::Permits) {
             return Verdict::Conflict.refusal().map(|_| NONE_WOKEN);
         }
+        let before = self.permits.free();
         self.permits.set(limit);
-        Ok(self.wake(Channel::Permits))
+        let free = self.permits.free();
+        Ok(match limit {
+            Some(_) if free > 0 && free > before => self.wake(Channel::Permits),
+            _ => NONE_WOKEN,
+        })
     }
 
     /// Withdraws an attempt, refuses copies of it until `memory`, and returns the channels to wake. (5)

@@ -1,5 +1,6 @@
 //! A limited number of holders at a time: GUARANTEES S1 for permits, L2.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -171,6 +172,23 @@ pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
     release_all([guard, permit(&elsewhere).await.unwrap()]).await;
 }
 
+/// The same, where the key is one of several.
+pub async fn another_limit_on_one_of_several_keys_is_overlooked(env: &Env, _: LockMode) {
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let guard = permit(&here).await.unwrap();
+    for request in [
+        elsewhere.lock_any([KEY, "free"]),
+        elsewhere.lock_all(["free", KEY]),
+    ] {
+        let refused = request.permits(LIMIT - 1).await;
+        assert!(
+            matches!(refused, Err(LockError::Conflict(_))),
+            "{refused:?}"
+        );
+    }
+    guard.release().await.unwrap();
+}
+
 /// A new version of the program has another limit.
 pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
@@ -232,4 +250,25 @@ pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
         drop(entering.recv().await.unwrap());
     }
     crowd.join_all().await;
+}
+
+/// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
+pub async fn processes_overtake_each_other_for_a_permit(env: &Env, _: LockMode) {
+    const WAITERS: usize = 8;
+    let (here, elsewhere) = (env.client().await, env.client().await);
+    let mut guards = VecDeque::from(all(&here, &elsewhere).await);
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        waiters.push(Waiter::queue(env, permit(&env.client().await)).await);
+    }
+    let refused = env.ledger().refused();
+    for waiter in waiters {
+        guards.pop_front().unwrap().release().await.unwrap();
+        guards.push_back(waiter.promptly().await);
+    }
+    // If each release woke all of them, half of all questions would be refused. Each process also polls once a
+    // second.
+    let vain = env.ledger().refused() - refused;
+    assert!(vain < WAITERS * 2, "{vain} questions in vain");
+    release_all(guards).await;
 }

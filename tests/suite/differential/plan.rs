@@ -1,6 +1,6 @@
 //! Sequences of steps, drawn from a seed.
 
-use super::step::{ACTORS, Ask, KEYS, Step, Who};
+use super::step::{ACTORS, Ask, KEYS, LOCKERS, LOCKS, Step, Who, suits};
 
 /// Draws steps.
 pub(super) struct Plan {
@@ -13,14 +13,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A sequence that depends only on the seed. The number of keys and actors is drawn as well: few meet often,
-    /// many meet seldom.
-    pub(super) fn draw(seed: u64) -> Self {
+    /// A sequence that depends only on the seed, and on whether the stores have permits. The number of keys and actors is
+    /// drawn as well: few meet often, many meet seldom.
+    pub(super) fn draw(seed: u64, permits: bool) -> Self {
+        let (all_keys, all_actors) = match permits {
+            true => (KEYS.len(), ACTORS),
+            false => (LOCKS, LOCKERS),
+        };
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut keys: Vec<_> = (0..KEYS.len()).collect();
+        let mut keys: Vec<_> = (0..all_keys).collect();
         random.shuffle(&mut keys);
-        keys.truncate(random.usize(1..=KEYS.len()));
-        let mut actors: Vec<_> = (0..ACTORS).collect();
+        keys.truncate(random.usize(1..=all_keys));
+        let mut actors: Vec<_> = (0..all_actors).collect();
         random.shuffle(&mut actors);
         actors.truncate(random.usize(3..=actors.len()));
         let mut plan = Self {
@@ -56,11 +60,21 @@ impl Plan {
             82..89 => Step::Listen(self.who_asked()),
             89..90 => Step::StopListening(self.who_asked()),
             90..92 => Step::ForceUnlock(self.key()),
+            92..94 => self.set_permits(),
             _ => Step::Ticks(match self.random.u32(..20) {
                 0 => 60,
                 1..4 => self.random.u32(3..12),
                 _ => self.random.u32(1..3),
             }),
+        }
+    }
+
+    fn set_permits(&mut self) -> Step {
+        let with_permits = self.keys.iter().copied().filter(|key| *key >= LOCKS);
+        let with_permits: Vec<_> = with_permits.collect();
+        match self.random.choice(&with_permits) {
+            Some(key) => Step::SetPermits(*key, [None, Some(1), Some(3)][self.random.usize(..3)]),
+            None => Step::Ticks(1),
         }
     }
 
@@ -127,13 +141,19 @@ impl Plan {
             actor: self.actors[self.random.usize(..self.actors.len())],
             writes: self.random.u32(..5) < 2,
         };
+        let takes_permits = |actor: u64| actor % ACTORS >= LOCKERS;
+        let others = takes_permits(who.actor) != (who.key >= LOCKS);
         // Sometimes a mode of another family than that of the key.
-        if self.random.u32(..12) != 0 {
-            let fitting = |actor: &u64| (actor % ACTORS < 5) == (who.key < 2);
-            let fitting: Vec<_> = self.actors.iter().copied().filter(fitting).collect();
-            who.actor = self.random.choice(&fitting).copied().unwrap_or(who.actor);
+        if others || self.random.u32(..12) != 0 {
+            let suiting = self.actors.iter().copied();
+            let suiting: Vec<_> = suiting.filter(|actor| suits(*actor, who.key)).collect();
+            match self.random.choice(&suiting).copied() {
+                Some(actor) => who.actor = actor,
+                None if others => who.actor = if who.key >= LOCKS { LOCKERS } else { 0 },
+                None => {}
+            }
         }
-        who.writes &= who.actor % ACTORS >= 5;
+        who.writes &= (5..LOCKERS).contains(&(who.actor % ACTORS));
         who
     }
 

@@ -80,6 +80,8 @@ impl Worlds {
 }
 
 impl Pair for Worlds {
+    const PERMITS: bool = false;
+
     fn begin(&mut self) {
         self.asked.clear();
         self.memory = World::without_a_line(MemoryStore::new());

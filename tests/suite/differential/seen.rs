@@ -8,6 +8,8 @@
 //! | a fair waiter on a free lock | is woken when its turn comes | also by whoever finds that those before it have lapsed | a wake-up may come in vain |
 //! | the first in line | is woken when its turn comes | also by the script that finds that those before it have lapsed, and by Redisson's channel while readers or Redisson hold the lock | a wake-up may come in vain |
 //! | how many a release has woken | counted | Redis counts; PostgreSQL cannot tell | an estimate, 0 where the store cannot tell |
+//! | a name whose permits have all been released | is free for locks at once | is kept for permits for a day | Redisson's listeners read the number of free permits there |
+//! | the first in line for a permit | is woken when a permit comes free | also by the script that finds an expired permit, or that those before it have lapsed | a wake-up may come in vain |
 //! | what is left of a fair queue whose waiters died | nothing | Redisson's list and sorted set, until the next question | Redisson gives them no expiry |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,12 +52,13 @@ pub(super) enum Reply {
 }
 
 /// The holders of a lock, by id and mode, with their remaining times; its waiters in the order of the queue, and those without an
-/// order.
+/// order; the limit of its permits.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Lock {
     pub(super) holders: BTreeMap<(String, &'static str), (u64, About)>,
     pub(super) queue: Vec<String>,
     pub(super) others: BTreeSet<String>,
+    pub(super) limit: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -77,6 +80,7 @@ impl Lock {
             holders: holders.collect(),
             queue,
             others: others.into_iter().collect(),
+            limit: inspection.limit,
         }
     }
 }
@@ -105,7 +109,10 @@ impl Seen {
                 && recent.iter().any(|step| !lock_untouched(step, *who))
         };
         let excused = |who: &Who| {
-            memory.woken.contains(who) || hears(who) || memory.may_be_nudged(step, *who)
+            memory.woken.contains(who)
+                || hears(who)
+                || memory.may_be_nudged(step, *who)
+                || memory.may_be_called(step, *who, &redis.woken)
         };
         let too_few = !memory.woken.is_subset(&redis.woken);
         if too_few || !redis.woken.iter().all(excused) {
@@ -127,6 +134,23 @@ impl Seen {
             None => who.mode() == LockMode::Reentrant,
         };
         finds && is_next && lock.holders.is_empty()
+    }
+
+    /// Whether the actor of the step may have found an expired permit, or expired waiters before `who` in the line. It
+    /// wakes one waiter then.
+    fn may_be_called(&self, step: &Step, who: Who, woken: &BTreeSet<Who>) -> bool {
+        let here = |woken: &BTreeSet<Who>| {
+            let mut woken = woken.iter().filter(|other| other.key == who.key);
+            (woken.next().is_some(), woken.next().is_some())
+        };
+        let waits = self.locks[who.key]
+            .others
+            .contains(&who.hold().id.to_string());
+        matches!(who.mode(), LockMode::Permit(_))
+            && waits
+            && !lock_untouched(step, who)
+            && here(&self.woken) == (false, false)
+            && here(woken) == (true, false)
     }
 
     /// Counts the events.
@@ -157,6 +181,12 @@ impl Seen {
         };
         *covered.entry(happened).or_default() += 1;
         *covered.entry("woken").or_default() += self.woken.len();
+        for permits in self.locks.iter().filter(|lock| lock.limit.is_some()) {
+            let side_by_side = permits.holders.len() > 1;
+            let waits = !permits.others.is_empty() && !permits.holders.is_empty();
+            *covered.entry("permits side by side").or_default() += usize::from(side_by_side);
+            *covered.entry("waits for a permit").or_default() += usize::from(waits);
+        }
     }
 }
 
@@ -167,7 +197,7 @@ fn lock_untouched(step: &Step, who: Who) -> bool {
         Step::Release(other) | Step::ReleaseRecording(other, _) | Step::Withdraw(other, _) => {
             !about(other)
         }
-        Step::ForceUnlock(key) => *key != who.key,
+        Step::ForceUnlock(key) | Step::SetPermits(key, _) => *key != who.key,
         step => !step.asks().iter().any(|ask| about(&ask.who)),
     }
 }

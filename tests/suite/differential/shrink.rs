@@ -48,10 +48,10 @@ pub(super) fn report(seed: u64, steps: &[(usize, Step)], difference: &Difference
 }
 
 /// Reads `17` or `17/3,8,12`.
-pub(super) fn parse(replay: &str) -> (u64, Steps) {
+pub(super) fn parse(replay: &str, permits: bool) -> (u64, Steps) {
     let (seed, numbers) = replay.split_once('/').unwrap_or((replay, ""));
     let seed = seed.parse().expect("DIFFERENTIAL begins with a seed");
-    let mut steps = Plan::draw(seed).into_numbered();
+    let mut steps = Plan::draw(seed, permits).into_numbered();
     if !numbers.is_empty() {
         let numbers: Vec<usize> = numbers
             .split(',')

@@ -16,14 +16,29 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Longer than any store remembers: a fair queue remembers the patience of all its waiters.
 pub(super) const LONG: u32 = 40_000;
 
-/// The names that are locked; the first two by exclusive locks, the others by read-write locks, mostly.
-pub(super) const KEYS: [&str; 4] = ["account", "order{42}x", "document", "page{é}"];
+/// The names that are locked; the first two by exclusive locks, the next two by read-write locks, mostly. The last two
+/// have permits.
+pub(super) const KEYS: [&str; 6] = [
+    "account",
+    "order{42}x",
+    "document",
+    "page{é}",
+    "upstream",
+    "quota{7}",
+];
+
+/// The number of keys without permits.
+pub(super) const LOCKS: usize = 4;
 
 /// A name that no step locks.
 pub(super) const SENTINEL: &str = "sentinel";
 
-/// The number of actors. The first two are `Reentrant`, the next three `Fair`, the others read and write.
-pub(super) const ACTORS: u64 = 8;
+/// The number of actors. The first two are `Reentrant`, the next three `Fair`, the next three read and write. The others
+/// ask for permits, the last of them by another limit.
+pub(super) const ACTORS: u64 = 14;
+
+/// The number of actors that ask for no permits.
+pub(super) const LOCKERS: u64 = 8;
 
 /// The actor and the key of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +72,8 @@ pub(super) enum Step {
     Listen(Who),
     StopListening(Who),
     ForceUnlock(usize),
+    /// `None`: attempts name the limit.
+    SetPermits(usize, Option<u32>),
     Ticks(u32),
 }
 
@@ -96,6 +113,8 @@ impl Who {
         match (self.actor % ACTORS, self.writes) {
             (0..2, _) => LockMode::Reentrant,
             (2..5, _) => LockMode::Fair,
+            (LOCKERS..13, _) => LockMode::permits(2),
+            (13, _) => LockMode::permits(3),
             (_, false) => LockMode::Read,
             (_, true) => LockMode::Write,
         }
@@ -128,6 +147,15 @@ impl Ask {
             .fenced
             .map(|reserve| Fencing::new((reserve > 0).then_some(half_past(10)), reserve));
         attempt.patience(patience).fencing(fencing)
+    }
+}
+
+/// Whether the actor usually asks for the key. Only such actors ask for permits, and for a key with permits.
+pub(super) fn suits(actor: u64, key: usize) -> bool {
+    match actor % ACTORS {
+        0..5 => key < 2,
+        5..LOCKERS => (2..LOCKS).contains(&key),
+        _ => key >= LOCKS,
     }
 }
 

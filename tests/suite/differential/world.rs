@@ -1,6 +1,7 @@
 //! A store, and the operations on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
@@ -8,7 +9,7 @@ use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOu
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
 
 use super::seen::{Lock, Reply, Seen};
-use super::step::{Ask, KEYS, Step, Who, half_past};
+use super::step::{Ask, KEYS, LOCKS, Step, Who, half_past};
 
 /// A store with its listeners.
 pub(super) struct World<S> {
@@ -105,6 +106,11 @@ impl<S: Inspect> World<S> {
                 .await
                 .map(Reply::Forced)
                 .into(),
+            Step::SetPermits(of, limit) => {
+                let limit = limit.and_then(NonZeroU32::new);
+                let set = store.set_permits(&key(*of), limit).await;
+                set.map(|()| Reply::Nothing).into()
+            }
             Step::Ticks(_) => Reply::Nothing,
         }
     }
@@ -155,6 +161,14 @@ impl<S: Inspect> World<S> {
             *lock = Lock::new(inspection);
         }
         locks
+    }
+
+    /// Leaves every limit to attempts again.
+    pub(super) async fn no_limit_is_set(&self) {
+        for key in &KEYS[LOCKS..] {
+            let left = self.store.set_permits(&LockKey::new(*key), None).await;
+            left.expect("the key is for permits");
+        }
     }
 
     /// Every actor stops listening, and withdraws its attempts.

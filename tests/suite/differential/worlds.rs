@@ -9,7 +9,7 @@ use tower_distributed_lock::{LockStore, MemoryStore, RedisStore, Wakeups};
 use super::Pair;
 use super::clock::Clock;
 use super::seen::{BREATH, Seen};
-use super::step::{LONG, Step, Who, sentinel};
+use super::step::{KEYS, LOCKS, LONG, Step, Who, sentinel};
 use super::world::{World, runtimes};
 use crate::support::{RedisServer, eventually};
 
@@ -61,6 +61,10 @@ impl Worlds {
             let kinds = ["tower_lock_void:", "tower_lock_record:"];
             *expires && kinds.iter().any(|kind| key.starts_with(kind))
         };
+        let is_for_permits =
+            |(key, expires): &(String, bool)| *expires && KEYS[LOCKS..].contains(&&**key);
+        let mut left = left;
+        left.retain(|entry| !is_for_permits(entry));
         let alike = left.iter().all(remembered) && left.is_empty() == self.is_memory_empty();
         (!alike).then(|| format!("everybody has left, and this is left in Redis: {left:?}"))
     }
@@ -106,6 +110,8 @@ impl Worlds {
 }
 
 impl Pair for Worlds {
+    const PERMITS: bool = true;
+
     fn begin(&mut self) {
         self.asked.clear();
         self.memory = World::new(MemoryStore::new());
@@ -142,6 +148,8 @@ impl Pair for Worlds {
         self.memory.listening.clear();
         self.redis.listening.clear();
         self.take(&Step::Ticks(0))?;
+        self.paused.block_on(self.memory.no_limit_is_set());
+        self.real.block_on(self.redis.no_limit_is_set());
         let kept = match everybody_leaves {
             true => self.kept_by_nobody(),
             false => self.lasting(),

@@ -77,6 +77,10 @@ impl State {
 
     /// A permit was granted: if another is free, the next in line is woken. (10)
     pub(in super::super) fn next_permit(&self) -> Wake {
+        #[cfg(test)]
+        if exploration::has(Mutant::NextPermitForgotten) {
+            return NONE_WOKEN;
+        }
         let free = self.permits.has_free().then(|| self.first_in_line());
         [None, None, free.flatten(), None]
     }
