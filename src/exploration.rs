@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 mod crowd;
 mod keeping;
 mod line;
+mod permits;
 mod several;
 mod store;
 
@@ -50,6 +51,18 @@ pub(crate) enum Mutant {
     WakesTheDead,
     /// A process that was woken and gives up does not wake the next one.
     LosesTheTurn,
+    /// What frees a key wakes every process that listens.
+    WakesAll,
+    /// One more permit is granted than there are.
+    OnePermitMore,
+    /// A grant that leaves a permit free does not wake the next process.
+    NextPermitForgotten,
+    /// A permit that has expired counts as held.
+    ExpiredPermitCounts,
+    /// Every request of a process asks the store for a permit.
+    HerdAsks,
+    /// The last request that asked for a permit does not pass the turn on.
+    PermitTurnKept,
 }
 
 thread_local! {

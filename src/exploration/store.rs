@@ -1,6 +1,7 @@
 //! A store that yields before and after each step.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shuttle::future::yield_now;
@@ -18,6 +19,7 @@ use crate::store::{
 pub(super) struct Paced {
     pub(super) store: MemoryStore,
     book: Arc<Mutex<HashMap<(HoldId, LockMode), Page>>>,
+    asked: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +29,11 @@ struct Page {
 }
 
 impl Paced {
+    /// The number of questions for a hold so far.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
     /// Asserts that every granted hold was released once.
     pub(super) fn balances(&self) {
         for (name, page) in &*self.book.lock().unwrap() {
@@ -65,6 +72,7 @@ impl Paced {
 
 impl LockStore for Paced {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         yield_now().await;
         let again = self.carries(&attempt.hold).await;
         let outcome = self.store.acquire(attempt).await?;

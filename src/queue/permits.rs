@@ -2,6 +2,8 @@
 
 use super::Effect;
 use super::wait_queue::{Handoff, Head, WaitQueue};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 
 /// The requests for permits of a key.
 ///
@@ -24,6 +26,10 @@ pub(super) struct PermitQueue {
 impl PermitQueue {
     /// Whether a new request asks now. A request that does not wait (`waits` is false) asks unless a refusal is certain.
     pub(super) fn admits(&self, limit: usize, waits: bool) -> bool {
+        #[cfg(test)]
+        if exploration::has(Mutant::HerdAsks) {
+            return true;
+        }
         !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)
     }
 
@@ -45,6 +51,10 @@ impl PermitQueue {
             return handoff.wakeups.map(Effect::Unsubscribe);
         }
         self.refused = false;
+        #[cfg(test)]
+        if exploration::has(Mutant::PermitTurnKept) {
+            return handoff.wakeups.map(Effect::Unsubscribe);
+        }
         let next = self.queue.next(handoff);
         if let Some(Effect::Ask(..)) = next {
             self.begin();

@@ -3,6 +3,8 @@
 use tokio::sync::watch;
 use uuid::Uuid;
 
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockMode};
 use crate::store::Attempt;
 
@@ -87,6 +89,11 @@ impl Listeners {
     /// The signals that wake `wake`.
     pub(super) fn signals(&self, wake: Wake) -> Signals {
         let woken = |listener: &&Listener| wake.contains(&Some(listener.channel));
+        #[cfg(test)]
+        let woken = |listener: &&Listener| {
+            let any = wake.iter().any(Option::is_some);
+            woken(listener) || any && exploration::has(Mutant::WakesAll)
+        };
         let signals = self.0.iter().filter(woken);
         Signals(signals.map(|listener| listener.signal.clone()).collect())
     }

@@ -77,7 +77,10 @@ impl RedisStore {
             && let Some((kind, names)) = walk.step().await?
         {
             let keys: Vec<_> = match kind {
-                PERMITS => names.iter().flat_map(|name| Names::permitted(name)).collect(),
+                PERMITS => names
+                    .iter()
+                    .flat_map(|name| Names::permitted(name))
+                    .collect(),
                 _ => names.into_iter().map(LockKey::from).collect(),
             };
             let keys = keys.into_iter().filter(|key| self.is_listed(query, key));
@@ -283,7 +286,10 @@ mod tests {
         for name in ["n", "{n}", "a{n}b", "order:42", "{a}{b}"] {
             let key = LockKey::new(name);
             let permits = Names::of(&key).permits().to_string();
-            assert!(Names::permitted(&permits).any(|other| other == key), "{name}");
+            assert!(
+                Names::permitted(&permits).any(|other| other == key),
+                "{name}"
+            );
         }
         // Two keys have this name: Redisson's.
         assert_eq!(Names::permitted("{n}:timeout").count(), 2);
