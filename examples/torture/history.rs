@@ -116,6 +116,7 @@ impl History {
         self.sections.push(Section {
             key,
             excludes: began.mode.excludes(),
+            permits: None,
             owner: began.owner,
             asked: began.asked,
             from: began.from,

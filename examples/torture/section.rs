@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub(crate) struct Section {
     pub(crate) key: Arc<str>,
     pub(crate) excludes: bool,
+    /// Under a permit: how many owners may overlap. `None`: `excludes` says whether they may.
+    pub(crate) permits: Option<u32>,
     /// The owner. Sections of one owner may overlap by re-entry.
     pub(crate) owner: u64,
     /// The time of the request.
@@ -47,6 +49,7 @@ pub(crate) struct Verdict {
 ///
 /// * S5, and S7 where one of them reads: two confirmed sections do not overlap.
 /// * S1: two sections that did not lose their locks do not overlap, while the store keeps its data.
+/// * Under permits, no more sections overlap than there are permits: S5 of confirmed ones, S1 of those that were held.
 /// * S6: a later request has a larger token, if its hold still existed. The token of a lost hold is older, and resources
 ///   refuse it.
 pub(crate) fn judge(sections: Vec<Section>, kept: impl Fn(&Section, &Section) -> bool) -> Verdict {
@@ -89,7 +92,33 @@ fn compare_times(
                 breaks("S1");
             }
         }
+        compare_permits(&present, section, kept, verdict);
         present.push(section);
+    }
+}
+
+/// `present` are the sections that overlap with the begin of `section`, all of them with each other.
+fn compare_permits(
+    present: &[&Section],
+    section: &Section,
+    kept: &impl Fn(&Section, &Section) -> bool,
+    verdict: &mut Verdict,
+) {
+    let Some(limit) = section.permits else { return };
+    let too_many = |counts: &dyn Fn(&Section) -> bool| {
+        let others = present
+            .iter()
+            .filter(|other| counts(other) && other.owner != section.owner);
+        let others: BTreeMap<u64, &Section> = others.map(|other| (other.owner, *other)).collect();
+        let full = counts(section) && others.len() >= limit as usize;
+        others.into_values().next().filter(|_| full)
+    };
+    verdict.overlaps += u64::from(too_many(&|_: &Section| true).is_some());
+    let confirmed = too_many(&|one: &Section| one.confirmed).map(|other| ("S5", other));
+    let held = too_many(&|one: &Section| one.held && kept(one, section)).map(|other| ("S1", other));
+    for (promise, other) in confirmed.into_iter().chain(held) {
+        let pair = (promise, other.clone(), section.clone());
+        verdict.broken.push(pair);
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod holding;
 mod mutant;
+mod permits;
 mod waiting;
 mod webhooks;
 

@@ -93,6 +93,7 @@ fn section(owner: u64, from: u64, to: u64) -> Section {
     Section {
         key: "key".into(),
         excludes: true,
+        permits: None,
         owner,
         asked: from,
         from,
@@ -137,6 +138,7 @@ fn two_who_overlap_break_what_they_believed() {
 fn those_who_may_overlap_break_nothing() {
     let read = |owner, from, to| Section {
         excludes: false,
+        permits: None,
         ..section(owner, from, to)
     };
     assert!(broken(read(1, 0, 10), read(2, 5, 15)).is_empty());

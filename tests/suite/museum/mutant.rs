@@ -12,7 +12,7 @@ use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Release, Released,
     Renewal, Wakeups,
 };
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, MemoryStore, StoreError};
+use tower_distributed_lock::{Hold, HoldId, Inspect, LockKey, LockMode, MemoryStore, StoreError};
 
 /// The bug of a [`Mutant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,14 @@ pub(super) enum Bug {
     NothingIsTakenBack,
     /// The lock is released before the answer is recorded.
     RecordsAfterRelease,
+    /// The release of a permit that has expired says that the permit was held.
+    ExpiredPermitConfirmed,
+    /// A permit that has expired is given back by its expiry, and again by its release.
+    PermitReturnsTwice,
+    /// The limit of an attempt is set for the key while every permit is held, which forgets the holders.
+    LimitForgetsHolders,
+    /// A permit does not expire.
+    DeadKeepTheirPermits,
 }
 
 /// A memory store, unchanged or with a [`Bug`].
@@ -139,7 +147,19 @@ impl Mutant {
             }
             return Ok(HoldStatus::Held.into());
         }
-        self.store.release_one(hold).await
+        let mut released = self.store.release_one(hold).await?;
+        if let LockMode::Permit(limit) = hold.mode
+            && released.status == HoldStatus::Gone
+        {
+            if self.has(Bug::ExpiredPermitConfirmed) {
+                released.status = HoldStatus::Held;
+            }
+            if self.has(Bug::PermitReturnsTwice) {
+                let one_more = limit.checked_add(1);
+                self.store.set_permits(&hold.key, one_more).await?;
+            }
+        }
+        Ok(released)
     }
 
     async fn end_recording(&self, hold: &Hold, record: &Record) -> Result<Released, StoreError> {
@@ -171,7 +191,18 @@ impl LockStore for Mutant {
         if self.has(Bug::DeadKeepTheirPlace) && self.stands_behind(attempt) {
             return Ok(refused);
         }
-        let outcome = self.store.acquire(attempt).await?;
+        let mut attempt = attempt.clone();
+        if let LockMode::Permit(limit) = attempt.hold.mode {
+            if self.has(Bug::DeadKeepTheirPermits) {
+                attempt.lease = Duration::from_secs(86_400);
+            }
+            let held = self.store.inspect(&attempt.hold.key).await?.holders.len();
+            if self.has(Bug::LimitForgetsHolders) && held == limit.get() as usize {
+                let more = limit.checked_add(limit.get());
+                self.store.set_permits(&attempt.hold.key, more).await?;
+            }
+        }
+        let outcome = self.store.acquire(&attempt).await?;
         if matches!(outcome, Outcome::Granted { .. }) {
             self.remember(&attempt.hold);
         }

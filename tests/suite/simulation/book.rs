@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower_distributed_lock::{Hold, HoldId, Inspection, LockKey, LockMode};
 use uuid::Uuid;
 
-use super::life::{Life, Span};
+use super::life::{Life, Span, Stamp};
 use super::log::short;
 
 /// Every hold that was ever granted, with its promised deadline, and every record.
@@ -86,14 +86,26 @@ impl Book {
             .for_each(|life| life.ended = Some((now, tick)));
     }
 
-    /// The time since when the key is free; `None` if it is held. A key that was never held has always been free.
+    /// The time since when the key is free, or one of its permits; `None` if none is. A key that was never held has always
+    /// been free.
     pub(super) fn free_since(&mut self, key: &LockKey, ever: Instant) -> Option<Instant> {
         let now = Instant::now();
-        let mut lives = self.lives(key).iter();
-        lives.try_fold(ever, |since, life| {
-            let end = life.ended.map_or(life.until, |(at, _)| at);
-            (!life.is_live(now)).then_some(since.max(end))
-        })
+        let lives = self.lives(key);
+        let live: Vec<&Life> = lives.iter().filter(|life| life.is_live(now)).collect();
+        if is_full(&live) {
+            return None;
+        }
+        let mut ends: Vec<Stamp> = lives.iter().map(|life| life.span().to).collect();
+        ends.retain(|(at, _)| *at <= now);
+        ends.sort_unstable();
+        let full_until = ends.into_iter().rev().find(|end| {
+            let lived = |life: &&Life| {
+                let span = life.span();
+                span.from < *end && *end <= span.to
+            };
+            is_full(&lives.iter().filter(lived).collect::<Vec<_>>())
+        });
+        Some(full_until.map_or(ever, |(at, _)| at))
     }
 
     pub(super) fn withdraw(&mut self, hold: &Hold) {
@@ -188,6 +200,15 @@ impl Book {
                 found.push(("S3", format!("{id} holds {key}, and was not granted")));
             }
         }
+        if let Some(Life { hold, .. }) = lives.first()
+            && let LockMode::Permit(limit) = hold.mode
+            && lives.len() > limit.get() as usize
+        {
+            found.push((
+                "S1",
+                format!("{} hold one of {limit} permits of {key}", lives.len()),
+            ));
+        }
         for (n, one) in lives.iter().enumerate() {
             for other in &lives[..n] {
                 let (a, b) = (&one.hold, &other.hold);
@@ -221,10 +242,19 @@ pub(super) struct Guarded<'a> {
     pub(super) client: Uuid,
 }
 
-/// Once granted, `Fair` and `Reentrant` are alike.
+/// Whether no further hold could be granted beside these, which lived at the same time.
+fn is_full(lives: &[&Life]) -> bool {
+    lives.first().is_some_and(|life| match life.hold.mode {
+        LockMode::Permit(limit) => lives.len() >= limit.get() as usize,
+        _ => true,
+    })
+}
+
+/// Once granted, `Fair` and `Reentrant` are alike, and so are permits.
 fn same(one: LockMode, other: LockMode) -> bool {
     let normal = |mode| match mode {
         LockMode::Fair => LockMode::Reentrant,
+        LockMode::Permit(_) => LockMode::permits(1),
         mode => mode,
     };
     normal(one) == normal(other)

@@ -38,6 +38,10 @@ pub(super) enum Flaw {
     LosesRecords,
     /// Changes records.
     GarblesRecords,
+    /// Has one more permit than is asked for.
+    OneMorePermit,
+    /// A permit that has expired counts as held.
+    KeepsExpiredPermits,
 
     // Flaws of a process's connection.
     /// Drops most questions.

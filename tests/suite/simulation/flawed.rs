@@ -101,6 +101,15 @@ impl<S: Inspect> LockStore for Flawed<S> {
         if self.flaw == Flaw::ShortLease {
             attempt.lease /= 2;
         }
+        if let LockMode::Permit(limit) = attempt.hold.mode {
+            if self.flaw == Flaw::OneMorePermit {
+                let limit = limit.checked_add(1);
+                self.inner.set_permits(&attempt.hold.key, limit).await?;
+            }
+            if self.flaw == Flaw::KeepsExpiredPermits {
+                attempt.lease *= 100;
+            }
+        }
         if self.flaw == Flaw::Barges && attempt.hold.mode == LockMode::Fair {
             attempt.hold.mode = LockMode::Reentrant;
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_distributed_lock::LockMode;
 
 use super::book::Guarded;
 use super::caller::{Caller, Held};
@@ -86,6 +87,10 @@ impl Caller {
             .map(|key| Section {
                 key: key.as_str().into(),
                 excludes: guard.mode().is_exclusive(),
+                permits: match guard.mode() {
+                    LockMode::Permit(limit) => Some(limit.get()),
+                    _ => None,
+                },
                 owner: held.owner,
                 asked: held.asked,
                 from: held.from,

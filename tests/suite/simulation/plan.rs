@@ -16,7 +16,12 @@ pub(super) enum Menu {
     Fair,
     /// The locks that a quorum supports.
     Quorum,
+    /// Permits.
+    Permits,
 }
+
+/// The number of permits.
+const PERMITS: u32 = 2;
 
 impl Menu {
     /// Keys, and the modes in which they are taken.
@@ -26,11 +31,17 @@ impl Menu {
                 Self::All => [LockMode::Reentrant, LockMode::Fair],
                 Self::Fair => [LockMode::Fair; 2],
                 Self::Quorum => [LockMode::Reentrant; 2],
+                Self::Permits => [LockMode::permits(PERMITS); 2],
             },
             [LockMode::Read, LockMode::Write],
         ];
+        if self == Self::Permits {
+            // A program may name another limit.
+            let other = PERMITS + u32::from(random.u8(..8) == 0);
+            return (KEYS[2], [PERMITS, other].map(LockMode::permits));
+        }
         let family = match self {
-            Self::Fair => 0,
+            Self::Fair | Self::Permits => 0,
             Self::All | Self::Quorum => random.usize(..2),
         };
         (KEYS[family], modes[family])
@@ -51,6 +62,7 @@ impl Menu {
         let exclusive = match self {
             Self::All | Self::Fair => LockMode::Fair,
             Self::Quorum => LockMode::Reentrant,
+            Self::Permits => return KEYS[2].map(|key| (key, LockMode::permits(1))).into(),
         };
         let keys = KEYS[0].map(|key| (key, exclusive));
         let others = KEYS[1].map(|key| (key, LockMode::Write));
@@ -58,8 +70,8 @@ impl Menu {
     }
 }
 
-/// Keys of one family and those of the other.
-const KEYS: [[&str; 2]; 2] = [["a", "b"], ["x", "y"]];
+/// The keys of each family.
+const KEYS: [[&str; 2]; 3] = [["a", "b"], ["x", "y"], ["p", "q"]];
 
 /// One acquisition, and the steps after it.
 #[derive(Debug, Clone)]
@@ -114,8 +126,8 @@ impl Plan {
             _ => Who::Nobody,
         };
         let nested = match mode {
-            // A read cannot be upgraded to a write.
-            LockMode::Read => LockMode::Read,
+            // A read cannot be upgraded to a write, and a permit has one limit.
+            LockMode::Read | LockMode::Permit(_) => mode,
             _ => modes[random.usize(..2)],
         };
         Self {
