@@ -138,7 +138,11 @@ async fn every_key_with_permits_is_listed_once_with_its_holders() {
         let found = pages(ListQuery::new().prefix(format!("{prefix}7")), list).await;
         let entry = found.concat().remove(0);
         let holders = &entry.inspection.holders;
-        assert!(holders.iter().all(|holder| holder.mode == LockMode::permits(3)));
+        assert!(
+            holders
+                .iter()
+                .all(|holder| holder.mode == LockMode::permits(3))
+        );
         assert_eq!((holders.len(), entry.inspection.limit), (2, Some(3)));
         let braces = ListQuery::new().prefix("{lock:admin:br");
         assert_eq!(names(&admin, braces).await, ["{lock:admin:braces}"]);
@@ -164,7 +168,11 @@ async fn a_sorted_set_without_a_permit_that_is_held_is_not_listed() {
     let store = RedisStore::connect(server.url()).await.unwrap();
     let locks = LockClient::new(store);
     let far = 4_000_000_000_000_i64;
-    for (key, ends) in [("{data}:timeout", far), ("{text}:timeout", far), ("{past}:timeout", 1)] {
+    for (key, ends) in [
+        ("{data}:timeout", far),
+        ("{text}:timeout", far),
+        ("{past}:timeout", 1),
+    ] {
         redis.zadd(key, "member", ends).await.unwrap();
     }
     redis.set("text", "seven").await.unwrap();
@@ -265,7 +273,16 @@ async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_
     let refused = |error: LockError| matches!(error, LockError::Unavailable(_));
     on_every_store(async |locks| {
         let admin = locks.admin().unwrap();
-        for text in ["", "x", "x/y", "/", "x/17", "x/:17", "x/list:17", "x/hash:y"] {
+        for text in [
+            "",
+            "x",
+            "x/y",
+            "/",
+            "x/17",
+            "x/:17",
+            "x/list:17",
+            "x/hash:y",
+        ] {
             let query = ListQuery::new().after(Cursor::new(text));
             let error = admin.locks(&query).await.unwrap_err();
             assert!(refused(error), "{text}");

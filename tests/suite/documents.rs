@@ -156,7 +156,7 @@ fn every_example_shows_a_run_with_its_output() {
 /// The examples that need no client and that end.
 #[test]
 fn what_an_example_shows_is_what_it_prints() {
-    for name in ["custom_keys", "without_http"] {
+    for name in ["custom_keys", "permits", "without_http"] {
         let shown = shown(&format!("examples/{name}.rs"));
         let run = Command::new(example(name)).output();
         let run =

@@ -229,7 +229,10 @@ async fn keys_with_permits_are_listed_beside_locks() {
     assert_eq!(permits["holders"].as_array().map(Vec::len), Some(2));
     assert_eq!(permits["holders"][0]["mode"], "permit");
     let table = looked(&redis, &["ls", "--match", "mail:apple"]).await.out;
-    assert!(table.contains("permit") && table.contains("and 1 more"), "{table}");
+    assert!(
+        table.contains("permit") && table.contains("and 1 more"),
+        "{table}"
+    );
     for guard in guards {
         guard.release().await.expect("it was held");
     }
