@@ -334,7 +334,7 @@ macro_rules! __conformance {
             [permit] {
                 permits: more_hold_than_there_are_permits a_permit_stays_unused one_release_admits_two
                     one_permits_lapse_ends_another a_lapsed_permit_is_given_back_twice two_limits_count_at_once
-                    another_limit_on_one_of_several_keys_is_overlooked
+                    another_limit_on_several_keys_is_overlooked
                     a_limit_outlives_its_holds permits_of_one_process_are_asked_for_one_by_one
                     a_release_wakes_the_whole_crowd a_waiter_is_forgotten_when_several_permits_come_free;
             }

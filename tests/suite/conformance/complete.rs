@@ -167,7 +167,7 @@ const EXCEPTIONS: &[Exception] = &[
             "one_permits_lapse_ends_another",
             "a_lapsed_permit_is_given_back_twice",
             "two_limits_count_at_once",
-            "another_limit_on_one_of_several_keys_is_overlooked",
+            "another_limit_on_several_keys_is_overlooked",
             "a_limit_outlives_its_holds",
             "permits_of_one_process_are_asked_for_one_by_one",
             "a_release_wakes_the_whole_crowd",
