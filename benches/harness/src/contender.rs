@@ -27,6 +27,8 @@ pub(crate) enum Contender {
     Write,
     Fair,
     Read,
+    /// This crate, with so many permits.
+    Permits(u32),
     ReadUnconfirmed,
     /// This crate with a client for each section, so that sections share only the connections.
     ReadUnshared,
@@ -77,6 +79,7 @@ impl Contender {
             Self::Write => "ours, write",
             Self::Fair => "ours, fair",
             Self::Read => "ours, read",
+            Self::Permits(_) => "ours, permits",
             Self::ReadUnconfirmed => "ours, read, unconfirmed",
             Self::ReadUnshared => "ours, read, unshared",
             Self::Memory => "ours, in memory",
@@ -110,6 +113,7 @@ impl Contender {
             Self::Write => Locks::ours(ours().await?.build(), LockMode::Write),
             Self::Fair => Locks::ours(ours().await?.build(), LockMode::Fair),
             Self::Read => Locks::ours(ours().await?.build(), LockMode::Read),
+            Self::Permits(limit) => Locks::ours(ours().await?.build(), LockMode::permits(limit)),
             Self::ReadUnconfirmed => Locks::Ours {
                 client: ours().await?.build(),
                 mode: LockMode::Read,

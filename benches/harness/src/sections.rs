@@ -8,6 +8,7 @@ mod hot;
 mod layer;
 mod memory;
 mod pace;
+mod permits;
 mod reads;
 mod uncontended;
 mod waiters;
@@ -18,7 +19,7 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 13] = [
     "uncontended",
     "hot",
     "held",
@@ -30,6 +31,7 @@ pub(crate) const NAMES: [&str; 12] = [
     "memory",
     "watchdog",
     "waiters",
+    "permits",
     ON_REQUEST,
 ];
 
@@ -48,6 +50,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "memory" => memory::run(bench).await,
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,
+        "permits" => permits::run(bench).await,
         ON_REQUEST => pace::run(bench).await,
         _ => bail!("no such section"),
     }
