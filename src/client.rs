@@ -201,7 +201,8 @@ impl LockClient {
         LockRequest::any(self.clone(), targets.collect())
     }
 
-    /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released.
+    /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
+    /// whose [minimum](LockRequest::hold_at_least) is not over.
     ///
     /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
     /// a hold that is not released ends with its lease.

@@ -59,7 +59,7 @@ impl LockGuard {
     /// # Errors
     ///
     /// `Unavailable`, or `Lost`: then nothing is held.
-    pub(crate) async fn kept_until(mut self, until: Instant) -> Result<Self, LockError> {
+    pub(crate) async fn kept_until(self, until: Instant) -> Result<Self, LockError> {
         self.shares.keep_until(until).await?;
         Ok(self)
     }

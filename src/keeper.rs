@@ -14,7 +14,7 @@ use tokio::runtime;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, Renewal};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Released, Renewal};
 use crate::telemetry::Journal;
 
 mod checks;
@@ -133,6 +133,8 @@ impl Keeper {
     ///
     /// A `record` is stored in the same step. `asked` is called with the store's first answer, also if it is an error.
     /// `until_done` is dropped at the end.
+    ///
+    /// Without a record, a hold within its [minimum](LiveHold::minimum) is left in the store until then, and `asked` is dropped.
     pub(crate) fn end(
         &self,
         live: Arc<LiveHold>,
@@ -143,6 +145,20 @@ impl Keeper {
         // Counted first, so that a shutdown that finds no hold finds the count.
         let unfinished = self.handle.tasks.begin();
         let held = self.begin_release(&live);
+        if record.is_none()
+            && let Some(until) = live.minimum()
+        {
+            self.release_at(&live, until);
+            let left = self.clone().leave(live);
+            let left = async move {
+                if held {
+                    left.await
+                } else {
+                    Err(LockError::Lost)
+                }
+            };
+            return Driven::counted(unfinished, left).of_lost(!held);
+        }
         let keeper = self.clone();
         let release = async move {
             let slot = keeper.slot(|| keeper.partition(&live)).await;
@@ -171,9 +187,15 @@ impl Keeper {
     {
         let unfinished = self.handle.tasks.begin();
         let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+        let mut left = Vec::new();
         let mut held = true;
         for end in ends {
             held &= self.begin_release(&end.live);
+            if let Some(until) = end.live.minimum() {
+                self.release_at(&end.live, until);
+                left.push(self.clone().leave(end.live));
+                continue;
+            }
             let partition = partitions.entry(self.partition(&end.live));
             partition.or_default().push(end);
         }
@@ -181,9 +203,9 @@ impl Keeper {
         let release = async move {
             let releases = partitions.into_iter();
             let releases = releases.map(|(partition, ends)| keeper.end_in(partition, ends));
-            let all = join_all(releases).await.into_iter().flatten();
+            let (released, left) = tokio::join!(join_all(releases), join_all(left));
             match held {
-                true => worst(all),
+                true => worst(released.into_iter().flatten().chain(left)),
                 false => Err(LockError::Lost),
             }
         };
@@ -237,26 +259,6 @@ impl Keeper {
         self.handle.watchdog.end(live)
     }
 
-    /// Ends renewal of a hold that stays in the store until `until`, and is released then. A shutdown does not wait for
-    /// that; a process that ends before leaves it to the lease.
-    pub(crate) fn rest(&self, live: &LiveHold, until: Instant) {
-        if !self.begin_release(live) {
-            return;
-        }
-        live.finish(Phase::Released);
-        let (store, hold) = (self.store(), live.hold.clone());
-        self.handle.tasks.later(until, async move {
-            let release = store.release(smallvec::smallvec![Release::new(hold)]);
-            if let Err(error) = release.await {
-                let error = &error as &dyn std::error::Error;
-                tracing::debug!(
-                    error,
-                    "could not end a hold after its minimum; its lease will"
-                );
-            }
-        });
-    }
-
     /// Asks the store whether it carries the hold now. Concurrent callers share one question.
     ///
     /// # Errors
@@ -292,7 +294,8 @@ impl Keeper {
         self.handle.tasks.begin().adopt(job);
     }
 
-    /// Gives up every live hold: it is lost for its guards, and released in the store.
+    /// Gives up every live hold: it is lost for its guards, and released in the store, or left there until the end of its
+    /// [minimum](LiveHold::minimum).
     pub(crate) fn abandon_all(&self) {
         // Counted first, as in `end`.
         let _unfinished = self.handle.tasks.begin();
@@ -300,6 +303,10 @@ impl Keeper {
         for live in self.handle.watchdog.all() {
             let watchdog = &self.handle.watchdog;
             watchdog.lose(&live, "the client was shut down");
+            if let Some(until) = live.minimum() {
+                self.release_at(&live, until);
+                continue;
+            }
             let partition = partitions.entry(self.partition(&live));
             partition.or_default().push(live);
         }

@@ -170,9 +170,9 @@ impl LockRequest {
     /// ```
     ///
     /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold,
-    /// which is renewed no more, and this process ends it when the time is over; [`LockClient::shutdown`] does not. If the
-    /// process ends earlier, the key is free when the time is over and the lease too: choose a lease that is not longer than
-    /// this time for a process that runs one job. The grant costs one more round trip.
+    /// which is renewed no more, and this process releases it when the time is over. [`LockClient::shutdown`] leaves it in the
+    /// store as well, and does not wait. If the process ends earlier, the key is free when the time is over and the lease too:
+    /// choose a lease that is not longer than this time for a process that runs one job. The grant costs one more round trip.
     ///
     /// # Errors
     ///
@@ -246,11 +246,10 @@ impl LockRequest {
         let door = client.enter();
         // Pinned here, so that the futures around it move only a pointer.
         let work = pin!(async {
-            match self.targets {
+            let guard = match self.targets {
                 Targets::One(target) => {
                     let keys = slice::from_ref(&target.key);
-                    let share = client.take(keys, &terms, wait, None, now).await?;
-                    Ok(LockGuard::new(share))
+                    LockGuard::new(client.take(keys, &terms, wait, None, now).await?)
                 }
                 Targets::All(targets) => {
                     let keys = in_order(targets, self.mode);
@@ -259,26 +258,21 @@ impl LockRequest {
                         terms: &terms,
                         wait,
                     };
-                    let shares = Box::pin(client.take_all(all)).await?;
-                    Ok(LockGuard::new(shares))
+                    LockGuard::new(Box::pin(client.take_all(all)).await?)
                 }
                 Targets::Any(targets) => {
                     let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
                     // Requests begin at different keys, so that the keys are used equally.
                     fastrand::shuffle(&mut keys);
-                    let share = client.take(&keys, &terms, wait, None, now).await?;
-                    Ok(LockGuard::new(share))
+                    LockGuard::new(client.take(&keys, &terms, wait, None, now).await?)
                 }
+            };
+            match self.hold_at_least {
+                None => Ok(guard),
+                Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
             }
         });
         let taken = door.unless_closed(work).instrument(waiting.span()).await;
-        let taken = match (taken, self.hold_at_least) {
-            (Ok(guard), Some(time)) => {
-                let until = Instant::now() + time;
-                Box::pin(guard.kept_until(until)).await
-            }
-            (taken, _) => taken,
-        };
         match taken {
             Ok(guard) => Ok(guard.observed(waiting)),
             Err(error) => {

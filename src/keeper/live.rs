@@ -1,6 +1,6 @@
 //! The state of a hold of this process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -25,6 +25,8 @@ pub(crate) struct LiveHold {
     pub(crate) token: Option<FencingToken>,
     /// The route of the request that it was granted to.
     pub(crate) route: Route,
+    /// Whether it has, or had, a minimum. It is set under the mutex of the state, and read without it.
+    has_minimum: AtomicBool,
     state: Mutex<LiveState>,
     changed: Notify,
 }
@@ -45,6 +47,8 @@ struct LiveState {
     limit: Option<Instant>,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
+    /// The end of its minimum: until then the store carries it, also after its end here.
+    kept_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,7 @@ impl LiveHold {
             lease,
             token,
             route: Route::default(),
+            has_minimum: AtomicBool::new(false),
             state: Mutex::new(LiveState {
                 phase: Phase::Held,
                 deadline: valid_until(sent, granted),
@@ -88,6 +93,7 @@ impl LiveHold {
                 renewals: 0,
                 limit: None,
                 extended: false,
+                kept_until: None,
             }),
             changed: Notify::new(),
         }
@@ -241,6 +247,26 @@ impl LiveHold {
         let is_extended = std::mem::take(&mut state.extended);
         let next = state.confirmed + (state.deadline - state.confirmed) / 3;
         (is_extended && is_cut && state.phase == Phase::Held).then_some(next)
+    }
+
+    /// Gives it a minimum that ends at `until`. Returns `false` if the hold has ended already.
+    pub(crate) fn keep_until(&self, until: Instant) -> bool {
+        let mut state = self.state();
+        let is_held = state.phase == Phase::Held;
+        if is_held {
+            state.kept_until = Some(until);
+            self.has_minimum.store(true, Ordering::Release);
+        }
+        is_held
+    }
+
+    /// The end of its minimum, if that is still to come. The hold is then neither released in the store nor passed on.
+    pub(crate) fn minimum(&self) -> Option<Instant> {
+        if !self.has_minimum.load(Ordering::Acquire) {
+            return None;
+        }
+        let kept = self.state().kept_until;
+        kept.filter(|until| *until > Instant::now())
     }
 
     /// `Held → Releasing`. Returns `false` if the hold is lost already.

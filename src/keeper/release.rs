@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::live::{LiveHold, Phase};
-use super::{FIRST_BACKOFF, Keeper, undecided};
+use super::{FIRST_BACKOFF, Keeper, driven, undecided};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
 use crate::telemetry;
@@ -52,11 +52,50 @@ impl Keeper {
         results
     }
 
+    /// Ends a hold that the store keeps until the end of its minimum. Returns whether the store carries it.
+    ///
+    /// Call it after [`Keeper::begin_release`]. In the background no caller wants the answer, and the store is not asked.
+    pub(super) async fn leave(self, live: Arc<LiveHold>) -> Result<(), LockError> {
+        let cut_off = CutOff(live.clone());
+        let status = match driven::is_in_background() {
+            true => Ok(HoldStatus::Held),
+            false => self.handle.checks.check(&live).await,
+        };
+        let result = match status {
+            Ok(HoldStatus::Held) => Ok(()),
+            Ok(HoldStatus::Gone) => Err(LockError::Lost),
+            Ok(HoldStatus::Unknown) => Err(undecided().into()),
+            Err(error) => Err(error.into()),
+        };
+        self.finish(&live, &result);
+        drop(cut_off);
+        result
+    }
+
+    /// Releases `live` in the store when its minimum ends. A shutdown does not wait for that; a process that ends before
+    /// leaves it to the lease.
+    pub(super) fn release_at(&self, live: &LiveHold, until: Instant) {
+        let (store, hold) = (self.store(), live.hold.clone());
+        self.handle.tasks.later(until, async move {
+            if let Err(error) = store.release(smallvec![Release::new(hold)]).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(
+                    error,
+                    "could not end a hold after its minimum; its lease will"
+                );
+            }
+        });
+    }
+
     /// The release of `live` has ended.
     fn released(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if was_refused(result) {
             self.adopt(Box::pin(insist(self.store(), live.clone())));
         }
+        self.finish(live, result);
+    }
+
+    fn finish(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
             let reason = "the store did not carry it at its release";
             telemetry::lost(&self.handle.journal, &live.route, &live.hold, reason);

@@ -90,46 +90,6 @@ impl Share {
         }
     }
 
-    /// Leaves, and lets the store keep the hold until `until`: renews it no more, and releases it then. Says whether the
-    /// store carried the hold until now.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped before its end, it leaves as it would at its end.
-    pub(crate) async fn rest(self, until: Instant) -> Result<(), LockError> {
-        let mut resting = Resting { share: self, until };
-        let confirmed = match resting.share.is_lost() {
-            true => Err(LockError::Lost),
-            false => {
-                resting
-                    .share
-                    .queues
-                    .keeper()
-                    .check(&resting.share.live)
-                    .await
-            }
-        };
-        if let Err(LockError::Lost) = confirmed {
-            // There is nothing to keep.
-            resting.until = Instant::now();
-        }
-        confirmed
-    }
-
-    /// Leaves, and lets the store keep the hold until `until`, as [`Share::rest`], without asking the store.
-    pub(crate) fn leave_until(self, until: Instant) {
-        drop(Resting { share: self, until });
-    }
-
-    /// Leaves the queue of this process, and not the store.
-    fn leave_resting(&mut self, until: Instant) {
-        if let Some(Departed { live, next, .. }) = self.depart(false) {
-            self.queues.keeper().rest(&live, until);
-            // It asks the store, which refuses it until the hold is over.
-            drop(next);
-        }
-    }
-
     fn is_over(&self) -> bool {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
@@ -198,6 +158,8 @@ impl Share {
         let queues = &self.queues;
         let key = &self.live.hold.key;
         let now = Instant::now();
+        // A request that got the hold now would hold the key within the minimum of this one.
+        let pass_on = pass_on && self.live.minimum().is_none();
         let left = queues.with(key, |state| {
             state.leave(&self.live, &self.holder, pass_on, queues.at(now))
         });
@@ -240,20 +202,6 @@ impl Departed {
             live: self.live,
             asked,
             until_done,
-        }
-    }
-}
-
-/// A share that leaves when this is dropped, whose hold stays in the store until a time.
-struct Resting {
-    share: Share,
-    until: Instant,
-}
-
-impl Drop for Resting {
-    fn drop(&mut self) {
-        if self.until > Instant::now() && !self.share.is_lost() {
-            self.share.leave_resting(self.until);
         }
     }
 }

@@ -3,27 +3,21 @@
 use std::mem;
 use std::ops::Deref;
 
-use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::Share;
 use crate::error::LockError;
-use crate::keeper;
 use crate::store::Record;
 
 /// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few
 /// questions.
 #[derive(Default)]
-pub(crate) struct Shares {
-    shares: SmallVec<[Share; 1]>,
-    /// Until when the store keeps the holds at least; `None`: until they are released.
-    until: Option<Instant>,
-}
+pub(crate) struct Shares(SmallVec<[Share; 1]>);
 
 impl Shares {
     pub(crate) fn push(&mut self, share: Share) {
-        self.shares.push(share);
+        self.0.push(share);
     }
 
     /// Has the store keep the holds until `until` at least, also when they are released before.
@@ -35,12 +29,14 @@ impl Shares {
     /// # Cancel safety
     ///
     /// The question continues in the background; the shares do not wait for it.
-    pub(crate) async fn keep_until(&mut self, until: Instant) -> Result<(), LockError> {
-        let lives = self.shares.iter().map(Share::live);
-        let extended = self.shares[0].keeper().extend(lives, until);
+    pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
+        let lives = self.0.iter().map(Share::live);
+        let extended = self.0[0].keeper().extend(lives, until);
         extended.in_time().await?;
-        self.until = Some(until);
-        Ok(())
+        // Only after the answer: a request that is dropped before it passes its hold on without a minimum.
+        let mut lives = self.0.iter().map(Share::live);
+        let all = lives.all(|live| live.keep_until(until));
+        all.then_some(()).ok_or(LockError::Lost)
     }
 
     /// Ends the shares, and returns whether the store carried every hold until now.
@@ -49,14 +45,9 @@ impl Shares {
     ///
     /// The shares end at the first poll; a release that has begun continues in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        if let Some(until) = self.resting() {
-            let shares = mem::take(&mut self.shares);
-            let resting = shares.into_iter().map(|share| share.rest(until));
-            return keeper::worst(Box::pin(join_all(resting)).await);
-        }
         match self.only() {
             Some(only) => only.release().await,
-            None => Share::release_all(mem::take(&mut self.shares)).await,
+            None => Share::release_all(mem::take(&mut self.0)).await,
         }
     }
 
@@ -72,14 +63,9 @@ impl Shares {
         }
     }
 
-    /// The end of the minimum, if that is still to come. It is asked once.
-    fn resting(&mut self) -> Option<Instant> {
-        self.until.take().filter(|until| *until > Instant::now())
-    }
-
     fn only(&mut self) -> Option<Share> {
-        match self.shares.len() {
-            1 => self.shares.pop(),
+        match self.0.len() {
+            1 => self.0.pop(),
             _ => None,
         }
     }
@@ -87,19 +73,13 @@ impl Shares {
 
 impl From<Share> for Shares {
     fn from(share: Share) -> Self {
-        Self {
-            shares: SmallVec::from_buf([share]),
-            until: None,
-        }
+        Self(SmallVec::from_buf([share]))
     }
 }
 
 impl FromIterator<Share> for Shares {
     fn from_iter<T: IntoIterator<Item = Share>>(shares: T) -> Self {
-        Self {
-            shares: shares.into_iter().collect(),
-            until: None,
-        }
+        Self(shares.into_iter().collect())
     }
 }
 
@@ -107,19 +87,14 @@ impl Deref for Shares {
     type Target = [Share];
 
     fn deref(&self) -> &[Share] {
-        &self.shares
+        &self.0
     }
 }
 
 impl Drop for Shares {
     fn drop(&mut self) {
-        if let Some(until) = self.resting() {
-            for share in mem::take(&mut self.shares) {
-                share.leave_until(until);
-            }
-        }
-        if self.shares.len() > 1 {
-            Share::drop_all(mem::take(&mut self.shares));
+        if self.0.len() > 1 {
+            Share::drop_all(mem::take(&mut self.0));
         }
     }
 }

@@ -88,6 +88,8 @@ pub mod line;
 #[doc(hidden)]
 pub mod loss;
 #[doc(hidden)]
+pub mod minimum;
+#[doc(hidden)]
 pub mod order;
 #[doc(hidden)]
 pub mod permits;
@@ -320,6 +322,9 @@ macro_rules! __conformance {
             }
             [reentrant fair write permit] {
                 order: waiters_of_one_client_overtake_each_other;
+            }
+            [reentrant fair write] {
+                minimum: a_minimum_ends_with_its_guard a_minimum_ends_with_its_client;
             }
             [fair] {
                 order: clients_overtake_each_other a_newcomer_overtakes_those_who_wait_elsewhere

@@ -41,7 +41,10 @@ async fn freed(locks: &LockClient, key: &str, began: Instant) -> Duration {
 enum End {
     Release,
     Drop,
+    /// After the guard was released.
     Shutdown,
+    /// While the guard exists.
+    ShutdownBefore,
 }
 
 async fn keeps(site: &Site, end: End) {
@@ -50,7 +53,7 @@ async fn keeps(site: &Site, end: End) {
     // A lease that is longer: a process that goes on ends the hold at its minimum.
     let lease = match end {
         End::Release | End::Drop => Lease::Renewed(Duration::from_secs(60)),
-        End::Shutdown => Lease::Renewed(MINIMUM / 2),
+        End::Shutdown | End::ShutdownBefore => Lease::Renewed(MINIMUM / 2),
     };
     let began = Instant::now();
     let locks = site.client().await;
@@ -79,6 +82,11 @@ async fn keeps(site: &Site, end: End) {
                 "{what}: a shutdown does not wait"
             );
         }
+        End::ShutdownBefore => {
+            locks.shutdown(SOON).await.unwrap();
+            assert!(guard.is_lost(), "{what}");
+            drop(guard);
+        }
     }
     assert!(is_taken(&other, &key).await, "{what}");
     let held = freed(&other, &key, began).await;
@@ -91,9 +99,9 @@ async fn keeps(site: &Site, end: End) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_key_stays_taken_for_the_rest_after_the_release() {
     let sites = Site::all().await;
-    let cases = sites
-        .iter()
-        .flat_map(|site| [End::Release, End::Drop, End::Shutdown].map(|end| keeps(site, end)));
+    let cases = sites.iter().flat_map(|site| {
+        [End::Release, End::Drop, End::Shutdown, End::ShutdownBefore].map(|end| keeps(site, end))
+    });
     join_all(cases).await;
 }
 
@@ -145,7 +153,10 @@ async fn a_hold_that_was_passed_on_has_its_minimum_too() {
     let store = MemoryStore::new();
     let (locks, other) = (LockClient::new(store.clone()), LockClient::new(store));
     let short = Lease::Renewed(Duration::from_secs(3));
-    let first = locks.lock("k").lease(short).await.unwrap();
+    let first = locks.lock("k").lease(short);
+    // Over before the hold is passed on.
+    let first = first.hold_at_least(Duration::from_millis(5)).await;
+    let first = first.unwrap();
     let minimum = Duration::from_secs(50);
     let waiting = tokio::spawn(
         locks
