@@ -56,6 +56,7 @@ async fn demonstrate() -> anyhow::Result<()> {
 /// Sets the balance under a lock. The row decides whether this holder is the newest one: `false` if it is not.
 async fn set(bank: &Bank, balance: i64) -> anyhow::Result<bool> {
     let locks = LockClient::new(MemoryStore::new());
+    step::reached("asked");
     let guard = locks.lock("lock:account").fenced().await?;
     let token = guard.fencing_token().context("it was asked for")?;
     step::reached("granted");

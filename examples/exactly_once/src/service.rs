@@ -35,11 +35,35 @@ pub(crate) async fn pay(bank: Bank, key: &str) -> anyhow::Result<String> {
     // transaction must do without it.
     let locks = LockClient::new(MemoryStore::new());
     let request = Request::post("/payments").header("idempotency-key", key);
-    let response = app(bank, locks)
-        .oneshot(request.body(Body::empty())?)
-        .await?;
+    let app = app(bank, locks);
+    step::reached("sent");
+    let response = app.oneshot(request.body(Body::empty())?).await?;
     step::reached("recorded");
     anyhow::ensure!(response.status() == StatusCode::OK, "{}", response.status());
     let body = to_bytes(response.into_body(), 1024).await?;
     Ok(String::from_utf8(body.to_vec())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repeat that the layer answers does not reach the database.
+    #[tokio::test]
+    async fn the_layer_answers_a_repeat_from_its_record() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bank = Bank::open(&folder.path().join("bank.db")).await.unwrap();
+        let app = app(bank, LockClient::new(MemoryStore::new()));
+        let mut answers = Vec::new();
+        for _ in 0..2 {
+            let request = Request::post("/payments").header("idempotency-key", "order-42");
+            let request = request.body(Body::empty()).unwrap();
+            let response = app.clone().oneshot(request).await.unwrap();
+            let replayed = response.headers().contains_key("idempotent-replayed");
+            let body = to_bytes(response.into_body(), 1024).await.unwrap();
+            answers.push((replayed, String::from_utf8(body.to_vec()).unwrap()));
+        }
+        let answer = "paid: balance 70".to_owned();
+        assert_eq!(answers, [(false, answer.clone()), (true, answer)]);
+    }
 }
