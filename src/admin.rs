@@ -1,10 +1,12 @@
 //! Administration: holders, waiters, records, and breaking locks.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::client::LockClient;
@@ -13,7 +15,7 @@ use crate::error::{LockError, StoreError};
 use crate::lock::LockMode;
 use crate::lock::{LockKey, Namespace};
 pub use crate::store::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 use crate::store::{DynInspect, inspector};
 use crate::telemetry;
@@ -21,8 +23,8 @@ use crate::telemetry;
 /// Inspects the locks of any holder, and breaks them.
 ///
 /// It is a separate type, so that code that takes locks does not break them by mistake. [`LockClient::admin`] makes it for a
-/// client's store. Holders and waiters appear under their ids in the store, those of Redisson clients too. Clones administer the
-/// same store.
+/// client's store. Holders and waiters appear under their ids in the store, those of Redisson clients too; holders whose process
+/// [announces](crate::LockClientBuilder::announce) itself with host, process id and label. Clones administer the same store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -95,6 +97,33 @@ impl LockAdmin {
         Ok(page)
     }
 
+    /// Adds the processes of the holders that have announced themselves.
+    ///
+    /// It fails if the user of the store may not read them, or the store does not answer any more: they are left out then, and
+    /// the rest of the inspection counts.
+    async fn introduce<'a>(&self, inspections: impl Iterator<Item = &'a mut Inspection>) {
+        let mut holders: Vec<_> = inspections
+            .flat_map(|inspection| &mut inspection.holders)
+            .filter_map(|holder| Some((holder.client()?, holder)))
+            .collect();
+        let clients: BTreeSet<Uuid> = holders.iter().map(|(client, _)| *client).collect();
+        let clients: Vec<_> = clients.into_iter().collect();
+        if clients.is_empty() {
+            return;
+        }
+        let processes = match self.store.processes(&clients).await {
+            Ok(processes) => processes,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                return tracing::debug!(error, "could not read the processes of holders");
+            }
+        };
+        for (client, holder) in &mut holders {
+            let place = clients.binary_search(client).ok();
+            holder.process = place.and_then(|place| processes.get(place)?.clone());
+        }
+    }
+
     /// Returns the holders of `key`, and its waiters. A free key has neither.
     ///
     /// # Errors
@@ -105,7 +134,9 @@ impl LockAdmin {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self, key: impl Into<LockKey>) -> Result<Inspection, LockError> {
-        Ok(self.store.inspect(&self.named(key)).await?)
+        let mut inspection = self.store.inspect(&self.named(key)).await?;
+        self.introduce([&mut inspection].into_iter()).await;
+        Ok(inspection)
     }
 
     /// Ends every hold on `key`, and wakes its waiters. Returns whether there was any hold. The holders learn of the loss at
@@ -205,7 +236,10 @@ impl LockAdmin {
     /// Cancel safe: nothing is changed.
     pub async fn locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, LockError> {
         let list = async |query: &ListQuery| self.store.list_locks(query).await;
-        self.page(query, list, |entry| &mut entry.key).await
+        let mut page = self.page(query, list, |entry| &mut entry.key).await?;
+        let inspections = page.entries.iter_mut().map(|entry| &mut entry.inspection);
+        self.introduce(inspections).await;
+        Ok(page)
     }
 
     /// Returns one page of the keys with a record, such as the response to an idempotent request.

@@ -20,6 +20,7 @@ use crate::telemetry::{self, Journal};
 
 mod acquire;
 mod all;
+mod announcement;
 mod attempt;
 mod builder;
 mod doors;
@@ -31,6 +32,7 @@ mod request;
 mod target;
 mod wait;
 
+use announcement::Announcement;
 pub use builder::LockClientBuilder;
 use doors::{Door, Doors};
 pub(crate) use held::around;
@@ -83,6 +85,8 @@ struct Inner {
     token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
+    /// `None` unless the client was built so.
+    announcement: Option<Announcement>,
 }
 
 impl LockClient {
@@ -225,6 +229,9 @@ impl LockClient {
             doors.empty().await;
             keeper.abandon_all();
             keeper.drained().await;
+            if let Some(announcement) = &self.inner.announcement {
+                announcement.end().await;
+            }
             self.inner.store.capabilities().ended().await;
         };
         tokio::time::timeout(timeout, done)
@@ -337,6 +344,9 @@ impl LockClient {
     /// Every request holds its [`Door`] until it has handed all its clean-up to the background. The shutdown waits for the last
     /// one.
     fn enter(&self) -> Door<'_> {
+        if let Some(announcement) = &self.inner.announcement {
+            announcement.begin();
+        }
         self.inner.doors.enter()
     }
 

@@ -105,7 +105,8 @@ pub mod work;
 
 #[doc(inline)]
 pub use admin::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockEntry, Page, RecordEntry,
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockEntry, Page, ProcessInfo,
+    RecordEntry,
 };
 #[doc(inline)]
 pub use audit::Audit;

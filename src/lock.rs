@@ -221,10 +221,11 @@ impl HoldId {
         Self { client, n }
     }
 
-    /// Whether a client of this crate has made this hold id.
-    pub(crate) fn is_ours(name: &str) -> bool {
+    /// The client of this crate that has made this hold id; `None` if another program has.
+    pub(crate) fn ours(name: &str) -> Option<Uuid> {
         let client = name.split(':').next().unwrap_or_default();
-        Uuid::try_parse(client).is_ok_and(|client| client.get_version_num() == 8)
+        let client = Uuid::try_parse(client).ok()?;
+        (client.get_version_num() == 8).then_some(client)
     }
 
     /// The client that this grant belongs to.

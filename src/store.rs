@@ -18,6 +18,7 @@ mod inspect;
 mod inspection;
 mod listing;
 pub mod memory;
+mod process;
 mod question;
 pub mod quorum;
 #[cfg(feature = "redis")]
@@ -35,6 +36,7 @@ pub use inspect::Inspect;
 pub(crate) use inspection::SHOWN;
 pub use inspection::{Holder, Inspection};
 pub use listing::{Cursor, ListQuery, LockEntry, Page, RecordEntry};
+pub use process::ProcessInfo;
 pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};
 pub use wakeups::Wakeups;
 

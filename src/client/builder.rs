@@ -8,13 +8,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use super::announcement::Announcement;
 use super::{Doors, Inner, LockClient};
 #[cfg(doc)]
 use crate::error::LockError;
 use crate::limits::FOR_EVER;
 use crate::lock::Namespace;
 use crate::queue::{Pace, Queues};
-use crate::store::{DynStore, LockStore, erase};
+use crate::store::{DynStore, LockStore, ProcessInfo, erase};
 use crate::telemetry;
 
 /// The default of [`LockClientBuilder::max_keys`].
@@ -49,6 +50,7 @@ pub struct LockClientBuilder {
     renew_on: Option<Handle>,
     /// Or why it is none.
     namespace: Result<Namespace, &'static str>,
+    label: Option<String>,
 }
 
 impl LockClientBuilder {
@@ -61,6 +63,7 @@ impl LockClientBuilder {
             token_retention: Some(TOKEN_RETENTION),
             renew_on: None,
             namespace: Ok(Namespace::default()),
+            label: None,
         }
     }
 
@@ -154,6 +157,36 @@ impl LockClientBuilder {
         self
     }
 
+    /// Announces this process in the store under `label`, such as the name of the service (default: it does not).
+    ///
+    /// [`LockAdmin`](crate::LockAdmin), the console and `lockctl` then show its [host, id and label](crate::store::ProcessInfo)
+    /// beside the locks that it holds. The entry exists from the first request until [`shutdown`](LockClient::shutdown), or the
+    /// end of the last clone, and is renewed once a minute; that of a process that dies expires after three minutes. A request
+    /// costs nothing more. A store without entries, and a user of Redis without the [right](crate::AclRules::announce), is
+    /// logged, and locks work as before.
+    ///
+    /// It is not the default, because every user of the store can read the entry, and because a user of Redis with few rights
+    /// needs one more for it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::builder(MemoryStore::new()).announce("orders-api").build();
+    /// let guard = locks.lock("lock:report").await?;
+    /// # tokio::task::yield_now().await;
+    /// let holder = &locks.admin()?.inspect("lock:report").await?.holders[0];
+    /// let process = holder.process.as_ref().expect("it has announced itself");
+    /// assert_eq!((process.pid, &*process.label), (std::process::id(), "orders-api"));
+    /// # guard.release().await
+    /// # }
+    /// ```
+    pub fn announce(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
     /// Makes the client.
     ///
     /// # Panics
@@ -165,9 +198,17 @@ impl LockClientBuilder {
         let namespace = self.namespace.unwrap_or_else(|reason| {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
+        let id = new_id();
+        let announcement = self.label.and_then(|label| {
+            let store = self.store.capabilities().inspector();
+            let store = store.inspect_err(|error| {
+                tracing::warn!(%error, "could not announce this process");
+            });
+            Some(Announcement::new(id, ProcessInfo::here(label), store.ok()?))
+        });
         LockClient {
             inner: Arc::new(Inner {
-                id: new_id(),
+                id,
                 grants: AtomicU64::new(1),
                 queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
                 store: self.store,
@@ -175,6 +216,7 @@ impl LockClientBuilder {
                 token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
                 namespace,
+                announcement,
             }),
         }
     }

@@ -18,6 +18,8 @@ pub enum Feature {
     Inspection,
     /// Lists its keys.
     Listing,
+    /// Keeps the entries of [processes](crate::store::ProcessInfo).
+    Processes,
 }
 
 /// A refusal before anything is sent: the store lacks a feature.
@@ -62,6 +64,7 @@ impl From<Feature> for Unsupported {
             Feature::Key => "the lock store cannot hold a key of this name",
             Feature::Inspection => "the lock store cannot be looked into",
             Feature::Listing => "the lock store does not list its keys",
+            Feature::Processes => "the lock store keeps no entries of processes",
         };
         Self::new(feature, reason)
     }

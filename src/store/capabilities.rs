@@ -116,7 +116,7 @@ impl Capabilities {
             Feature::Fencing => self.fencing = false,
             Feature::Records => self.records = false,
             // `LockStore::partition` decides for each key, and `Inspect` for lists.
-            Feature::Key | Feature::Listing => {}
+            Feature::Key | Feature::Listing | Feature::Processes => {}
             Feature::Inspection => self.inspector = None,
         }
         self.reasons.push(Unsupported::new(feature, reason));
@@ -133,7 +133,7 @@ impl Capabilities {
             Feature::Mode(mode) => self.modes.iter().any(|other| other.is_like(mode)),
             Feature::Fencing => self.fencing,
             Feature::Records => self.records,
-            Feature::Key | Feature::Listing => true,
+            Feature::Key | Feature::Listing | Feature::Processes => true,
             Feature::Inspection => self.inspector.is_some(),
         };
         match has {

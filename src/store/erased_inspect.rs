@@ -4,10 +4,12 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
-use super::{Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry};
+use super::{Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry};
 use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::lock::LockKey;
@@ -23,6 +25,13 @@ pub(crate) trait DynInspect: Send + Sync {
     fn list_records<'a>(&'a self, query: &'a ListQuery) -> Answer<'a, Page<RecordEntry>>;
     fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>>;
     fn forget_record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool>;
+    fn announce<'a>(
+        &'a self,
+        client: Uuid,
+        process: &'a ProcessInfo,
+        lifetime: Duration,
+    ) -> Answer<'a, ()>;
+    fn processes<'a>(&'a self, clients: &'a [Uuid]) -> Answer<'a, Vec<Option<ProcessInfo>>>;
     fn audit(&self) -> Answer<'_, Audit>;
 }
 
@@ -60,6 +69,19 @@ impl<S: Inspect> DynInspect for ErasedInspect<S> {
 
     fn forget_record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, bool> {
         Box::pin(self.0.forget_record(key))
+    }
+
+    fn announce<'a>(
+        &'a self,
+        client: Uuid,
+        process: &'a ProcessInfo,
+        lifetime: Duration,
+    ) -> Answer<'a, ()> {
+        Box::pin(self.0.announce(client, process, lifetime))
+    }
+
+    fn processes<'a>(&'a self, clients: &'a [Uuid]) -> Answer<'a, Vec<Option<ProcessInfo>>> {
+        Box::pin(self.0.processes(clients))
     }
 
     fn audit(&self) -> Answer<'_, Audit> {

@@ -2,10 +2,14 @@
 
 use std::future::Future;
 use std::num::NonZeroU32;
+use std::time::Duration;
+
+use uuid::Uuid;
 
 use super::LockStore;
 use super::inspection::Inspection;
 use super::listing::{ListQuery, LockEntry, Page, RecordEntry};
+use super::process::ProcessInfo;
 use crate::error::{Feature, StoreError, StoreErrorKind, Unsupported};
 use crate::lock::{LockKey, LockMode};
 
@@ -70,6 +74,30 @@ pub trait Inspect: LockStore {
     ) -> impl Future<Output = Result<bool, StoreError>> + Send {
         let _ = key;
         async { Err(missing(Feature::Records)) }
+    }
+
+    /// Keeps the entry of the process of `client` for `lifetime`, in place of an earlier one. A `lifetime` of zero removes it.
+    ///
+    /// # Errors
+    ///
+    /// The default keeps no entries, and refuses.
+    fn announce(
+        &self,
+        client: Uuid,
+        process: &ProcessInfo,
+        lifetime: Duration,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (client, process, lifetime);
+        async { Err(missing(Feature::Processes)) }
+    }
+
+    /// The entries of the processes of `clients`, in this order. The default has none.
+    fn processes(
+        &self,
+        clients: &[Uuid],
+    ) -> impl Future<Output = Result<Vec<Option<ProcessInfo>>, StoreError>> + Send {
+        let none = vec![None; clients.len()];
+        async { Ok(none) }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use uuid::Uuid;
 
+use super::process::ProcessInfo;
 use crate::lock::{HoldId, LockMode};
 
 /// How many holders and how many waiters an [`Inspection`] shows at most.
@@ -59,6 +61,10 @@ pub struct Holder {
     /// It is serialized as `remaining_ms`, and as `null` if it never ends.
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub remaining: Duration,
+    /// Its process, if that has announced itself: see
+    /// [`LockClientBuilder::announce`](crate::LockClientBuilder::announce). It is serialized unless it is `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessInfo>,
 }
 
 impl Holder {
@@ -69,6 +75,7 @@ impl Holder {
             mode,
             count: 1,
             remaining,
+            process: None,
         }
     }
 
@@ -80,7 +87,12 @@ impl Holder {
 
     /// Whether it is a client of this crate: its id tells. Others are Redisson, or speak its protocol.
     pub fn is_ours(&self) -> bool {
-        HoldId::is_ours(&self.id)
+        self.client().is_some()
+    }
+
+    /// The id of its client, if it is a client of this crate: see [`LockClient::id`](crate::LockClient::id).
+    pub fn client(&self) -> Option<Uuid> {
+        HoldId::ours(&self.id)
     }
 }
 

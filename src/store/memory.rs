@@ -27,6 +27,7 @@ mod channel;
 mod inspect;
 mod many;
 mod permits;
+mod processes;
 mod records;
 mod roster;
 mod shard;
@@ -35,6 +36,7 @@ mod state;
 mod tests;
 
 use channel::{Channel, Signals};
+use processes::Processes;
 use records::Records;
 use shard::Shard;
 
@@ -71,10 +73,12 @@ pub struct MemoryStore {
     shared: Arc<MemoryShared>,
 }
 
-/// The state that all clones share. The mutex of the records may be taken under that of a shard, never the other way round.
+/// The state that all clones share. The mutex of the records may be taken under that of a shard, never the other way round. That
+/// of the processes is taken alone.
 struct MemoryShared {
     shards: Box<[Mutex<Shard>]>,
     records: Mutex<Records>,
+    processes: Mutex<Processes>,
 }
 
 impl MemoryStore {
@@ -93,11 +97,13 @@ impl MemoryStore {
             shared: Arc::new(MemoryShared {
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
                 records: Mutex::new(Records::new(bytes)),
+                processes: Mutex::default(),
             }),
         }
     }
 
-    /// Whether the store has now no hold, no waiting attempt, no listener, no record and no withdrawal.
+    /// Whether the store has now no hold, no waiting attempt, no listener, no record and no withdrawal. Entries of processes
+    /// do not count.
     ///
     /// It checks every key: it is for tests that assert that a program leaves nothing.
     pub fn is_empty(&self) -> bool {

@@ -39,6 +39,7 @@ mod names;
 mod node;
 mod outside;
 mod pooled;
+mod processes;
 mod records;
 mod releases;
 mod renewals;

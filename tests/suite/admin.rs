@@ -1,5 +1,7 @@
 //! Administration on every store: lists of keys and records, page by page.
 
+mod processes;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

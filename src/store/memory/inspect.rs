@@ -1,14 +1,18 @@
 //! Inspection of the memory store.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{MemoryStore, SHARDS, lock};
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;
-use crate::store::{Cursor, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry};
+use crate::store::{
+    Cursor, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
+};
 
 impl Inspect for MemoryStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
@@ -77,6 +81,23 @@ impl Inspect for MemoryStore {
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
         Ok(lock(&self.shared.records).remove(key, Instant::now()))
+    }
+
+    async fn announce(
+        &self,
+        client: Uuid,
+        process: &ProcessInfo,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        lock(&self.shared.processes).announce(client, process, lifetime, Instant::now());
+        Ok(())
+    }
+
+    async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
+        let processes = lock(&self.shared.processes);
+        let now = Instant::now();
+        let entry = |client| processes.get(client, now);
+        Ok(clients.iter().map(entry).collect())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout_at;
+use uuid::Uuid;
 
 use super::QuorumStore;
 use super::majority::Vote;
@@ -16,7 +17,7 @@ use crate::store::inspect::missing;
 use crate::store::listing::{each, foreign_cursor};
 use crate::store::{
     Cursor, DynInspect, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, Page,
-    RecordEntry, SHOWN,
+    ProcessInfo, RecordEntry, SHOWN,
 };
 
 /// A hold counts while a majority carries it: holds of a minority are not shown.
@@ -76,6 +77,36 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 
     async fn list_records(&self, _: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {
         Err(missing(Feature::Records))
+    }
+
+    async fn announce(
+        &self,
+        client: Uuid,
+        process: &ProcessInfo,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let process = process.clone();
+        let votes = self.ask_all(true, move |store: Arc<dyn DynInspect>| {
+            let process = process.clone();
+            async move { store.announce(client, &process, lifetime).await }
+        });
+        votes.await.map(drop)
+    }
+
+    /// An entry counts that one store has.
+    async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
+        let clients: Arc<[Uuid]> = clients.into();
+        let asked = clients.clone();
+        let votes = self.ask_all(false, move |store: Arc<dyn DynInspect>| {
+            let clients = asked.clone();
+            async move { store.processes(&clients).await }
+        });
+        let votes = votes.await?;
+        let entry = |place: usize| {
+            let mut seen = votes.iter().flatten().flatten();
+            seen.find_map(|processes| processes.get(place)?.clone())
+        };
+        Ok((0..clients.len()).map(entry).collect())
     }
 }
 

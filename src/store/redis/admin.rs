@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::Value;
+use uuid::Uuid;
 
 use super::RedisStore;
 use super::channels::Channels;
@@ -13,7 +14,7 @@ use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{
-    HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry,
+    HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
@@ -58,6 +59,19 @@ impl Inspect for RedisStore {
         let call = script::FORGET.call([Names::of(key).record()]);
         let answer = self.call(key, |_| Ok(call)).await?;
         Ok(standing(&answer)? == HoldStatus::Held)
+    }
+
+    async fn announce(
+        &self,
+        client: Uuid,
+        process: &ProcessInfo,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        self.keep_process(client, process, lifetime).await
+    }
+
+    async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
+        self.look_up_processes(clients).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use redis::Value;
 
+use super::processes::ENTRIES;
 use super::reply::unintelligible;
 use super::script::{self, Call};
 use crate::error::{StoreError, StoreErrorKind};
@@ -119,6 +120,8 @@ pub struct AclRules {
     prefixes: Vec<String>,
     commands: BTreeSet<&'static str>,
     keys: Vec<&'static str>,
+    /// Whether the entries of processes are among them.
+    processes: bool,
 }
 
 impl AclRules {
@@ -127,6 +130,7 @@ impl AclRules {
             prefixes,
             commands: LOCKING.into(),
             keys: KEYS.into(),
+            processes: false,
         }
     }
 
@@ -146,11 +150,19 @@ impl AclRules {
         self
     }
 
-    /// Adds the rights of [`LockAdmin`](crate::LockAdmin), to show holders and waiters, and to list keys. `SCAN` shows the
-    /// names of all keys of the database.
+    /// Adds the rights of [`LockAdmin`](crate::LockAdmin), to show holders with their processes and waiters, and to list
+    /// keys. `SCAN` shows the names of all keys of the database.
     #[must_use]
     pub fn admin(self) -> Self {
-        self.and(ADMINISTERING)
+        self.announce().and(ADMINISTERING)
+    }
+
+    /// Adds the rights of a client that [announces](crate::LockClientBuilder::announce) its process. The entries of all
+    /// processes are in the same keys, `tower_lock_process:<client id>`, whatever the name space.
+    #[must_use]
+    pub fn announce(mut self) -> Self {
+        self.processes = true;
+        self
     }
 
     /// Adds the rights of a store that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves
@@ -198,7 +210,9 @@ impl AclRules {
                     .prefixes
                     .iter()
                     .flat_map(|prefix| patterns(prefix, &self.keys));
-                patterns.chain([format!("~{SCRATCH}")]).collect()
+                let patterns = patterns.chain([format!("~{SCRATCH}")]);
+                let processes = self.processes.then(|| format!("~{ENTRIES}*"));
+                patterns.chain(processes).collect()
             }
         };
         // The channels of the check are among them.

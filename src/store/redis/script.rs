@@ -92,6 +92,7 @@ scripts! {
     RECORD: "record/read";
     RECORD_SIZE: "admin/record";
     FORGET: "admin/forget";
+    ANNOUNCE: "process/announce";
 
     INSPECT: "shared/now" "shared/holds" "shared/sample" "admin/holders" "permit/look" "admin/inspect";
 

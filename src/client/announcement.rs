@@ -1,0 +1,120 @@
+//! The entry of this process in the store.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::store::{DynInspect, ProcessInfo};
+
+/// How often the entry is renewed.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// How long the store keeps an entry that is not renewed.
+const LIFETIME: Duration = Duration::from_secs(3 * 60);
+
+/// Keeps the entry of a client in the store, from its first request to its end.
+///
+/// One task renews it. The task runs on the runtime of the request that started it. When that runtime ends, the next
+/// request starts another task.
+pub(super) struct Announcement {
+    entry: Arc<Entry>,
+    /// Becomes `true` at the end of the client. Its receiver is the task's.
+    ended: watch::Sender<bool>,
+}
+
+struct Entry {
+    client: Uuid,
+    process: ProcessInfo,
+    store: Arc<dyn DynInspect>,
+    /// Whether the task runs.
+    runs: AtomicBool,
+}
+
+impl Announcement {
+    pub(super) fn new(client: Uuid, process: ProcessInfo, store: Arc<dyn DynInspect>) -> Self {
+        Self {
+            entry: Arc::new(Entry {
+                client,
+                process,
+                store,
+                runs: AtomicBool::new(false),
+            }),
+            ended: watch::Sender::new(false),
+        }
+    }
+
+    /// Starts the task, unless it runs or the client has ended.
+    pub(super) fn begin(&self) {
+        let runs = &self.entry.runs;
+        if runs.load(Ordering::Relaxed) || *self.ended.borrow() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if !runs.swap(true, Ordering::AcqRel) {
+            let running = Running(self.entry.clone());
+            drop(runtime.spawn(renew(running, self.ended.subscribe())));
+        }
+    }
+
+    /// Removes the entry. Returns when it is removed, or the attempt has failed.
+    pub(super) async fn end(&self) {
+        self.ended.send_replace(true);
+        self.ended.closed().await;
+    }
+}
+
+/// Held by the task. Dropping it lets another task start.
+struct Running(Arc<Entry>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.runs.store(false, Ordering::Release);
+    }
+}
+
+/// Renews the entry until the client ends, and then removes it.
+async fn renew(running: Running, mut ended: watch::Receiver<bool>) {
+    let entry = &running.0;
+    let mut has_failed = false;
+    loop {
+        match entry.keep(LIFETIME).await {
+            Ok(()) => has_failed = false,
+            Err(error) => {
+                let error = &error as &dyn Error;
+                match has_failed {
+                    true => tracing::debug!(error, "could not announce this process"),
+                    false => tracing::warn!(error, "could not announce this process"),
+                }
+                has_failed = true;
+            }
+        }
+        // An error means that the last clone of the client was dropped.
+        let end = ended.wait_for(|ended| *ended);
+        if tokio::time::timeout(PERIOD, end).await.is_ok() {
+            break;
+        }
+    }
+    if let Err(error) = entry.keep(Duration::ZERO).await {
+        let error = &error as &dyn Error;
+        tracing::debug!(
+            error,
+            "could not remove the entry of this process; it expires"
+        );
+    }
+}
+
+impl Entry {
+    async fn keep(&self, lifetime: Duration) -> Result<(), crate::error::StoreError> {
+        let Self {
+            client, process, ..
+        } = self;
+        self.store.announce(*client, process, lifetime).await
+    }
+}
