@@ -68,6 +68,44 @@
 //! (404), and `/healthz` next to the routes that need a lock; both then depend on the store. Both lock requests with a method
 //! that no route accepts (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that have a
 //! handler.
+//!
+//! # Without axum
+//!
+//! The layer is a line of any `tower::ServiceBuilder`. The key is the path then, unless [`key`](DistributedLockLayer::key) says
+//! otherwise. For hyper, `hyper_util::service::TowerToHyperService::new(service)` makes a service of the result:
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+//!
+//! # type Incoming = http_body_util::Full<bytes::Bytes>; // with hyper: `hyper::body::Incoming`
+//! async fn handle(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
+//!     Ok(Response::new("saved".to_owned()))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let locks = LockClient::new(MemoryStore::new());
+//! let service = ServiceBuilder::new()
+//!     .layer(DistributedLockLayer::new(locks))
+//!     .service(service_fn(handle));
+//! # let request = Request::put("/documents/42").body(Incoming::default()).expect("a request");
+//! # let answer = tower::ServiceExt::oneshot(service, request).await.expect("an answer");
+//! # assert_eq!(answer.status(), 200);
+//! # }
+//! ```
+//!
+//! For tonic, it is a line of the `Server`. Each call is a `POST`, so choose the mode. A refusal becomes a gRPC status by
+//! [`rejection`](DistributedLockLayer::rejection), as [`RejectionKind::grpc_code`] shows:
+//!
+//! ```text
+//! Server::builder()
+//!     .layer(DistributedLockLayer::new(locks).key(key::path()).mode(LockMode::Reentrant).rejection(status))
+//!     .add_service(orders)
+//! ```
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -4,8 +4,8 @@
 //!
 //! | name | level | from … to | fields |
 //! |---|---|---|---|
-//! | span `lock_wait` | debug | the first poll of a request for locks … grant or refusal | `key`, `mode`, `outcome`, `waited_ms` |
-//! | span `lock_hold` | debug | grant … end of the guard; around the handler, where a layer holds the lock | `key`, `mode`, `outcome`, `held_ms` |
+//! | span `lock_wait` | debug | the first poll of a request for locks … grant or refusal | `key`, `mode`, `outcome`, `waited_ms`; `otel.kind`, `db.system.name`, `server.address`, `server.port`, `error.type`, `otel.status_code` |
+//! | span `lock_hold` | debug | grant … end of the guard; around the handler, where a layer holds the lock | `key`, `mode`, `outcome`, `held_ms`; `otel.kind`, `error.type`, `otel.status_code` |
 //! | event `granted` | debug | | `hold` |
 //! | event `not granted` | debug | | `outcome` |
 //! | event `released` | debug | | `hold`, `outcome` |
@@ -14,6 +14,13 @@
 //! Their target is `tower_distributed_lock::lock`, and events are in their span. A wait ends `granted`, `contended`,
 //! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`,
 //! after which its release runs in the background.
+//!
+//! The names with a dot are those of OpenTelemetry's semantic conventions, or what `tracing-opentelemetry` reads. A wait is a
+//! span of kind `client` if the store has a database ([`Capabilities::database`](crate::store::Capabilities::database)), and
+//! names its server if there is one: not in a Cluster, behind sentinels, or in a quorum. A hold is a span of kind `internal`. A
+//! wait that ends `overloaded`, `unavailable`, `conflict`, `lost` or `misused`, and a hold that ends `unconfirmed` or `lost`, is
+//! marked as failed (`otel.status_code` is `ERROR`), and its outcome is its `error.type`. A wait for a lock that is in use is no
+//! failure. The route is that of the span around, such as that of `tower_http::trace`.
 //!
 //! While a partition of the store does not answer renewals, one batch of them probes it, every 100 ms at first and every second
 //! later. This is logged as one outage: `could not renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds,
@@ -81,6 +88,7 @@ use tokio::time::Instant;
 use crate::audit::Audit;
 use crate::lock::{Hold, LockKey, LockMode};
 
+mod database;
 mod holding;
 mod seldom;
 mod waiting;
@@ -106,6 +114,7 @@ mod metrics;
 #[cfg(feature = "redis")]
 pub(crate) mod store;
 
+pub(crate) use database::Database;
 pub(crate) use holding::Holding;
 #[cfg(feature = "console")]
 pub(crate) use journal::{BOUNDS, Event, EventCause, Histogram, StoreWaiter, WINDOW};

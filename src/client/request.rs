@@ -233,7 +233,9 @@ impl LockRequest {
         let now = Instant::now();
         let followed = self.client.journal().follow(self.first_key());
         let route = &self.terms.route;
-        let waiting = Waiting::begin(route, self.mode_name(), now, followed, || self.keys());
+        let database = self.client.inner.store.capabilities().for_traces();
+        let keys = || self.keys();
+        let waiting = Waiting::begin(route, self.mode_name(), now, followed, database, keys);
         let wait = Wait::new(self.wait, now);
         let mode = self.default_mode();
         let mut terms = match self.wait.is_zero() {

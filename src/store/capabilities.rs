@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use super::{DynInspect, Inspect, inspector};
 use crate::error::{Feature, Unsupported};
 use crate::lock::LockMode;
+use crate::telemetry::Database;
 
 /// The end of a store's background work.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -35,6 +36,7 @@ pub struct Capabilities {
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
     goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
     inspector: Option<Arc<dyn DynInspect>>,
+    database: Database,
     /// The reasons for missing features, if the store gives them.
     reasons: Vec<Unsupported>,
 }
@@ -50,6 +52,7 @@ impl Capabilities {
             renewal_runtime: None,
             goes_on: None,
             inspector: None,
+            database: Database::default(),
             reasons: Vec::new(),
         }
     }
@@ -108,6 +111,22 @@ impl Capabilities {
         self
     }
 
+    /// The store is a database with this name in OpenTelemetry's conventions (`db.system.name`), such as `redis` or
+    /// `postgresql`. [Spans](crate::telemetry) name it.
+    #[must_use]
+    pub fn database(mut self, system: &'static str) -> Self {
+        self.database.system = Some(system);
+        self
+    }
+
+    /// The database has one server, with this address: a host, or the path of a socket. [Spans](crate::telemetry) name it.
+    #[must_use]
+    pub fn server(mut self, address: impl Into<String>, port: impl Into<Option<u16>>) -> Self {
+        self.database.address = Some(address.into());
+        self.database.port = port.into();
+        self
+    }
+
     /// The store lacks `feature`; `reason` is for a developer: why, and the alternative.
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
@@ -154,6 +173,11 @@ impl Capabilities {
         if let Some(ended) = &self.goes_on {
             ended().await;
         }
+    }
+
+    /// The database of the store, for traces.
+    pub(crate) fn for_traces(&self) -> &Database {
+        &self.database
     }
 
     /// The inspector of the store.

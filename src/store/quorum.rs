@@ -335,6 +335,11 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             .fold(quorum, |all, missing| {
                 all.without(missing.feature(), missing.reason())
             });
+        let mut systems = stores.iter().map(|store| store.for_traces().system);
+        let quorum = match systems.next().flatten() {
+            Some(system) if systems.all(|other| other == Some(system)) => quorum.database(system),
+            _ => quorum,
+        };
         let (running, limit) = (self.shared.running.clone(), self.store_timeout);
         let quorum = match stores.iter().all(|store| store.inspector().is_ok()) {
             true => quorum.inspect(self.clone()),

@@ -404,9 +404,14 @@ impl LockStore for RedisStore {
 
     fn capabilities(&self) -> Capabilities {
         let inner = self.inner.clone();
-        Capabilities::all()
+        let capabilities = Capabilities::all()
+            .database("redis")
             .renewal_runtime(move || inner.background.runtime())
-            .inspect(self.clone())
+            .inspect(self.clone());
+        match self.inner.router.server() {
+            Some((address, port)) => capabilities.server(address, port),
+            None => capabilities,
+        }
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
+use super::database;
 use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 
@@ -40,7 +41,10 @@ impl Holding {
             key = %digests(|| lives.clone().map(|live| &live.hold().key)),
             mode,
             outcome = Empty,
-            held_ms = Empty
+            held_ms = Empty,
+            otel.kind = "internal",
+            error.type = Empty,
+            otel.status_code = Empty
         );
         if !metrics::ENABLED && span.is_disabled() && !followed.is_on() {
             return None;
@@ -111,6 +115,9 @@ impl Drop for Holding {
                 false => "dropped",
             });
         self.span.record("outcome", outcome);
+        if matches!(outcome, "lost" | "unconfirmed") {
+            database::failed(&self.span, outcome);
+        }
         self.span
             .record("held_ms", self.granted.elapsed().as_millis() as u64);
         for live in lives() {

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
+use super::database::{self, Database};
 use super::{Followed, Holding, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::lock::LockKey;
@@ -28,6 +29,7 @@ impl Waiting {
         mode: &'static str,
         began: Instant,
         followed: Followed,
+        database: &Database,
         keys: impl Fn() -> Vec<&'a LockKey>,
     ) -> Self {
         let span = tracing::debug_span!(
@@ -36,8 +38,15 @@ impl Waiting {
             key = %digests(&keys),
             mode,
             outcome = Empty,
-            waited_ms = Empty
+            waited_ms = Empty,
+            otel.kind = database.kind(),
+            db.system.name = Empty,
+            server.address = Empty,
+            server.port = Empty,
+            error.type = Empty,
+            otel.status_code = Empty
         );
+        database.record(&span);
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         Self {
             _waiter: metrics::waiter(route, mode),
@@ -71,6 +80,10 @@ impl Waiting {
     pub(crate) fn refused(mut self, error: &LockError) {
         let outcome = outcome(error);
         self.end(outcome);
+        // That a lock is in use, or a client ends, is no failure of the request.
+        if !matches!(error, LockError::Busy { .. } | LockError::Shutdown) {
+            database::failed(&self.span, outcome);
+        }
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
         metrics::refused(&self.route, self.mode, error);
         self.followed

@@ -10,6 +10,7 @@ mod minimum;
 mod namespace;
 mod once;
 mod small;
+mod traces;
 pub(crate) mod turns;
 mod waits;
 mod work;

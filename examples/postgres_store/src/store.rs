@@ -145,6 +145,7 @@ impl LockStore for PostgresStore {
         Capabilities::new([Reentrant, Fair, Read, Write])
             .fencing()
             .records()
+            .database("postgresql")
             .inspect(self.clone())
     }
 

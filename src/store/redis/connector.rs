@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use deadpool::managed::{Manager, Pool};
+use redis::ConnectionAddr;
 
 use super::endpoint::{Endpoint, RawConnection, no_connection};
 use super::failure::{self, failing_over};
@@ -26,6 +27,22 @@ pub(super) enum Connector {
 }
 
 impl Connector {
+    /// The address and the port of the server; `None` if sentinels name it.
+    pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
+        let address = match self {
+            Self::Server(pool) | Self::Node(pool) => pool.manager().address(),
+            Self::Given(_, endpoint) => endpoint.address(),
+            Self::Sentinels(_) => return None,
+        };
+        match address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), Some(*port)))
+            }
+            ConnectionAddr::Unix(path) => Some((path.display().to_string(), None)),
+            _ => None,
+        }
+    }
+
     /// The largest number of connections for commands.
     pub(super) fn room(&self) -> usize {
         match self {

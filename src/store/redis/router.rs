@@ -49,6 +49,14 @@ impl Router {
         }
     }
 
+    /// The address and the port of the only server; `None` if there are several, or sentinels name it.
+    pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
+        match self {
+            Self::One(node) => node.connector().server(),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         match self {

@@ -171,7 +171,9 @@ async fn a_user_without_the_right_takes_locks_and_is_not_shown() {
     for (user, rules) in [("mute", &rules), ("named", &may_announce)] {
         let mut acl = redis::cmd("ACL");
         acl.arg("SETUSER").arg(user).arg("on").arg(">secret");
-        rules.iter().for_each(|rule| drop(acl.arg(rule)));
+        for rule in rules.iter() {
+            acl.arg(rule);
+        }
         acl.exec_async(&mut server.connection().await)
             .await
             .unwrap();

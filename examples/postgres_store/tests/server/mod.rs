@@ -1,8 +1,8 @@
 //! A PostgreSQL server of the tests' own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -11,8 +11,10 @@ use tokio_postgres::{Client, NoTls};
 
 /// Makes a cluster in a temporary directory, serves it on a socket in there, and ends it with the directory when its input
 /// ends: when the test binary is gone, however it goes. PostgreSQL refuses to run as root; then the user `postgres` does it.
+/// Each line of its input kills the server, and starts it again.
 const SCRIPT: &str = r#"
 set -eu
+programs=$1
 directory=$(mktemp -d "${TMPDIR:-/tmp}/postgres-store.XXXXXX")
 as=
 if [ "$(id -u)" = 0 ]; then
@@ -21,28 +23,49 @@ if [ "$(id -u)" = 0 ]; then
 fi
 cd "$directory"
 trap 'rm -rf "$directory"' EXIT
-$as "$1/initdb" --pgdata=data --username=tests --auth=trust --no-sync --no-instructions >initdb.log 2>&1 || {
+$as "$programs/initdb" --pgdata=data --username=tests --auth=trust --no-sync --no-instructions >initdb.log 2>&1 || {
   cat initdb.log >&2
   exit 1
 }
-$as "$1/postgres" -D data -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
-  -c shared_buffers=32MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
-server=$!
-until $as "$1/pg_isready" --quiet --host="$directory" --username=tests; do
-  kill -0 $server || { cat log >&2; exit 1; }
-  sleep 0.1
-done
+start() {
+  $as "$programs/postgres" -D data -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
+    -c shared_buffers=32MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
+  server=$!
+  until $as "$programs/pg_isready" --quiet --host="$directory" --username=tests; do
+    kill -0 $server 2>/dev/null || return 1
+    sleep 0.1
+  done
+}
+start || { cat log >&2; exit 1; }
 echo "$directory"
-read -r end || true
+while read -r order; do
+  kill -KILL $server
+  wait $server 2>/dev/null || true
+  # It does not start while a process of the old one is there. Those end when they notice.
+  tries=0
+  until start; do
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { cat log >&2; exit 1; }
+    sleep 0.1
+  done
+  echo "up again"
+done
 kill -INT $server
 wait $server || true
 "#;
 
-/// A server that listens on a socket only; it is never the system's own. It does not flush its files: no test cuts the power.
+/// A server that listens on a socket only; it is never the system's own. It does not flush its files: no test cuts the power,
+/// and what a killed process has written is there.
 pub(crate) struct Server {
     directory: String,
+    shell: Mutex<Shell>,
+}
+
+/// The shell that runs the server.
+struct Shell {
     /// Kept open: the server ends with it.
-    _input: Mutex<ChildStdin>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -66,7 +89,8 @@ impl Server {
             .expect("a shell");
         let mut directory = String::new();
         let output = child.stdout.take().expect("stdout is piped");
-        let read = BufReader::new(output).read_line(&mut directory);
+        let mut output = BufReader::new(output);
+        let read = output.read_line(&mut directory);
         read.expect("the shell says where the server is");
         let directory = directory.trim().to_owned();
         assert!(
@@ -76,8 +100,21 @@ impl Server {
         let input = child.stdin.take().expect("stdin is piped");
         Self {
             directory,
-            _input: Mutex::new(input),
+            shell: Mutex::new(Shell { input, output }),
         }
+    }
+
+    /// Kills the server, all connections with it, and returns when it is up again. It blocks.
+    #[allow(dead_code, reason = "not every test that starts one kills it")]
+    pub(crate) fn kill(&self) {
+        let mut shell = self.shell.lock().expect("no test has panicked here");
+        shell.input.write_all(b"kill\n").expect("the shell reads");
+        let mut line = String::new();
+        shell
+            .output
+            .read_line(&mut line)
+            .expect("the shell answers");
+        assert_eq!(line.trim(), "up again");
     }
 
     /// An empty database with the schema `tower_lock`.

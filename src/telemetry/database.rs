@@ -1,0 +1,40 @@
+use tracing::Span;
+
+/// The database of a store, as spans name it. `None`: the store has none, or several servers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Database {
+    pub(crate) system: Option<&'static str>,
+    pub(crate) address: Option<String>,
+    pub(crate) port: Option<u16>,
+}
+
+impl Database {
+    /// The kind of a span that asks the store.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.system {
+            Some(_) => "client",
+            None => "internal",
+        }
+    }
+
+    pub(super) fn record(&self, span: &Span) {
+        if span.is_disabled() {
+            return;
+        }
+        if let Some(system) = self.system {
+            span.record("db.system.name", system);
+        }
+        if let Some(address) = &self.address {
+            span.record("server.address", address);
+        }
+        if let Some(port) = self.port {
+            span.record("server.port", port);
+        }
+    }
+}
+
+/// Marks a span as failed.
+pub(super) fn failed(span: &Span, error: &'static str) {
+    span.record("error.type", error);
+    span.record("otel.status_code", "ERROR");
+}

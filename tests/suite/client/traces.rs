@@ -1,0 +1,117 @@
+//! Spans, as OpenTelemetry receives them.
+
+use std::time::Duration;
+
+use opentelemetry::trace::{SpanKind, Status, TracerProvider};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use tower_distributed_lock::testing::FaultyStore;
+use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::support::RedisServer;
+
+/// Collects the spans of this thread.
+struct Traces {
+    exporter: InMemorySpanExporter,
+    provider: SdkTracerProvider,
+    _subscriber: tracing::subscriber::DefaultGuard,
+}
+
+impl Traces {
+    fn begin() -> Self {
+        let exporter = InMemorySpanExporter::default();
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(exporter.clone())
+            .build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        Self {
+            exporter,
+            provider,
+            _subscriber: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    /// The spans with this name that have ended.
+    fn ended(&self, name: &str) -> Vec<SpanData> {
+        self.provider.force_flush().unwrap();
+        let spans = self.exporter.get_finished_spans().unwrap();
+        spans.into_iter().filter(|span| span.name == name).collect()
+    }
+}
+
+fn attribute(span: &SpanData, name: &str) -> Option<String> {
+    let mut attributes = span.attributes.iter();
+    let found = attributes.find(|attribute| attribute.key.as_str() == name)?;
+    Some(found.value.to_string())
+}
+
+fn has_failed(span: &SpanData) -> bool {
+    matches!(span.status, Status::Error { .. })
+}
+
+#[tokio::test]
+async fn spans_have_the_names_of_opentelemetry() {
+    let traces = Traces::begin();
+    let server = RedisServer::start().await;
+    let locks = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+    let guard = locks.lock("k").await.unwrap();
+    let busy = locks.lock("k").wait(Duration::ZERO).await;
+    assert!(matches!(busy, Err(LockError::Busy { .. })));
+    guard.release().await.unwrap();
+    let [granted, refused] = &traces.ended("lock_wait")[..] else {
+        panic!("two waits");
+    };
+    for wait in [granted, refused] {
+        assert_eq!(wait.span_kind, SpanKind::Client);
+        assert_eq!(attribute(wait, "db.system.name").unwrap(), "redis");
+        assert_eq!(attribute(wait, "server.address").unwrap(), "127.0.0.1");
+        let port = attribute(wait, "server.port").unwrap();
+        assert_eq!(port, server.port().to_string());
+        // A lock that is in use is no failure.
+        assert_eq!(
+            (attribute(wait, "error.type"), has_failed(wait)),
+            (None, false)
+        );
+        assert_eq!(attribute(wait, "otel.kind"), None, "it is no attribute");
+    }
+    let [held] = &traces.ended("lock_hold")[..] else {
+        panic!("one hold");
+    };
+    assert_eq!(held.span_kind, SpanKind::Internal);
+    assert_eq!(
+        (attribute(held, "error.type"), has_failed(held)),
+        (None, false)
+    );
+}
+
+#[tokio::test]
+async fn what_failed_is_marked_with_its_type() {
+    let traces = Traces::begin();
+    let store = FaultyStore::new(MemoryStore::new());
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock("k").await.unwrap();
+    locks.admin().unwrap().force_unlock("k").await.unwrap();
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    store.disconnect();
+    let refused = locks.lock("k").wait(Duration::ZERO).await;
+    assert!(
+        matches!(refused, Err(LockError::Unavailable(_))),
+        "{refused:?}"
+    );
+
+    let [held] = &traces.ended("lock_hold")[..] else {
+        panic!("one hold");
+    };
+    assert_eq!(attribute(held, "error.type").unwrap(), "lost");
+    assert!(has_failed(held), "{:?}", held.status);
+    let [granted, refused] = &traces.ended("lock_wait")[..] else {
+        panic!("two waits");
+    };
+    assert!(!has_failed(granted));
+    assert_eq!(attribute(refused, "error.type").unwrap(), "unavailable");
+    assert!(has_failed(refused), "{:?}", refused.status);
+    // The memory of a process is no database.
+    assert_eq!(refused.span_kind, SpanKind::Internal);
+    assert_eq!(attribute(refused, "db.system.name"), None);
+}
