@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::response::IntoResponse;
 use http::HeaderValue;
 use tower_distributed_lock::{
-    FencingToken, LockClient, LockError, MemoryStore, QuorumStore, RedisStore,
+    FencingToken, LockClient, LockError, MemoryStore, QuorumStore, RedisStore, StoreError,
+    StoreErrorKind,
 };
 
 use crate::support::{RedisServer, Site};
@@ -64,6 +65,25 @@ async fn a_ping_is_answered_while_the_store_is_there() {
 }
 
 #[test]
+fn an_error_says_whether_to_try_again() {
+    let unavailable = |kind| LockError::Unavailable(StoreError::new(kind, "a reason"));
+    let conflict = LockError::Conflict(StoreError::new(StoreErrorKind::Conflict, "a reason"));
+    for (error, busy, retryable) in [
+        (LockError::Overloaded, true, true),
+        (unavailable(StoreErrorKind::Unanswered), false, true),
+        (unavailable(StoreErrorKind::Unreachable), false, true),
+        (unavailable(StoreErrorKind::Refused), false, false),
+        (conflict, false, false),
+        (LockError::Lost, false, false),
+        (LockError::Shutdown, false, false),
+        (LockError::Upgrade, false, false),
+    ] {
+        let verdict = (error.is_busy(), error.is_retryable());
+        assert_eq!(verdict, (busy, retryable), "{error:?}");
+    }
+}
+
+#[test]
 fn a_token_is_a_number_and_a_header() {
     let token = FencingToken::from(42);
     assert_eq!(u64::from(token), 42);
@@ -75,6 +95,7 @@ async fn a_handler_answers_a_lock_error_as_a_layer_does() {
     let locks = LockClient::new(MemoryStore::new());
     let held = locks.lock("k").await.unwrap();
     let busy = locks.lock("k").wait(Duration::ZERO).await.unwrap_err();
+    assert!(busy.is_busy() && busy.is_retryable());
     assert_eq!(busy.grpc_code(), tonic::Code::Aborted as i32);
     let response = busy.into_response();
     assert_eq!(response.status(), 423);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tower_distributed_lock::testing::FaultyStore;
+use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -88,10 +88,10 @@ async fn spans_have_the_names_of_opentelemetry() {
 #[tokio::test]
 async fn what_failed_is_marked_with_its_type() {
     let traces = Traces::begin();
-    let store = FaultyStore::new(MemoryStore::new());
+    let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
     let locks = LockClient::new(store.clone());
     let guard = locks.lock("k").await.unwrap();
-    locks.admin().unwrap().force_unlock("k").await.unwrap();
+    store.flush().await;
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     store.disconnect();
     let refused = locks.lock("k").wait(Duration::ZERO).await;
