@@ -180,6 +180,7 @@ impl Database<'_> {
     }
 
     /// A connection that counts for no store.
+    #[allow(dead_code, reason = "not every test asks the server itself")]
     pub(crate) async fn client(&self) -> Client {
         self.server.client(&self.name).await
     }
