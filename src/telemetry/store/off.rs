@@ -10,8 +10,10 @@ pub(super) fn connected(_: &'static str) -> Up {
 
 pub(super) fn failed(_: &'static str) {}
 
+#[cfg(not(feature = "metrics"))]
 pub(super) fn failed_over(_: &'static str) {}
 
+#[cfg(not(feature = "metrics"))]
 pub(super) fn clock_offset(_: &str, _: f64) {}
 
 pub(super) fn answered(_: &'static str, _: Instant) {}
