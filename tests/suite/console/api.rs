@@ -35,7 +35,7 @@ async fn a_key_that_is_held_is_shown_with_its_holder_its_lease_and_its_token() {
     assert_eq!(row["renewals"], 0);
     assert_eq!(row["waiters"], 0);
     let left = row["lease_left_ms"].as_u64().unwrap();
-    assert!(left > 20_000 && left < 30_000, "{left}");
+    assert!(left > 0 && left <= 30_000, "{left}");
     let token = guard.fencing_token().unwrap().to_string();
     assert_eq!(row["token"], token.as_str());
 
@@ -126,7 +126,7 @@ async fn a_key_that_another_process_or_a_java_service_holds_says_so() {
     let mut redis = server.connection().await;
     let java = "0b5a3c1e-0000-4000-8000-000000000666:51";
     redis.hset("java", java, 1).await.unwrap();
-    redis.pexpire("java", 20_000).await.unwrap();
+    redis.pexpire("java", 3_600_000).await.unwrap();
 
     let fair = ours.lock("ours").mode(LockMode::Fair).label("fair");
     let waiting = [wait(fair), wait(ours.lock("java"))];

@@ -333,7 +333,7 @@ async fn scene(
     let java = "0b5a3c1e-0000-4000-8000-000000000666:51";
     let mut redis = server.connection().await;
     redis.hset("lock:report:daily", java, 1).await.unwrap();
-    redis.pexpire("lock:report:daily", 25_000).await.unwrap();
+    redis.pexpire("lock:report:daily", 3_600_000).await.unwrap();
     let mut held = Vec::new();
     for (key, mode, route) in [
         ("lock:order:42", LockMode::Write, "/orders/{id}"),
@@ -368,7 +368,10 @@ async fn scene(
         ("lock:stock:7", LockMode::Fair, "/stock/{id}"),
         ("lock:report:daily", LockMode::Reentrant, "nightly report"),
     ] {
-        waiting.push(wait(locks.lock(key).mode(mode).label(route)));
+        // As long as the pictures take.
+        let request = locks.lock(key).mode(mode).label(route);
+        let request = request.wait(Duration::from_secs(3600));
+        waiting.push(tokio::spawn(async move { request.await.unwrap() }));
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
     for key in ["lock:order:42", "lock:account:7", "lock:order:42"] {
