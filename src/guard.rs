@@ -1,11 +1,12 @@
 //! Guards and handles of held locks.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::select_all;
 use smallvec::SmallVec;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -315,15 +316,17 @@ impl LockHandle {
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        let mut end = self.observed.end.subscribe();
-        let lost = any_lost(self.observed.tenures.iter().cloned());
+        let observed = &self.observed;
+        let mut ended = pin!(observed.ended.notified());
+        // Registered before the state is read, so that no end is missed between the two.
+        ended.as_mut().enable();
+        if let Some(end) = observed.end() {
+            return end;
+        }
+        let lost = any_lost(observed.tenures.iter().cloned());
         tokio::select! {
             biased; // without chance, a simulation replays
-            end = end.wait_for(Option::is_some) => match end.as_deref() {
-                Ok(Some(end)) => *end,
-                // The observed value contains the sender.
-                _ => Ended::Released,
-            },
+            () = ended => observed.end().unwrap_or(Ended::Released),
             () = lost => Ended::Lost,
         }
     }
@@ -348,7 +351,8 @@ impl Handles {
     fn of(&self, shares: &[Share]) -> Arc<GuardView> {
         let observed = || GuardView {
             tenures: shares.iter().map(Tenure::of).collect(),
-            end: watch::Sender::new(None),
+            end: OnceLock::new(),
+            ended: Notify::new(),
         };
         self.0.get_or_init(|| Arc::new(observed())).clone()
     }
@@ -380,17 +384,22 @@ impl Drop for Handles {
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    /// `None` until the guard ends.
-    end: watch::Sender<Option<Ended>>,
+    /// Empty until the guard ends.
+    end: OnceLock<Ended>,
+    /// Notified when the guard has ended.
+    ended: Notify,
 }
 
 impl GuardView {
     fn end(&self) -> Option<Ended> {
-        *self.end.borrow()
+        self.end.get().copied()
     }
 
     fn finish(&self, ended: Ended) {
-        self.end.send_replace(Some(ended));
+        // Only the guard ends it, and a guard ends once.
+        if self.end.set(ended).is_ok() {
+            self.ended.notify_waiters();
+        }
     }
 }
 

@@ -159,6 +159,13 @@ impl Keeper {
             };
             return Driven::counted(unfinished, left).of_lost(!held);
         }
+        if self.handle.store.answers_at_once() {
+            // No other release has to wait for it, so it needs no slot.
+            let record = record.filter(|_| held);
+            let released = self.release_at_once(&live, record, asked);
+            drop(until_done);
+            return Driven::done(if held { released } else { Err(LockError::Lost) });
+        }
         let keeper = self.clone();
         let release = async move {
             let slot = keeper.slot(|| keeper.partition(&live)).await;

@@ -226,8 +226,11 @@ impl<'a> Request<'a> {
     }
 
     async fn ask(&mut self, sent: Instant) -> Result<Result<Reply, StoreError>, LockError> {
-        let asked = timeout_at(self.wait.until, self.attempts.ask(sent)).await;
-        asked.map_err(|_| over(self.known))
+        if let Some(reply) = self.attempts.begin(sent) {
+            return Ok(reply);
+        }
+        let answered = timeout_at(self.wait.until, self.attempts.answer(sent)).await;
+        answered.map_err(|_| over(self.known))
     }
 
     fn share(&mut self, reply: Result<Reply, StoreError>) -> Result<Share, Answer> {

@@ -152,14 +152,41 @@ impl<'a> AttemptGuard<'a> {
         }
     }
 
-    /// Asks the store. `sent` is an instant before that, from which leases count.
+    /// Asks the store. `sent` is an instant before that, from which leases count. Returns the answer if it is there already,
+    /// otherwise the question is under way.
+    pub(super) fn begin(&mut self, sent: Instant) -> Option<Result<Reply, StoreError>> {
+        match Asking::begin(&self.client.inner.store, &self.tries, self.want).now(sent) {
+            Ok(answer) => {
+                self.residue = residue(self.residue, self.want, &answer);
+                Some(answer)
+            }
+            Err(asking) => {
+                self.asking = Some(asking);
+                None
+            }
+        }
+    }
+
+    /// Asks the store, as [`begin`](Self::begin), and waits for the answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`answer`](Self::answer).
+    pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
+        match self.begin(sent) {
+            Some(answer) => answer,
+            None => self.answer(sent).await,
+        }
+    }
+
+    /// Waits for the answer to the question that [`begin`](Self::begin) has left under way.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped before the answer, the question remains under way until the guard is dropped.
-    pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        let asking = Asking::begin(&self.client.inner.store, &self.tries, self.want);
-        let answer = self.asking.insert(asking).answer(sent).await;
+    pub(super) async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
+        let asking = self.asking.as_mut().expect("a question is under way");
+        let answer = asking.answer(sent).await;
         self.asking = None;
         self.residue = residue(self.residue, self.want, &answer);
         answer
@@ -173,15 +200,23 @@ impl<'a> AttemptGuard<'a> {
         terms: &Terms,
     ) -> Option<SmallVec<[Share; 1]>> {
         let now = Instant::now();
-        let lives: SmallVec<[_; 1]> = granted
-            .grants
-            .iter()
-            .map(|(index, token)| {
-                let Attempt { hold, lease, .. } = &self.tries[*index].attempt;
-                let live = LiveHold::new(hold.clone(), terms.lease, *token, granted.sent, *lease);
-                Arc::new(live.on(terms.route.clone()))
-            })
-            .collect();
+        let live = |tries: &[Try], (index, token): (usize, Option<FencingToken>)| {
+            let Attempt { hold, lease, .. } = &tries[index].attempt;
+            let live = LiveHold::new(hold.clone(), terms.lease, token, granted.sent, *lease);
+            Arc::new(live.on(terms.route.clone()))
+        };
+        if let (&[grant], 1) = (&granted.grants[..], self.tries.len()) {
+            let live = live(&self.tries, grant);
+            if live.deadline() <= now {
+                return None;
+            }
+            // From here on, the share releases the hold.
+            self.residue = Residue::Nothing;
+            let one = self.tries.pop().expect("there is one");
+            return Some(SmallVec::from_buf([one.turn.granted(live, terms, now)]));
+        }
+        let lives = granted.grants.iter();
+        let lives: SmallVec<[_; 1]> = lives.map(|grant| live(&self.tries, *grant)).collect();
         if lives.iter().any(|live| live.deadline() <= now) {
             return None;
         }
@@ -266,27 +301,54 @@ impl Asking {
         }
     }
 
+    /// The answer if it is there already.
+    fn now(self, sent: Instant) -> Result<Result<Reply, StoreError>, Self> {
+        match self {
+            Self::One(answer) => answer
+                .now()
+                .map(|outcome| Ok(Reply::of_one(outcome?, sent)))
+                .map_err(Self::One),
+            Self::Several(answer) => answer
+                .now()
+                .map(|outcome| Ok(Reply::of_several(outcome?, sent)))
+                .map_err(Self::Several),
+        }
+    }
+
     async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        let granted = |grants| Reply::Granted(Granted { grants, sent });
         Ok(match self {
-            Self::One(answer) => match answer.await? {
-                Outcome::Granted { token } => granted(SmallVec::from_buf([(0, token)])),
-                Outcome::Refused { retry_after } => Reply::Refused {
-                    index: 0,
-                    retry_after,
-                },
-            },
-            Self::Several(answer) => match answer.await? {
-                SeveralOutcome::Granted(grants) => {
-                    let grants = grants.into_iter();
-                    granted(grants.map(|grant| (grant.index, grant.token)).collect())
-                }
-                SeveralOutcome::Refused { index, retry_after } => Reply::Refused {
-                    index: index.unwrap_or_default(),
-                    retry_after,
-                },
-            },
+            Self::One(answer) => Reply::of_one(answer.await?, sent),
+            Self::Several(answer) => Reply::of_several(answer.await?, sent),
         })
+    }
+}
+
+impl Reply {
+    fn of_one(outcome: Outcome, sent: Instant) -> Self {
+        match outcome {
+            Outcome::Granted { token } => Self::Granted(Granted {
+                grants: SmallVec::from_buf([(0, token)]),
+                sent,
+            }),
+            Outcome::Refused { retry_after } => Self::Refused {
+                index: 0,
+                retry_after,
+            },
+        }
+    }
+
+    fn of_several(outcome: SeveralOutcome, sent: Instant) -> Self {
+        match outcome {
+            SeveralOutcome::Granted(grants) => {
+                let grants = grants.into_iter();
+                let grants = grants.map(|grant| (grant.index, grant.token)).collect();
+                Self::Granted(Granted { grants, sent })
+            }
+            SeveralOutcome::Refused { index, retry_after } => Self::Refused {
+                index: index.unwrap_or_default(),
+                retry_after,
+            },
+        }
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) struct CleanupTasks {
     /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
     /// drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
+    /// The number of callers in [`CleanupTasks::drained`]. Both counters are read and written in one order that all threads
+    /// see: work that ends without seeing a caller is seen by that caller.
+    drains: AtomicUsize,
     /// Notified when the count has reached zero, or a job is stranded.
     changed: Notify,
 }
@@ -79,6 +82,7 @@ impl CleanupTasks {
 
     /// Waits until all work is done.
     pub(super) async fn drained(&self) {
+        let _draining = Draining::begin(&self.drains);
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -114,6 +118,22 @@ impl CleanupState {
     }
 }
 
+/// Counts a caller that waits for the end of all work.
+struct Draining<'a>(&'a AtomicUsize);
+
+impl<'a> Draining<'a> {
+    fn begin(drains: &'a AtomicUsize) -> Self {
+        drains.fetch_add(1, Ordering::SeqCst);
+        Self(drains)
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Counts a piece of work that is not done.
 pub(super) struct Unfinished(Arc<CleanupTasks>);
 
@@ -132,7 +152,8 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let tasks = &self.0;
-        if tasks.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let was_last = tasks.unfinished.fetch_sub(1, Ordering::SeqCst) == 1;
+        if was_last && tasks.drains.load(Ordering::SeqCst) > 0 {
             tasks.changed.notify_waiters();
         }
     }

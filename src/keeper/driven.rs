@@ -1,6 +1,7 @@
 //! Futures that always run to their end.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,9 +17,16 @@ tokio::task_local! {
 
 /// A future that continues in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
-    work: Option<Work<T>>,
+    state: State<T>,
     /// The future releases a hold that is known to be lost.
     is_lost: bool,
+}
+
+enum State<T> {
+    /// The result was there at once.
+    Done(T),
+    Working(Work<T>),
+    Ended,
 }
 
 struct Work<T> {
@@ -38,7 +46,15 @@ impl<T: Send + 'static> Driven<T> {
     ) -> Self {
         let future = Box::pin(future);
         Self {
-            work: Some(Work { future, unfinished }),
+            state: State::Working(Work { future, unfinished }),
+            is_lost: false,
+        }
+    }
+
+    /// Wraps the result of work that is done.
+    pub(super) fn done(result: T) -> Self {
+        Self {
+            state: State::Done(result),
             is_lost: false,
         }
     }
@@ -51,10 +67,29 @@ impl<T: Send + 'static> Driven<T> {
     }
 }
 
+impl<T: Send + 'static> Driven<T> {
+    /// The result, if it was there at once.
+    fn take_result(&mut self) -> Option<T> {
+        match mem::replace(&mut self.state, State::Ended) {
+            State::Done(result) => Some(result),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+}
+
+// The future in it is boxed.
+impl<T: Send + 'static> Unpin for Driven<T> {}
+
 impl Driven<Result<(), LockError>> {
     /// Waits for the end up to the time limit of a caller. After that it continues in the
     /// background.
-    pub(crate) async fn in_time(self) -> Result<(), LockError> {
+    pub(crate) async fn in_time(mut self) -> Result<(), LockError> {
+        if let Some(result) = self.take_result() {
+            return result;
+        }
         let is_lost = self.is_lost;
         let result = timeout(PATIENCE, self).await;
         result.unwrap_or_else(|_| match is_lost {
@@ -69,11 +104,15 @@ impl<T: Send + 'static> Future for Driven<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         // Taken out while it is polled, so that work that panics is not polled again.
-        let mut work = self.work.take().expect("not polled after it was ready");
+        let mut work = match mem::replace(&mut self.state, State::Ended) {
+            State::Done(result) => return Poll::Ready(result),
+            State::Working(work) => work,
+            State::Ended => panic!("polled after it was ready"),
+        };
         match work.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
             Poll::Pending => {
-                self.work = Some(work);
+                self.state = State::Working(work);
                 Poll::Pending
             }
         }
@@ -82,9 +121,10 @@ impl<T: Send + 'static> Future for Driven<T> {
 
 impl<T: Send + 'static> Drop for Driven<T> {
     fn drop(&mut self) {
-        let Some(Work { future, unfinished }) = self.work.take() else {
+        let State::Working(work) = mem::replace(&mut self.state, State::Ended) else {
             return;
         };
+        let Work { future, unfinished } = work;
         unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
             future.await;
         })));

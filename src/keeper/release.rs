@@ -37,6 +37,25 @@ impl Keeper {
         result
     }
 
+    /// Releases in a store that answers at once.
+    pub(super) fn release_at_once(
+        &self,
+        live: &Arc<LiveHold>,
+        record: Option<Record>,
+        asked: impl FnOnce(Released),
+    ) -> Result<(), LockError> {
+        let release = Release::new(live.hold.clone()).record(record);
+        let answer = self.store().release(smallvec![release]).now();
+        let released = answer.unwrap_or_else(|_| Err(undecided()));
+        let released = released.map(|released| released[0]);
+        asked(answered(&released));
+        let result = Tries::of(live).decided(released);
+        // Such a store holds, has no hold, or refuses. It is always reached.
+        let result = result.unwrap_or_else(|| Err(undecided().into()));
+        self.released(live, &result);
+        result
+    }
+
     /// The same for many holds of one partition, in few questions. Returns an answer for each, in order.
     pub(crate) async fn release_many(
         self,

@@ -1,23 +1,21 @@
 //! A store without its type.
 
+use std::any::TypeId;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::memory::MemoryStore;
 use super::{
-    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
-    SeveralOutcome, Unsupported, Wakeups, Want, shared_work,
+    Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released,
+    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, shared_work,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use smallvec::SmallVec;
-
-/// The future of a store's answer.
-pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// [`LockStore`] without its type: futures that own their data, so that they can continue after their caller is
 /// cancelled.
@@ -37,6 +35,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn audit(self: Arc<Self>) -> Answer<Audit>;
+    /// Whether each question takes effect, and is answered, when it is asked. No future is awaited then.
+    fn answers_at_once(&self) -> bool;
     fn capabilities(&self) -> &Capabilities;
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
 }
@@ -45,19 +45,37 @@ pub(crate) trait DynStore: Send + Sync {
 struct Erased<S> {
     store: S,
     capabilities: Capabilities,
+    answers_at_once: bool,
 }
 
 /// Erases the type of a store.
-pub(crate) fn erase(store: impl LockStore) -> Arc<dyn DynStore> {
+pub(crate) fn erase<S: LockStore>(store: S) -> Arc<dyn DynStore> {
     Arc::new(Erased {
         capabilities: store.capabilities(),
+        // By its type, and not by a capability: a store around it forwards its capabilities.
+        answers_at_once: TypeId::of::<S>() == TypeId::of::<MemoryStore>(),
         store,
     })
 }
 
+impl<S> Erased<S> {
+    /// Asks the store at once, without a box, if it answers at the first poll.
+    fn answer<T>(
+        answers_at_once: bool,
+        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<T> {
+        match answers_at_once {
+            true => Answer::at_once(question),
+            false => Answer::later(question),
+        }
+    }
+}
+
 impl<S: LockStore> DynStore for Erased<S> {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        Box::pin(async move { self.store.acquire(&attempt).await })
+        Self::answer(self.answers_at_once, async move {
+            self.store.acquire(&attempt).await
+        })
     }
 
     fn acquire_several(
@@ -65,7 +83,7 @@ impl<S: LockStore> DynStore for Erased<S> {
         attempts: Arc<[Attempt]>,
         want: Want,
     ) -> Answer<SeveralOutcome> {
-        Box::pin(async move {
+        Self::answer(self.answers_at_once, async move {
             let outcome = self.store.acquire_several(&attempts, want).await?;
             if let SeveralOutcome::Granted(grants) = &outcome {
                 let expected = match want {
@@ -87,7 +105,7 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>> {
-        Box::pin(async move {
+        Self::answer(self.answers_at_once, async move {
             let statuses = self.store.renew(&renewals).await?;
             sized(renewals.len(), statuses.len())?;
             Ok(statuses)
@@ -95,7 +113,7 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>> {
-        Box::pin(async move {
+        Self::answer(self.answers_at_once, async move {
             if releases.iter().any(|release| release.record.is_some()) {
                 let kept = self.capabilities.check(Feature::Records);
                 kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
@@ -112,19 +130,32 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
-        Box::pin(async move { self.store.withdraw(&attempt, unanswered).await })
+        Self::answer(self.answers_at_once, async move {
+            self.store.withdraw(&attempt, unanswered).await
+        })
     }
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
-        Box::pin(async move { self.store.subscribe(&attempt).await })
+        Self::answer(self.answers_at_once, async move {
+            self.store.subscribe(&attempt).await
+        })
     }
 
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
-        Box::pin(async move { self.store.record(&key).await })
+        Self::answer(self.answers_at_once, async move {
+            self.store.record(&key).await
+        })
     }
 
     fn audit(self: Arc<Self>) -> Answer<Audit> {
-        Box::pin(async move { self.store.audit().await })
+        Self::answer(
+            self.answers_at_once,
+            async move { self.store.audit().await },
+        )
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.answers_at_once
     }
 
     fn capabilities(&self) -> &Capabilities {

@@ -1,0 +1,64 @@
+//! The answer of a store without its type.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+
+use crate::error::StoreError;
+
+/// The answer to a question: there already, or a future.
+pub(crate) struct Answer<T>(State<T>);
+
+enum State<T> {
+    Now(Result<T, StoreError>),
+    Later(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+    Taken,
+}
+
+impl<T> Answer<T> {
+    /// Asks a question that is answered at its first poll.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub(super) fn at_once(question: impl Future<Output = Result<T, StoreError>>) -> Self {
+        let answer = question.now_or_never();
+        Self(State::Now(
+            answer.expect("the store answers at the first poll"),
+        ))
+    }
+
+    pub(super) fn later(
+        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Self {
+        Self(State::Later(Box::pin(question)))
+    }
+
+    /// The answer if it is there already, otherwise the future.
+    pub(crate) fn now(self) -> Result<Result<T, StoreError>, Self> {
+        match self.0 {
+            State::Now(answer) => Ok(answer),
+            state => Err(Self(state)),
+        }
+    }
+}
+
+// The future in it is boxed.
+impl<T> Unpin for Answer<T> {}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Later(answer) = &mut self.0 {
+            return answer.as_mut().poll(cx);
+        }
+        match mem::replace(&mut self.0, State::Taken) {
+            State::Now(answer) => Poll::Ready(answer),
+            _ => panic!("the answer was taken"),
+        }
+    }
+}
