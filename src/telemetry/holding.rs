@@ -20,6 +20,7 @@ pub(crate) struct Holding {
     /// Whether the end is measured.
     is_counted: bool,
     followed: Followed,
+    gauges: metrics::Gauges,
     /// Counts the guard as a holder.
     _holder: metrics::Counted,
 }
@@ -32,6 +33,7 @@ impl Holding {
     pub(super) fn begin<'a, T: ObservedHold + 'static>(
         route: Route,
         mode: &'static str,
+        gauges: metrics::Gauges,
         followed: Followed,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
@@ -51,7 +53,8 @@ impl Holding {
         }
         let mut lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         Some(Self {
-            _holder: metrics::holder(&route, mode),
+            _holder: gauges.holder(),
+            gauges,
             route,
             mode,
             granted: Instant::now(),
@@ -100,7 +103,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            metrics::held(&self.route, self.mode, self.granted);
+            self.gauges.held(self.granted);
             self.followed.held(&self.route, self.mode, self.granted);
         }
         if self.span.is_disabled() {

@@ -1,11 +1,13 @@
 //! The instruments. Each function has a counterpart in `no_metrics.rs` that does nothing, and each metric a line in the
 //! table of the module above.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{
-    Gauge, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram,
+    Gauge, Key, Label, Level, Metadata, SharedString, Unit, counter, describe_counter,
+    describe_gauge, describe_histogram, histogram, with_recorder,
 };
 use tokio::time::Instant;
 
@@ -76,20 +78,75 @@ fn label(route: &Route) -> SharedString {
     }
 }
 
+/// The metrics that every request updates, of one route and mode.
+///
+/// Their names and labels are composed once for each route and mode, and never dropped: there are as many as the program has
+/// routes. The handles are not kept, because a recorder may be installed, or replaced, later.
+#[derive(Clone, Copy)]
+pub(super) struct Gauges(&'static Keys);
+
+struct Keys {
+    waiters: Key,
+    holders: Key,
+    waited: Key,
+    held: Key,
+}
+
+impl Gauges {
+    pub(super) fn of(route: &Route, mode: &'static str) -> Self {
+        type All = HashMap<(Route, &'static str), &'static Keys>;
+        static ALL: LazyLock<RwLock<All>> = LazyLock::new(RwLock::default);
+        let key = (route.clone(), mode);
+        let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = all.get(&key) {
+            return Self(keys);
+        }
+        drop(all);
+        let labelled = |name: &'static str| {
+            let labels = vec![
+                Label::new("route", label(route)),
+                Label::from_static_parts("mode", mode),
+            ];
+            Key::from_parts(name, labels)
+        };
+        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+        Self(all.entry(key).or_insert_with(|| {
+            Box::leak(Box::new(Keys {
+                waiters: labelled(WAITERS),
+                holders: labelled(HOLDERS),
+                waited: labelled(WAITED),
+                held: labelled(HELD),
+            }))
+        }))
+    }
+
+    /// Counts a waiting request.
+    pub(super) fn waiter(self) -> Counted {
+        count(&self.0.waiters)
+    }
+
+    /// Counts a guard.
+    pub(super) fn holder(self) -> Counted {
+        count(&self.0.holders)
+    }
+
+    pub(super) fn waited(self, since: Instant) {
+        record(&self.0.waited, since.elapsed());
+    }
+
+    pub(super) fn held(self, since: Instant) {
+        record(&self.0.held, since.elapsed());
+    }
+}
+
+static METADATA: Metadata<'static> =
+    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
 /// Counts one in a gauge while this exists.
 pub(super) struct Counted(Gauge);
 
-/// Counts a waiting request.
-pub(super) fn waiter(route: &Route, mode: &'static str) -> Counted {
-    count(gauge!(WAITERS, "route" => label(route), "mode" => mode))
-}
-
-/// Counts a guard.
-pub(super) fn holder(route: &Route, mode: &'static str) -> Counted {
-    count(gauge!(HOLDERS, "route" => label(route), "mode" => mode))
-}
-
-fn count(gauge: Gauge) -> Counted {
+fn count(key: &Key) -> Counted {
+    let gauge = with_recorder(|recorder| recorder.register_gauge(key, &METADATA));
     gauge.increment(1);
     Counted(gauge)
 }
@@ -100,12 +157,8 @@ impl Drop for Counted {
     }
 }
 
-pub(super) fn waited(route: &Route, mode: &'static str, since: Instant) {
-    histogram!(WAITED, "route" => label(route), "mode" => mode).record(since.elapsed());
-}
-
-pub(super) fn held(route: &Route, mode: &'static str, since: Instant) {
-    histogram!(HELD, "route" => label(route), "mode" => mode).record(since.elapsed());
+fn record(key: &Key, time: Duration) {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA)).record(time);
 }
 
 pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {

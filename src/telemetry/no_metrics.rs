@@ -12,19 +12,28 @@ pub(super) const ENABLED: bool = false;
 
 pub(crate) fn describe() {}
 
+#[derive(Clone, Copy)]
+pub(super) struct Gauges;
+
+impl Gauges {
+    pub(super) fn of(_: &Route, _: &'static str) -> Self {
+        Self
+    }
+
+    pub(super) fn waiter(self) -> Counted {
+        Counted
+    }
+
+    pub(super) fn holder(self) -> Counted {
+        Counted
+    }
+
+    pub(super) fn waited(self, _: Instant) {}
+
+    pub(super) fn held(self, _: Instant) {}
+}
+
 pub(super) struct Counted;
-
-pub(super) fn waiter(_: &Route, _: &'static str) -> Counted {
-    Counted
-}
-
-pub(super) fn holder(_: &Route, _: &'static str) -> Counted {
-    Counted
-}
-
-pub(super) fn waited(_: &Route, _: &'static str, _: Instant) {}
-
-pub(super) fn held(_: &Route, _: &'static str, _: Instant) {}
 
 pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
 

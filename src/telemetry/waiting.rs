@@ -17,6 +17,7 @@ pub(crate) struct Waiting {
     began: Instant,
     span: Span,
     followed: Followed,
+    gauges: metrics::Gauges,
     /// Counts the request as waiting.
     _waiter: metrics::Counted,
     ended: bool,
@@ -48,8 +49,10 @@ impl Waiting {
         );
         database.record(&span);
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
+        let gauges = metrics::Gauges::of(route, mode);
         Self {
-            _waiter: metrics::waiter(route, mode),
+            _waiter: gauges.waiter(),
+            gauges,
             route: route.clone(),
             mode,
             began,
@@ -74,7 +77,7 @@ impl Waiting {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
         let followed = mem::take(&mut self.followed);
-        Holding::begin(self.route.clone(), self.mode, followed, lives)
+        Holding::begin(self.route.clone(), self.mode, self.gauges, followed, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
@@ -97,7 +100,7 @@ impl Waiting {
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        metrics::waited(&self.route, self.mode, self.began);
+        self.gauges.waited(self.began);
         self.followed.waited(&self.route, self.mode, self.began);
     }
 }

@@ -1,9 +1,12 @@
 //! The metrics of a store. `off.rs` has the same interface and does nothing.
 
 use metrics::{
-    Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Gauge, Key, Label, Level, Metadata, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, with_recorder,
 };
 use tokio::time::Instant;
+
+use super::{COMMANDS, RENEWALS, WAKE_UPS};
 
 const ANSWERED: &str = "distributed_lock_store_answer_duration_seconds";
 const UNANSWERED: &str = "distributed_lock_store_unanswered_total";
@@ -65,7 +68,23 @@ pub(super) fn clock_offset(server: &str, seconds: f64) {
 
 /// Measures the answer to a command that was sent at `since`.
 pub(super) fn answered(carries: &'static str, since: Instant) {
-    histogram!(ANSWERED, "carries" => carries).record(since.elapsed());
+    // Its name and label are composed once, because every command updates it.
+    static LABELS: [[Label; 1]; 3] = [
+        [Label::from_static_parts("carries", COMMANDS)],
+        [Label::from_static_parts("carries", RENEWALS)],
+        [Label::from_static_parts("carries", WAKE_UPS)],
+    ];
+    static ALL: [(&str, Key); 3] = [
+        (COMMANDS, Key::from_static_parts(ANSWERED, &LABELS[0])),
+        (RENEWALS, Key::from_static_parts(ANSWERED, &LABELS[1])),
+        (WAKE_UPS, Key::from_static_parts(ANSWERED, &LABELS[2])),
+    ];
+    static METADATA: Metadata<'static> =
+        Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+    if let Some((_, key)) = ALL.iter().find(|(name, _)| *name == carries) {
+        with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
+            .record(since.elapsed());
+    }
 }
 
 /// Counts a command that was not answered.
