@@ -1,7 +1,8 @@
 //! Counts the allocations of this crate. `bench` runs it and reads its output.
 //!
 //! ```text
-//! bench-heap pairs <url>             allocations a pair on Redis, a pair in memory, a section that is handed over
+//! bench-heap pairs <url>             allocations a pair on Redis, a pair in memory, a section that is handed over, two
+//!                                    scripts on a bare handle
 //! bench-heap holds <url> <number>    takes that many locks, then answers each line with figures; see `holds`
 //! ```
 
@@ -32,7 +33,7 @@ async fn pairs(url: &str) -> Result<()> {
     let redis = LockClient::new(RedisStore::connect(url).await?);
     let memory = LockClient::new(MemoryStore::new());
     for client in [&redis, &memory] {
-        let pair = async || client.lock("counted").await?.release().await;
+        let pair = async || client.lock("counted").acquire().await?.release().await;
         println!("{}", each(PAIRS, pair).await?);
     }
     // Sections of existing tasks, so that the tasks themselves are not counted.
@@ -59,7 +60,31 @@ async fn pairs(url: &str) -> Result<()> {
         "{}",
         (many.saturating_sub(few)) as f64 / (TASKS * 100) as f64
     );
+    println!("{}", bare(url, PAIRS).await?);
     Ok(())
+}
+
+/// Two scripts with as many keys and arguments as a pair has, from commands that exist already.
+async fn bare(url: &str, pairs: usize) -> Result<f64> {
+    let client = redis::Client::open(url)?;
+    let mut handle = client.get_multiplexed_async_connection().await?;
+    let script = redis::Script::new("return {1, 0}");
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script.get_hash()).arg(5);
+    for word in 0..10 {
+        command.arg(format!("bare:{word}"));
+    }
+    script.prepare_invoke().load_async(&mut handle).await?;
+    for _ in 0..100 {
+        handle.send_packed_command(&command).await?;
+    }
+    let counted = count(async {
+        for _ in 0..2 * pairs {
+            handle.send_packed_command(&command).await?;
+        }
+        Ok(())
+    });
+    Ok(counted.await? as f64 / pairs as f64)
 }
 
 async fn each(pairs: usize, pair: impl AsyncFn() -> Result<(), LockError>) -> Result<f64> {

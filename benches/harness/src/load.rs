@@ -16,6 +16,8 @@ pub(crate) struct Outcome {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,
     pub(crate) waits: Latencies,
+    /// Those of them that were not the first of their task.
+    pub(crate) later: Latencies,
     /// The total time for which the lock was held.
     pub(crate) held: Duration,
     pub(crate) longest: Duration,
@@ -98,6 +100,7 @@ impl Load {
             sections: 0,
             elapsed: Duration::ZERO,
             waits: Latencies::new(),
+            later: Latencies::new(),
             held: Duration::ZERO,
             longest: Duration::ZERO,
         };
@@ -112,8 +115,11 @@ impl Load {
             outcome.held += held;
             outcome.longest = outcome.longest.max(longest);
             outcome.sections += waits.len() as u64;
-            for wait in waits {
+            for (place, wait) in waits.into_iter().enumerate() {
                 outcome.waits.record(wait);
+                if place > 0 {
+                    outcome.later.record(wait);
+                }
             }
         }
         Ok(outcome)

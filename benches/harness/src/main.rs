@@ -4,6 +4,7 @@ mod contender;
 mod crowd;
 mod http;
 mod load;
+mod plot;
 mod redisson;
 mod report;
 mod samples;
@@ -82,7 +83,7 @@ async fn run(arguments: Vec<String>) -> Result<()> {
     println!("\n{table}");
     if filters.is_empty() && !quick {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
-        std::fs::write(results, sections::preamble()? + &table)?;
+        std::fs::write(results, sections::preamble()? + &table + bench.report.appendix())?;
     }
     Ok(())
 }

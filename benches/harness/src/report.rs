@@ -10,6 +10,8 @@ use crate::samples::digits;
 pub(crate) struct Report {
     began: Instant,
     rows: Vec<Row>,
+    /// What stands below the summary in RESULTS.md.
+    appendix: String,
 }
 
 /// A line of the summary.
@@ -35,6 +37,7 @@ impl Report {
         Self {
             began: Instant::now(),
             rows: Vec::new(),
+            appendix: String::new(),
         }
     }
 
@@ -91,6 +94,16 @@ impl Report {
             row.beside
         ));
         self.rows.push(row);
+    }
+
+    /// Adds a text in Markdown below the summary.
+    pub(crate) fn append(&mut self, text: &str) {
+        self.appendix.push('\n');
+        self.appendix.push_str(text);
+    }
+
+    pub(crate) fn appendix(&self) -> &str {
+        &self.appendix
     }
 
     /// The summary, as a table in Markdown.

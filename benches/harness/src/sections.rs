@@ -9,6 +9,7 @@ mod layer;
 mod memory;
 mod pace;
 mod permits;
+mod profile;
 mod reads;
 mod uncontended;
 mod waiters;
@@ -19,7 +20,7 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 14] = [
     "uncontended",
     "hot",
     "held",
@@ -32,6 +33,7 @@ pub(crate) const NAMES: [&str; 13] = [
     "watchdog",
     "waiters",
     "permits",
+    "profile",
     ON_REQUEST,
 ];
 
@@ -51,6 +53,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,
         "permits" => permits::run(bench).await,
+        "profile" => profile::run(bench).await,
         ON_REQUEST => pace::run(bench).await,
         _ => bail!("no such section"),
     }

@@ -53,12 +53,12 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             let beside = format!("{} against {}", Rate(rate), Rate(median(&theirs)));
             bench
                 .report
-                .row(what, AtLeast(1.0), ratio(&ours, &theirs), beside);
+                .row(what, AtLeast(2.0), ratio(&ours, &theirs), beside);
         }
         Err(error) => {
             bench
                 .report
-                .missing(what, AtLeast(1.0), &format!("{}; {error:#}", Rate(rate)))
+                .missing(what, AtLeast(2.0), &format!("{}; {error:#}", Rate(rate)))
         }
     }
     let worst = Time(std::time::Duration::from_secs_f64(median(&waits)));
@@ -69,5 +69,5 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         format!("worst wait {worst}"),
     );
     let what = "fair mode, hand-off to another client";
-    handoff::judge(bench, &server, Contender::Fair, what, 1.2).await
+    handoff::judge(bench, &server, Contender::Fair, what, 1.5).await
 }

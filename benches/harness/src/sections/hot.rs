@@ -177,7 +177,7 @@ fn judge(bench: &mut Bench, processes: usize, figures: &[Figures], live: &Result
     let [confirmed, unconfirmed, _, redisson] = figures else {
         return;
     };
-    let target = AtLeast(if processes == 1 { 12.0 } else { 6.0 });
+    let target = AtLeast(12.0);
     let who = format!("hot key, {processes} × {WAITERS}");
     let beside = |ours: &[f64], theirs: &[f64]| {
         format!("{} against {}", Rate(median(ours)), Rate(median(theirs)))
@@ -207,7 +207,7 @@ fn judge(bench: &mut Bench, processes: usize, figures: &[Figures], live: &Result
     }
     for (ending, most, figures) in [
         ("unconfirmed", 0.25, unconfirmed),
-        ("confirmed", 1.2, confirmed),
+        ("confirmed", 0.25, confirmed),
     ] {
         let what = format!("{who}, scripts a section, {ending}");
         let beside = format!("in a burst {:.2}", median(&figures.burst_scripts));

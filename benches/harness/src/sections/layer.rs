@@ -106,7 +106,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             let (ours, bare) = (added(3), added(5));
             bench.report.row(
                 "layer on Redis, added latency / that of its two commands on a bare handle",
-                AtMost(1.1),
+                AtMost(1.05),
                 ratio(&ours, &bare),
                 format!("{} against {}", time(median(&ours)), time(median(&bare))),
             );
@@ -120,7 +120,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             let what = "layer in memory, 64 connections / a layer that boxes";
             bench.report.row(
                 what,
-                AtLeast(0.95),
+                AtLeast(0.9),
                 ratio(&rates[2], &rates[1]),
                 beside(&rates[2], &rates[1]),
             );

@@ -36,6 +36,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         client,
         one_store,
         one_client,
+        one_unconfirmed,
         mutex,
     } = &figures;
     let beside = |ours: &[f64], limit: &[f64]| {
@@ -54,13 +55,21 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         ratio(one_store, mutex),
         beside(one_store, mutex),
     );
-    report.fact(
+    report.row(
         "client on the memory store, distinct keys / sharded map of bare mutexes",
+        AtLeast(0.25),
         ratio(client, bare),
         beside(client, bare),
     );
-    report.fact(
-        "client on the memory store, one key / tokio::sync::Mutex",
+    report.row(
+        "client on the memory store, one key, unconfirmed / tokio::sync::Mutex",
+        AtLeast(0.3),
+        ratio(one_unconfirmed, mutex),
+        beside(one_unconfirmed, mutex),
+    );
+    report.row(
+        "client on the memory store, one key, confirmed / tokio::sync::Mutex",
+        AtLeast(0.15),
         ratio(one_client, mutex),
         beside(one_client, mutex),
     );
@@ -75,6 +84,7 @@ struct Figures {
     client: Vec<f64>,
     one_store: Vec<f64>,
     one_client: Vec<f64>,
+    one_unconfirmed: Vec<f64>,
     mutex: Vec<f64>,
 }
 
@@ -99,6 +109,8 @@ impl Figures {
             .push(rate(rounds, |_| turns(mutex.clone(), rounds)).await?);
         self.one_client
             .push(rate(rounds, |_| of_client("one".into())).await?);
+        self.one_unconfirmed
+            .push(rate(rounds, |_| unconfirmed(client.clone(), "one".into(), rounds)).await?);
         Ok(())
     }
 }
@@ -141,7 +153,14 @@ async fn store_pairs(
 
 async fn client_pairs(client: LockClient, key: String, rounds: usize) -> Result<()> {
     for _ in 0..rounds {
-        client.lock(key.as_str()).await?.release().await?;
+        client.lock(key.as_str()).acquire().await?.release().await?;
+    }
+    Ok(())
+}
+
+async fn unconfirmed(client: LockClient, key: String, rounds: usize) -> Result<()> {
+    for _ in 0..rounds {
+        drop(client.lock(key.as_str()).acquire().await?);
     }
     Ok(())
 }

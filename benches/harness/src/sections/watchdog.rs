@@ -114,7 +114,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     );
     bench.report.row(
         "client bytes a hold",
-        AtMost(300.0),
+        AtMost(400.0),
         bytes,
         "live on the heap, the guard among them".into(),
     );

@@ -1,0 +1,105 @@
+//! The output of callgrind, by the place of the source line.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Context, Result};
+
+/// The instructions of each place of a whole run.
+pub(super) struct Profile(BTreeMap<&'static str, u64>);
+
+/// Names are written once, with a number: `fn=(12) name`, later `fn=(12)`.
+#[derive(Default)]
+struct Names<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Names<'a> {
+    fn name(&mut self, text: &'a str) -> Result<&'a str> {
+        let (number, name) = text.split_once(')').context("a number in parentheses")?;
+        if !name.is_empty() {
+            self.0.insert(number, name.trim_start());
+        }
+        self.0.get(number).copied().context("a name that was written")
+    }
+}
+
+impl Profile {
+    /// Reads the costs of the lines themselves, without those of what they call.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let (mut files, mut functions) = (Names::default(), Names::default());
+        let (mut file, mut function) = ("", "");
+        let mut is_call = false;
+        let mut places = BTreeMap::new();
+        for line in text.lines() {
+            match line.split_once('=') {
+                Some(("fl" | "fi" | "fe", name)) => file = files.name(name)?,
+                Some(("fn", name)) => function = functions.name(name)?,
+                Some(("cfi" | "cfl", name)) => drop(files.name(name)?),
+                Some(("cfn", name)) => drop(functions.name(name)?),
+                Some(("calls", _)) => is_call = true,
+                _ if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) => {
+                    let cost = line.split(' ').nth(1).context("a cost")?;
+                    if !std::mem::take(&mut is_call) {
+                        *places.entry(place(file, function)).or_default() += cost.parse::<u64>()?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(places))
+    }
+
+    /// The instructions of one of `operations`, of which `idle` has none.
+    pub(super) fn minus(&self, idle: &Self, operations: usize) -> BTreeMap<&'static str, f64> {
+        let places = self.0.iter().map(|(place, busy)| {
+            let idle = idle.0.get(place).copied().unwrap_or_default();
+            (*place, busy.saturating_sub(idle) as f64 / operations as f64)
+        });
+        places.filter(|(_, count)| *count >= 0.5).collect()
+    }
+}
+
+/// The floors of this crate, as ARCHITECTURE.md names them, and what else takes part. The first that is found counts.
+const PLACES: [(&str, &str); 26] = [
+    ("/malloc/", "allocator"),
+    ("/alloc.rs", "allocator"),
+    ("/sys/alloc/", "allocator"),
+    ("memmove", "copies of memory"),
+    ("memset", "copies of memory"),
+    ("memcmp", "copies of memory"),
+    ("clock_gettime", "clock"),
+    ("/unix/time.rs", "clock"),
+    ("/std/src/time.rs", "clock"),
+    ("/core/src/time.rs", "clock"),
+    ("/hashbrown-", "hash maps"),
+    ("/hash/", "hash maps"),
+    ("benches/harness/", "the bench itself"),
+    ("/src/layer", "this crate: layer"),
+    ("/src/key", "this crate: key"),
+    ("/src/client", "this crate: client"),
+    ("/src/queue", "this crate: queue"),
+    ("/src/keeper", "this crate: keeper"),
+    ("/src/guard", "this crate: guard"),
+    ("/src/store", "this crate: store"),
+    ("/src/lock", "this crate: lock"),
+    ("/src/telemetry", "this crate: telemetry"),
+    ("/tokio-", "tokio"),
+    ("/tracing-", "tracing"),
+    ("/axum", "axum, tower, http"),
+    ("/registry/", "other crates"),
+];
+
+fn place(file: &str, function: &str) -> &'static str {
+    let crates = ["/tower-", "/http-", "/hyper-", "/matchit-", "/http-body"];
+    if file.contains("/registry/") && crates.iter().any(|name| file.contains(name)) {
+        return "axum, tower, http";
+    }
+    let is_of_ours = |place: &str| place.starts_with("/src/");
+    let found = PLACES.iter().find(|(part, _)| {
+        // A dependency may have a file of the same name.
+        file.contains(part) && !(is_of_ours(part) && file.contains("/registry/"))
+    });
+    match found {
+        Some((_, place)) => place,
+        None if function.contains("tower_distributed_lock::") => "standard library in this crate",
+        None => "standard library",
+    }
+}
