@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics::{
     Gauge, Key, Label, Level, Metadata, SharedString, Unit, counter, describe_counter,
-    describe_gauge, describe_histogram, histogram, with_recorder,
+    describe_gauge, describe_histogram, gauge, histogram, with_recorder,
 };
 use tokio::time::Instant;
 
