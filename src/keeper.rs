@@ -5,7 +5,6 @@
 //! are one task, without a timer or a task per hold, on the store's runtime if it has one, so that holds outlive a runtime
 //! whose workers are all busy. Clean-up runs on the runtimes of the callers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,13 +110,11 @@ impl Keeper {
     ) -> Driven<Result<(), LockError>> {
         // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
         let lease = until.saturating_duration_since(Instant::now());
-        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-        for live in lives {
-            let partition = partitions.entry(self.partition(live));
-            let renewal = Renewal::new(live.hold.clone(), lease);
-            partition.or_default().push(renewal);
-        }
-        let renewals = partitions.into_values();
+        let renewals = lives.into_iter();
+        let renewals = renewals.map(|live| Renewal::new(live.hold.clone(), lease));
+        let store = &self.handle.store;
+        let renewals = store.by_partition(renewals, |renewal| &renewal.hold.key);
+        let renewals = renewals.into_values();
         let renewals = join_all(renewals.map(|renewals| self.store().renew(renewals)));
         let held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
             let statuses = statuses?;
@@ -193,19 +190,20 @@ impl Keeper {
         D: Send + 'static,
     {
         let unfinished = self.handle.tasks.begin();
-        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-        let mut left = Vec::new();
+        let (mut left, mut rest) = (Vec::new(), Vec::new());
         let mut held = true;
         for end in ends {
             held &= self.begin_release(&end.live);
-            if let Some(until) = end.live.minimum() {
-                self.release_at(&end.live, until);
-                left.push(self.clone().leave(end.live));
-                continue;
+            match end.live.minimum() {
+                Some(until) => {
+                    self.release_at(&end.live, until);
+                    left.push(self.clone().leave(end.live));
+                }
+                None => rest.push(end),
             }
-            let partition = partitions.entry(self.partition(&end.live));
-            partition.or_default().push(end);
         }
+        let store = &self.handle.store;
+        let partitions = store.by_partition(rest, |end| &end.live.hold.key);
         let keeper = self.clone();
         let release = async move {
             let releases = partitions.into_iter();
@@ -306,17 +304,17 @@ impl Keeper {
     pub(crate) fn abandon_all(&self) {
         // Counted first, as in `end`.
         let _unfinished = self.handle.tasks.begin();
-        let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-        for live in self.handle.watchdog.all() {
-            let watchdog = &self.handle.watchdog;
+        let watchdog = &self.handle.watchdog;
+        let mut rest = Vec::new();
+        for live in watchdog.all() {
             watchdog.lose(&live, "the client was shut down");
-            if let Some(until) = live.minimum() {
-                self.release_at(&live, until);
-                continue;
+            match live.minimum() {
+                Some(until) => self.release_at(&live, until),
+                None => rest.push(live),
             }
-            let partition = partitions.entry(self.partition(&live));
-            partition.or_default().push(live);
         }
+        let store = &self.handle.store;
+        let partitions = store.by_partition(rest, |live| &live.hold.key);
         for lives in partitions.into_values() {
             let store = self.store();
             self.adopt(Box::pin(async move {

@@ -1,5 +1,6 @@
 //! The contract of stores, which keep the holds.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -56,6 +57,18 @@ pub(crate) const BATCH: usize = 100;
 /// A copy can be late as long as its connection may still deliver it: a silent connection is closed within two response timeouts,
 /// and the operating system tries to deliver for about 100 seconds more.
 pub const LATENESS: Duration = Duration::from_secs(120);
+
+/// Groups items by a number.
+fn grouped<T>(
+    items: impl IntoIterator<Item = T>,
+    number: impl Fn(&T) -> u16,
+) -> BTreeMap<u16, Vec<T>> {
+    let mut groups: BTreeMap<u16, Vec<T>> = BTreeMap::new();
+    for item in items {
+        groups.entry(number(&item)).or_default().push(item);
+    }
+    groups
+}
 
 /// The refusal of a record under a shared hold: the record does not describe the work of the other shares.
 fn shared_work() -> StoreError {

@@ -1,6 +1,5 @@
 //! Attempts, with their clean-up.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -367,11 +366,7 @@ fn residue(before: Residue, want: Wanted, answer: &Result<Reply, StoreError>) ->
 /// Ends what answered attempts without patience have left, which are holds and nothing else: those of one partition in few
 /// questions. Returns the attempts of which the store does not say whether they have left anything.
 async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let mut partitions: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-    for attempt in attempts {
-        let partition = store.partition(&attempt.hold.key).unwrap_or_default();
-        partitions.entry(partition).or_default().push(attempt);
-    }
+    let partitions = store.by_partition(attempts, |attempt| &attempt.hold.key);
     let in_batches = |attempts: Vec<Attempt>| async move {
         let mut undecided = Vec::new();
         for batch in attempts.chunks(BATCH) {

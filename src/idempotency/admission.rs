@@ -13,9 +13,9 @@ use super::fingerprint::{Fingerprint, Version};
 use super::record::Recorded;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
+use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
-    Admission, BodyReader, Claim, ModePolicy, Refusal, Rejection, RejectionKind, by_method,
+    Admission, Buffered, Claim, ModePolicy, Refusal, Rejection, RejectionKind, by_method, extract,
 };
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
@@ -57,26 +57,33 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
-        let (extracted, body) = self.extract_key(parts, body).await?;
+        let reader = &self.settings.body_reader;
+        let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;
         let keys = match extracted {
-            Ok(keys) => keys,
-            Err(missing) if self.settings.required => return Err(missing.into()),
+            Ok(keys) if !keys.is_empty() => keys,
+            Err(error) if !error.is_missing() => return Err(error.into()),
             // Without a key there is no promise.
-            Err(_) => return Ok(Admission::Pass(body.into_body())),
+            _ if !self.settings.required => return Ok(Admission::Pass(body.into_inner())),
+            Err(missing) => return Err(missing.into()),
+            Ok(_) => {
+                let reason = "this request needs an idempotency key";
+                return Err(KeyError::missing_because(reason).into());
+            }
         };
-        let body = body.read(&self.settings.body_reader).await?;
+        let (body, read) = body.take::<Buffered>(reader).await?;
+        let read = read.unwrap_or_default();
         let name = self.client.named(self.settings.scope.name(parts, keys));
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Ok(Admission::Pass(body.into()));
+            return Ok(Admission::Pass(body));
         }
         claimed.0.push(name.clone());
         let identity = Identity {
             name,
-            fingerprint: (self.settings.fingerprint)(parts, &body),
+            fingerprint: (self.settings.fingerprint)(parts, &read),
             parts,
-            body: &body,
+            body: &read,
         };
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
@@ -92,37 +99,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             fingerprint: identity.fingerprint,
             route: route(parts),
         };
-        Ok(Admission::Run(body.into(), Claim { guard, terms }))
-    }
-
-    /// The key, or why there is none, and the body, which is read only if the key is in it.
-    async fn extract_key<B>(
-        &self,
-        parts: &mut Parts,
-        body: B,
-    ) -> Result<(Result<Keys, KeyError>, TakenBody<B>), Refusal>
-    where
-        B: Body<Data: Send> + Send,
-    {
-        // A layer further out may have read another body than this one.
-        parts.extensions.remove::<RequestBody>();
-        let mut body = TakenBody::Unread(body);
-        let mut found = self.key.extract(parts).await;
-        if found.as_ref().is_err_and(KeyError::is_body_unread) {
-            let read = body.read(&self.settings.body_reader).await?;
-            parts.extensions.insert(RequestBody(read.clone()));
-            body = TakenBody::Read(read);
-            found = self.key.extract(parts).await;
-        }
-        match found {
-            Ok(keys) if keys.is_empty() => {
-                let reason = "this request needs an idempotency key";
-                Ok((Err(KeyError::missing_because(reason)), body))
-            }
-            Ok(keys) => Ok((Ok(keys), body)),
-            Err(error) if error.is_missing() => Ok((Err(error), body)),
-            Err(error) => Err(error.into()),
-        }
+        Ok(Admission::Run(body, Claim { guard, terms }))
     }
 
     async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {
@@ -183,28 +160,4 @@ impl Identity<'_> {
 /// The label of a request's metrics.
 pub(super) fn route(parts: &Parts) -> Route {
     Route::new(template(parts))
-}
-
-/// A request's body, read or not.
-enum TakenBody<B> {
-    Unread(B),
-    Read(Bytes),
-}
-
-impl<B: Body> TakenBody<B> {
-    async fn read(self, reader: &BodyReader) -> Result<Bytes, Rejection> {
-        match self {
-            Self::Unread(body) => reader.read(body).await.map_err(Rejection::new),
-            Self::Read(body) => Ok(body),
-        }
-    }
-}
-
-impl<B: From<Bytes>> TakenBody<B> {
-    fn into_body(self) -> B {
-        match self {
-            Self::Unread(body) => body,
-            Self::Read(body) => body.into(),
-        }
-    }
 }

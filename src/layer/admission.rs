@@ -7,30 +7,16 @@ use http::request::Parts;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::DistributedLockLayer;
 use super::body_mode::BodyMode;
 use super::rejection::{Refusal, Rejection};
 use super::serve::Claim;
 use super::settings::{Confirm, OnMissing, OnUnavailable};
+use super::{DistributedLockLayer, payload};
 use crate::client::LockRequest;
 use crate::error::LockError;
-use crate::key::{KeyError, KeyExtractor, Keys, RequestBody, template};
+use crate::key::{KeyError, KeyExtractor, Keys, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
-
-/// A request's body, before and after it was read.
-enum Payload<B> {
-    Unread(B),
-    Read(B),
-}
-
-impl<B> Payload<B> {
-    fn into_inner(self) -> B {
-        match self {
-            Self::Unread(body) | Self::Read(body) => body,
-        }
-    }
-}
 
 /// What the end of a request needs.
 pub(crate) struct EndTerms {
@@ -59,7 +45,8 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let Some(mode) = self.policy.mode(parts) else {
             return Ok((None, body));
         };
-        let (found, body) = self.find(parts, body).await?;
+        let reader = &self.policy.body_reader;
+        let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
         let (keys, missing) = match found {
             Ok(keys) => (keys, KeyError::missing()),
             Err(error) if error.is_missing() => (Keys::default(), error),
@@ -74,11 +61,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         if keys.len() > self.policy.max_keys {
             return Err(KeyError::invalid("the request names too many keys").into());
         }
-        let body = match body {
-            Payload::Unread(body) => M::take(&self.policy.body_reader, body).await,
-            Payload::Read(body) => Ok((body, None)),
-        };
-        let (body, _) = body.map_err(Rejection::new)?;
+        let (body, _) = body.take::<M>(reader).await?;
         let mut targets = keys.targets(mode)?;
         if let Some(tenant) = self.policy.tenant.of(parts).flatten() {
             for (key, _) in &mut targets {
@@ -87,31 +70,6 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         }
         let plan = self.ask_for(targets, Route::new(template(parts)));
         Ok((Some(plan), body))
-    }
-
-    /// The keys, or why there are none. Reads the body if they are in it.
-    async fn find<B>(
-        &self,
-        parts: &mut Parts,
-        body: B,
-    ) -> Result<(Result<Keys, KeyError>, Payload<B>), Refusal>
-    where
-        M: BodyMode<B>,
-    {
-        if M::reads() {
-            // A layer further out may have read another body.
-            parts.extensions.remove::<RequestBody>();
-        }
-        let found = self.key.extract(parts).await;
-        if !M::reads() || !found.as_ref().is_err_and(KeyError::is_body_unread) {
-            return Ok((found, Payload::Unread(body)));
-        }
-        let taken = M::take(&self.policy.body_reader, body).await;
-        let (body, read) = taken.map_err(Rejection::new)?;
-        parts
-            .extensions
-            .insert(RequestBody(read.unwrap_or_default()));
-        Ok((self.key.extract(parts).await, Payload::Read(body)))
     }
 
     fn ask_for(&self, targets: SmallVec<[(LockKey, LockMode); 1]>, route: Route) -> Plan {

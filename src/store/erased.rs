@@ -1,6 +1,7 @@
 //! A store without its type.
 
 use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use super::memory::MemoryStore;
 use super::{
     Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released,
-    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, shared_work,
+    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -39,6 +40,17 @@ pub(crate) trait DynStore: Send + Sync {
     fn answers_at_once(&self) -> bool;
     fn capabilities(&self) -> &Capabilities;
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
+}
+
+impl dyn DynStore {
+    /// Groups items by the partitions of their keys.
+    pub(crate) fn by_partition<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        key: impl Fn(&T) -> &LockKey,
+    ) -> BTreeMap<u16, Vec<T>> {
+        grouped(items, |item| self.partition(key(item)).unwrap_or_default())
+    }
 }
 
 /// A store and its capabilities, which are read once.

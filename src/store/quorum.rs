@@ -138,6 +138,8 @@ pub struct QuorumStore<S> {
 
 struct QuorumShared<S> {
     stores: Box<[S]>,
+    /// Those of each store, which are read once.
+    capabilities: Box<[Capabilities]>,
     /// The stores that are slower than the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
     holds: HoldTable,
@@ -178,6 +180,7 @@ impl<S: LockStore> QuorumStore<S> {
         }
         Ok(Self {
             shared: Arc::new(QuorumShared {
+                capabilities: stores.iter().map(LockStore::capabilities).collect(),
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
                 holds: HoldTable::new(stores.len()),
                 echoes: Echoes::default(),
@@ -318,8 +321,8 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     /// The capabilities that every store has, without those that need one order over all stores. Holds are renewed on the runtime
     /// of the first store that has one.
     fn capabilities(&self) -> Capabilities {
-        let stores = self.shared.stores.iter();
-        let stores: Vec<_> = stores.map(LockStore::capabilities).collect();
+        let shared = self.shared.clone();
+        let stores = &self.shared.capabilities;
         let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
         let quorum = Capabilities::new(modes)
             .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
@@ -346,7 +349,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             false => quorum,
         };
         quorum
-            .renewal_runtime(move || stores.iter().find_map(Capabilities::runtime))
+            .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
             .goes_on(move || {
                 let running = running.clone();
                 async move { running.ended(limit).await }

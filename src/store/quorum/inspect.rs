@@ -113,7 +113,7 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 impl<S: LockStore> QuorumStore<S> {
     /// The inspector of one store.
     fn member(&self, place: usize) -> Result<Arc<dyn DynInspect>, StoreError> {
-        let inspector = self.shared.stores[place].capabilities().inspector();
+        let inspector = self.shared.capabilities[place].inspector();
         inspector.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
     }
 

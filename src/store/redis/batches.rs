@@ -1,78 +1,70 @@
-//! Renewals and checks of many holds, in few scripts.
+//! Questions about many holds, in few scripts.
 
-use std::collections::BTreeMap;
+use std::future::Future;
 
 use futures_util::future::join_all;
 
+use super::reply;
 use super::router::PartitionRoute;
 use super::script::Call;
-use super::{calls, reply};
 use crate::error::StoreError;
-use crate::lock::LockKey;
-use crate::store::{BATCH, HoldStatus, Renewal};
+use crate::store::{BATCH, HoldStatus, Renewal, grouped};
 
-/// Renews leases.
-pub(super) async fn renew(
-    route: PartitionRoute<'_>,
-    renewals: &[Renewal],
-) -> Result<Vec<HoldStatus>, StoreError> {
-    call_in_batches(
-        route,
-        renewals,
-        |renewal| &renewal.hold.key,
-        |batch| calls::renew(batch.iter().copied()),
-    )
-    .await
-}
+/// An item, or an answer about it, and the index of the item in the question.
+pub(super) type Placed<T> = (usize, T);
 
-/// Asks which holds the store carries. With `acknowledge`, each batch writes something, so that replicas have a
-/// change to acknowledge.
-pub(super) async fn check(
-    route: PartitionRoute<'_>,
-    checks: &[Renewal],
-    acknowledge: bool,
-) -> Result<Vec<HoldStatus>, StoreError> {
-    call_in_batches(
-        route,
-        checks,
-        |check| &check.hold.key,
-        |batch| calls::check(batch.iter().map(|check| &check.hold), acknowledge),
-    )
-    .await
-}
-
-/// Asks one question about many holds, in as few scripts as the servers and [`BATCH`] allow.
-async fn call_in_batches<'a, T>(
-    route: PartitionRoute<'a>,
-    items: &'a [T],
-    key: impl Fn(&T) -> &LockKey,
-    call: impl Fn(&[&'a T]) -> Call,
-) -> Result<Vec<HoldStatus>, StoreError> {
-    let mut groups: BTreeMap<u16, Vec<_>> = BTreeMap::new();
-    for (place, item) in items.iter().enumerate() {
-        let group = groups.entry(route.together(key(item)));
-        group.or_default().push((place, item));
-    }
+/// Asks in as few questions as [`BATCH`] and `together` allow: items with the same number may be in one question. Every
+/// question is completed: one that fails does not stop the others.
+pub(super) async fn in_batches<'a, T, A, F>(
+    items: &[Placed<&'a T>],
+    together: impl Fn(&T) -> u16,
+    ask: impl Fn(Vec<&'a T>) -> F,
+) -> Vec<Placed<Result<A, StoreError>>>
+where
+    A: Clone,
+    F: Future<Output = Result<Vec<Result<A, StoreError>>, StoreError>>,
+{
+    let groups = grouped(items.iter().copied(), |(_, item)| together(item));
     let batches = groups.values().flat_map(|group| group.chunks(BATCH));
     let answers = batches.map(|batch| {
-        let items: Vec<&T> = batch.iter().map(|&(_, item)| item).collect();
-        let (key, call) = (key(items[0]), call(&items));
+        let answers = ask(batch.iter().map(|(_, item)| *item).collect());
         async move {
-            let (answer, effect) = route.call(key, &call).await?;
-            let standings = reply::standings(&answer, batch.len())?;
-            if standings.contains(&HoldStatus::Held) {
-                effect.counts().await?;
-            }
-            Ok((batch, standings))
+            let answers = answers.await;
+            let answers = answers.unwrap_or_else(|error| vec![Err(error); batch.len()]);
+            let places = batch.iter().map(|(place, _)| *place);
+            places.zip(answers).collect::<Vec<_>>()
         }
     });
-    let mut standings = vec![HoldStatus::Gone; items.len()];
-    // Every batch is completed: one that fails does not stop the others.
-    for answer in join_all(answers).await {
-        let (batch, answers) = answer?;
-        for ((place, _), standing) in batch.iter().zip(answers) {
-            standings[*place] = standing;
+    join_all(answers).await.into_iter().flatten().collect()
+}
+
+/// Asks for the status of holds, or renews them.
+pub(super) async fn statuses<'a>(
+    route: PartitionRoute<'_>,
+    renewals: &[Placed<&'a Renewal>],
+    call: impl Fn(&[&'a Renewal]) -> Call,
+) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
+    let ask = |batch: Vec<&'a Renewal>| {
+        let call = call(&batch);
+        async move {
+            let (answer, effect) = route.call(&batch[0].hold.key, &call).await?;
+            let statuses = reply::standings(&answer, batch.len())?;
+            if statuses.contains(&HoldStatus::Held) {
+                effect.counts().await?;
+            }
+            Ok(statuses.into_iter().map(Ok).collect())
         }
-    }
-    Ok(standings)
+    };
+    let together = |renewal: &Renewal| route.together(&renewal.hold.key);
+    let answers = in_batches(renewals, together, ask).await;
+    let answers = answers.into_iter();
+    answers
+        .map(|(place, status)| Ok((place, status?)))
+        .collect()
+}
+
+/// The answers in the order of the question.
+pub(super) fn in_order<A>(mut answers: Vec<Placed<A>>) -> impl Iterator<Item = A> {
+    answers.sort_unstable_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer)
 }

@@ -2,8 +2,9 @@
 
 use futures_util::future::join_all;
 
+use super::batches::{Placed, in_order, statuses};
 use super::pooled::Purpose;
-use super::{RedisStore, batches, failure};
+use super::{RedisStore, calls, failure};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{HoldStatus, Renewal};
 
@@ -16,25 +17,11 @@ impl RedisStore {
         if renewals.is_empty() {
             return self.ping().await.map(|()| Vec::new());
         }
-        let is_check = |renewal: &Renewal| renewal.lease.is_none();
-        if !renewals.iter().any(is_check) {
-            return self.extend(renewals).await;
-        }
-        if renewals.iter().all(is_check) {
-            return self.look(renewals).await;
-        }
-        let mut statuses = vec![HoldStatus::Unknown; renewals.len()];
-        let places = 0..renewals.len();
-        let (checks, extended): (Vec<_>, Vec<_>) =
-            places.partition(|&place| is_check(&renewals[place]));
-        for (place, status) in checks.iter().zip(self.look(&of(renewals, &checks)).await?) {
-            statuses[*place] = status;
-        }
-        let renewed = self.extend(&of(renewals, &extended)).await?;
-        for (place, status) in extended.iter().zip(renewed) {
-            statuses[*place] = status;
-        }
-        Ok(statuses)
+        let is_check = |(_, renewal): &Placed<&Renewal>| renewal.lease.is_none();
+        let (checks, renewals): (Vec<_>, Vec<_>) = (0..).zip(renewals).partition(is_check);
+        let mut statuses = self.look(&checks).await?;
+        statuses.extend(self.extend(&renewals).await?);
+        Ok(in_order(statuses).collect())
     }
 
     /// Asks every server that has locks.
@@ -53,29 +40,34 @@ impl RedisStore {
     }
 
     /// Renews leases, on the connections for renewals.
-    async fn extend(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+    async fn extend(
+        &self,
+        renewals: &[Placed<&Renewal>],
+    ) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
         let router = &self.inner.router;
-        match batches::renew(router.route(Purpose::Renewals), renewals).await {
+        let renew = |purpose| {
+            let call = |batch: &[&Renewal]| calls::renew(batch.iter().copied());
+            statuses(router.route(purpose), renewals, call)
+        };
+        match renew(Purpose::Renewals).await {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
             // are up.
-            Err(error) if no_connection(&error) && router.is_up() => {
-                batches::renew(router.route(Purpose::Commands), renewals).await
-            }
+            Err(error) if no_connection(&error) && router.is_up() => renew(Purpose::Commands).await,
             renewed => renewed,
         }
     }
 
     /// Asks which holds the store carries.
-    async fn look(&self, checks: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+    async fn look(
+        &self,
+        checks: &[Placed<&Renewal>],
+    ) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
         let route = self.inner.router.route(Purpose::Commands);
-        batches::check(route, checks, self.inner.acknowledging).await
+        let acknowledging = self.inner.acknowledging;
+        let call =
+            |batch: &[&Renewal]| calls::check(batch.iter().map(|check| &check.hold), acknowledging);
+        statuses(route, checks, call).await
     }
-}
-
-/// The `renewals` at `places`.
-fn of(renewals: &[Renewal], places: &[usize]) -> Vec<Renewal> {
-    let places = places.iter();
-    places.map(|&place| renewals[place].clone()).collect()
 }
 
 /// Whether an error means that there is no connection.

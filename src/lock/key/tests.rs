@@ -1,0 +1,73 @@
+use super::*;
+use std::collections::HashSet;
+
+#[test]
+fn different_components_never_collide() {
+    let long = "x".repeat(300);
+    let longer = "x".repeat(301);
+    let cases: &[&[&str]] = &[
+        &[],
+        &[""],
+        &["", ""],
+        &["a"],
+        &["a", ""],
+        &["", "a"],
+        &["a:"],
+        &["a%3A"],
+        &[":a"],
+        &["{a}"],
+        &["a\0"],
+        &["a\r\n"],
+        &["é"],
+        &["e\u{301}"],
+        &[&long],
+        &[&longer],
+        &[&long, ""],
+    ];
+    let keys: HashSet<_> = cases
+        .iter()
+        .map(|c| LockKey::from_parts("r", c.iter()))
+        .collect();
+    assert_eq!(keys.len(), cases.len());
+}
+
+#[test]
+fn a_name_space_stands_before_the_name_and_is_not_shown() {
+    let plain = LockKey::new("order:{7}");
+    let key = plain.within("prod:shop:");
+    assert_eq!(key.as_str(), "prod:shop:order:{7}");
+    assert_eq!((key.name(), &*key.to_string()), ("order:{7}", "order:{7}"));
+    assert_eq!(format!("{key:?}"), "\"order:{7}\"");
+    assert_eq!(key.within("prod:shop:"), key, "once only");
+    assert_eq!(key.within("test:").as_str(), "test:order:{7}");
+    assert_eq!(key.within(""), plain);
+    let whole = LockKey::new("prod:shop:order:{7}");
+    assert_eq!(key, whole, "one key of the store");
+    assert!(HashSet::from([key]).contains(&whole));
+}
+
+#[test]
+fn tenants_have_keys_of_their_own() {
+    let order = LockKey::from_parts("lock:order", ["42"]);
+    let names: HashSet<_> = ["a", "b", "", "a:b", "@a"]
+        .map(|tenant| order.tenant(tenant).as_str().to_owned())
+        .into();
+    assert_eq!(names.len(), 5);
+    assert_ne!(
+        order.tenant("a"),
+        LockKey::from_parts("lock:order", ["42", "@a"])
+    );
+    let long = LockKey::new("é".repeat(100)).tenant("x".repeat(300));
+    assert!(long.as_str().len() <= MAX_COMPOSED);
+}
+
+#[test]
+fn composed_names_are_bounded_and_plain() {
+    let key = LockKey::from_parts(&"resource{".repeat(50), ["\u{7f}{}\n".repeat(1000)]);
+    assert!(key.as_str().len() <= MAX_COMPOSED);
+    assert!(
+        key.as_str()
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && b != b'{' && b != b'}')
+    );
+}

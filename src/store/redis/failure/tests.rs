@@ -1,0 +1,54 @@
+use super::*;
+use StoreErrorKind::{Conflict, Refused, Transient};
+
+#[test]
+fn an_error_is_known_by_its_code_even_inside_a_script() {
+    for (code, detail, expected) in [
+        (
+            "WRONGTYPE",
+            "Operation against a key holding the wrong kind of value",
+            Conflict,
+        ),
+        (
+            "LOADING",
+            "Redis is loading the dataset in memory",
+            Transient,
+        ),
+        ("BUSY", "Redis is busy running a script", Transient),
+        (
+            "READONLY",
+            "You can't write against a read only replica.",
+            Transient,
+        ),
+        (
+            "OOM",
+            "command not allowed when used memory > 'maxmemory'.",
+            Refused,
+        ),
+        ("NOPERM", "this user has no permissions", Refused),
+        ("ERR", "max number of clients reached", Transient),
+        ("ERR", "unknown command", Refused),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: WRONGTYPE Operation against",
+            Conflict,
+        ),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: -OOM command not allowed",
+            Refused,
+        ),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: -READONLY You can't",
+            Transient,
+        ),
+        (
+            "ERR",
+            "user_script:7: WRONGTYPE the fencing counter is not a number",
+            Conflict,
+        ),
+    ] {
+        assert_eq!(meaning(code, Some(detail)), expected, "{code} {detail}");
+    }
+}

@@ -1,0 +1,81 @@
+use super::*;
+use crate::store::redis::slot::Slot;
+use uuid::Uuid;
+
+#[test]
+fn only_names_that_keep_their_keys_together_are_taken_in_a_cluster() {
+    for (name, whole) in [
+        ("plain", true),
+        ("{tag}", true),
+        ("a{tag}b", true),
+        ("a{tag}b{c}}{", true),
+        ("a}b{tag}", true),
+        ("{{tag}", true),
+        ("", false),
+        ("{}foo", false),
+        ("na{me", false),
+        ("a}b", false),
+        ("{}{tag}", false),
+    ] {
+        let key = LockKey::new(name);
+        let names = Names::of(&key);
+        assert_eq!(names.share_a_slot().is_ok(), whole, "{name}");
+        let slot = |name: &str| Slot::of(&LockKey::new(name));
+        let aux = names.queue().to_string();
+        assert_eq!(slot(&aux) == slot(name), whole, "{name}");
+    }
+}
+
+#[test]
+fn names_are_redissons_with_and_without_a_hash_tag() {
+    let id = HoldId::new(Uuid::nil(), 7);
+    let uuid = Uuid::nil();
+    for (key, tag) in [
+        ("n", "{n}"),
+        ("a{n}b", "a{n}b"),
+        ("na{me", "na{me"),
+        ("a}b", "{a}b}"),
+    ] {
+        let key = LockKey::new(key);
+        let names = Names::of(&key);
+        assert_eq!(names.lock().to_string(), key.as_str());
+        for (name, expected) in [
+            (names.channel(), format!("redisson_lock__channel:{tag}")),
+            (
+                names.turn_channel(id),
+                format!("redisson_lock__channel:{tag}:{uuid}:7"),
+            ),
+            (names.rw_channel(), format!("redisson_rwlock:{tag}")),
+            (names.token(), format!("redisson_lock_token:{tag}")),
+            (names.queue(), format!("redisson_lock_queue:{tag}")),
+            (names.timeouts(), format!("redisson_lock_timeout:{tag}")),
+            (names.permit_channel(), format!("redisson_sc:{tag}")),
+            (names.permits(), format!("{tag}:timeout")),
+            (names.set_limit(), format!("tower_lock_limit:{tag}")),
+            (names.readers_prefix(), tag.to_owned()),
+            (
+                names.reader_timeout(id),
+                format!("{tag}:{uuid}:7:rwlock_timeout:1"),
+            ),
+            (
+                names.tombstone(Field::Plain(id)),
+                format!("tower_lock_void:{tag}:{uuid}:7"),
+            ),
+            (
+                names.tombstone(Field::Write(id)),
+                format!("tower_lock_void:{tag}:{uuid}:7:write"),
+            ),
+            (names.alive(), format!("tower_lock_alive:{tag}")),
+            (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
+            (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
+            (names.passes(), format!("tower_lock_pass:{tag}")),
+            (names.line(), format!("tower_lock_line:{tag}")),
+            (names.outside(), format!("tower_lock_outside:{tag}")),
+            (names.turn(), format!("tower_lock_turn:{tag}")),
+            (names.enter(), format!("tower_lock_enter:{tag}")),
+            (names.record(), format!("tower_lock_record:{tag}")),
+        ] {
+            assert_eq!(name.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use std::path::Path;
+
+use super::*;
+use crate::store::redis::names::Names;
+
+/// The quoted commands in the scripts of a folder.
+fn called(path: &Path, found: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).expect("a folder") {
+            called(&entry.expect("an entry").path(), found);
+        }
+        return;
+    }
+    let text = std::fs::read_to_string(path).expect("text");
+    for call in ["redis.call('", "redis.pcall('", "on_hash('"] {
+        for (at, _) in text.match_indices(call) {
+            let rest = &text[at + call.len()..];
+            found.insert(rest[..rest.find('\'').expect("a quote")].to_lowercase());
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_scripts_is_granted_and_no_other() {
+    let mut found = BTreeSet::new();
+    called(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("lua"),
+        &mut found,
+    );
+    let sent = [
+        "eval",
+        "evalsha",
+        "ping",
+        "scan",
+        "subscribe",
+        "unsubscribe",
+    ];
+    found.extend(sent.map(str::to_owned));
+    // The scripts get the name of this command as an argument.
+    found.insert("publish".to_owned());
+    let granted = LOCKING.into_iter().chain(ADMINISTERING);
+    assert_eq!(found, granted.map(str::to_owned).collect());
+}
+
+#[test]
+fn every_command_of_the_locking_scripts_is_checked() {
+    let text = include_str!("../../../../lua/rights.lua");
+    for command in LOCKING {
+        let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
+        let checked = text.contains(&format!("{{'{}'", command.to_uppercase()));
+        assert_eq!(checked, !sent.contains(&command), "{command}");
+    }
+}
+
+#[test]
+fn every_name_that_belongs_to_a_lock_is_granted() {
+    let text = include_str!("../names.rs");
+    let granted = [&KEYS[..], &ACKNOWLEDGED_KEYS, &CHANNELS].concat();
+    let named = text.split("self.name(\"").skip(1);
+    let named = named.filter_map(|rest| rest.split('"').next());
+    let named = named.chain([Names::RECORDS]);
+    let named: BTreeSet<_> = named.filter(|prefix| !prefix.is_empty()).collect();
+    assert_eq!(named, granted.into_iter().collect());
+}
+
+#[test]
+fn patterns_follow_redissons_names_and_match_nothing_else() {
+    let plain = patterns("order:", &KEYS);
+    assert_eq!(plain[..2], ["~order:*", "~{order:*"]);
+    assert!(plain.contains(&"~redisson_lock_token:{order:*".to_owned()));
+    assert!(plain.contains(&"&redisson_rwlock:{order:*".to_owned()));
+    let tagged = patterns("order:{", &KEYS);
+    assert_eq!(tagged[..2], ["~order:{*", "~redisson_lock_queue:order:{*"]);
+    assert_eq!(patterns("a*[b] c", &KEYS)[0], "~a\\*\\[b\\]?c*");
+    assert_eq!(
+        patterns("", &KEYS),
+        [
+            "~*",
+            "&redisson_lock__channel:*",
+            "&redisson_rwlock:*",
+            "&redisson_sc:*",
+            "&tower_lock_enter:*",
+            "&tower_lock_turn:*"
+        ]
+    );
+}
