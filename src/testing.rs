@@ -79,6 +79,7 @@
 //! runtime with paused time, no other source of randomness, and begin with `fastrand::seed(seed)`, which determines the
 //! client's jitter on that thread.
 
+mod call_plan;
 #[allow(
     clippy::unwrap_used,
     reason = "a case says with `unwrap` what must hold"
@@ -86,7 +87,6 @@
 pub mod conformance;
 mod faults;
 mod faulty;
-mod journey;
 mod link;
 mod server;
 mod tally;

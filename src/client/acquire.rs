@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::attempt::{AttemptGuard, Reply, Wanted};
-use super::places::Places;
+use super::places::{Places, sooner};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::keeper::Driven;
@@ -29,8 +29,7 @@ struct Request<'a> {
 }
 
 impl LockClient {
-    /// Takes one of `keys`: the first that this process can share, or that the store grants. `known`: the present holder's
-    /// lease, if it is known.
+    /// Takes one of `keys`: the first that this process can share, or that the store grants.
     ///
     /// The request has a place for every key: in the queue of the process, first in, first out, and, when it has the turn,
     /// in the store. It asks the store about all keys whose turn it has at once. The first grant ends the request, and it
@@ -40,7 +39,6 @@ impl LockClient {
         keys: &[LockKey],
         terms: &Terms,
         wait: Wait,
-        known: Option<Duration>,
         now: Instant,
     ) -> Result<Share, LockError> {
         let want = match keys {
@@ -55,7 +53,7 @@ impl LockClient {
             wait,
             attempts: AttemptGuard::new(self, want),
             places: Places::default(),
-            known,
+            known: None,
         };
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
@@ -179,7 +177,7 @@ impl<'a> Request<'a> {
                 }
                 // A nested read has no other id.
                 Answer::Late if self.attempts.is_nested() => return Err(over(None)),
-                Answer::Late => self.attempts.renounce(),
+                Answer::Late => self.attempts.restart(),
                 Answer::Failed(error) => {
                     let unanswered = error.kind() == StoreErrorKind::Unanswered;
                     if unanswered && self.attempts.is_nested() {
@@ -187,7 +185,7 @@ impl<'a> Request<'a> {
                     }
                     if unanswered || !self.attempts.is_one() {
                         // The attempt may still be granted, so it is withdrawn, and the next question has another id.
-                        self.attempts.renounce();
+                        self.attempts.restart();
                     }
                     if !failures.allow_another(&error, self.wait).await {
                         return Err(error.into());
@@ -309,18 +307,5 @@ impl<'a> Request<'a> {
             () = self.places.is_given() => {}
             () = tokio::time::sleep_until(until) => {}
         }
-    }
-}
-
-/// Picks the reason with the better prospect: a lease that ends, before a full queue.
-fn sooner(one: Option<LockError>, other: LockError) -> LockError {
-    match (one, other) {
-        (Some(LockError::Busy { retry_after: one }), LockError::Busy { retry_after: other }) => {
-            LockError::Busy {
-                retry_after: one.into_iter().chain(other).min(),
-            }
-        }
-        (Some(LockError::Busy { retry_after }), _) => LockError::Busy { retry_after },
-        (_, other) => other,
     }
 }

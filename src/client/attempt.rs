@@ -231,7 +231,7 @@ impl<'a> AttemptGuard<'a> {
     }
 
     /// Withdraws the attempts, and continues with new ids.
-    pub(super) fn renounce(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.take_back(false);
         for one in &mut self.tries {
             // A waiter in a queue listens on the channel of its id.

@@ -70,18 +70,9 @@ impl<'a> Places<'a> {
 
     /// The error after the time-out: others hold the keys, or the store never answered.
     pub(super) fn in_vain(&self) -> LockError {
-        let mut errors = self.waiting.iter().map(|(_, place)| place.in_vain());
-        let first = errors.next();
-        let first = first.expect("a request without attempts has places");
-        errors.fold(first, |one, other| match (&one, &other) {
-            (LockError::Busy { retry_after: one }, LockError::Busy { retry_after: other }) => {
-                LockError::Busy {
-                    retry_after: one.iter().chain(other).min().copied(),
-                }
-            }
-            (LockError::Busy { .. }, _) => one,
-            _ => other,
-        })
+        let errors = self.waiting.iter().map(|(_, place)| place.in_vain());
+        let soonest = errors.fold(None, |one, other| Some(sooner(one, other)));
+        soonest.expect("a request without attempts has places")
     }
 
     fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -106,5 +97,18 @@ impl<'a> Places<'a> {
             }
         }
         Poll::Pending
+    }
+}
+
+/// Picks the reason with the better prospect: a lease that ends, before a full queue.
+pub(super) fn sooner(one: Option<LockError>, other: LockError) -> LockError {
+    match (one, other) {
+        (Some(LockError::Busy { retry_after: one }), LockError::Busy { retry_after: other }) => {
+            LockError::Busy {
+                retry_after: one.into_iter().chain(other).min(),
+            }
+        }
+        (Some(LockError::Busy { retry_after }), _) => LockError::Busy { retry_after },
+        (_, other) => other,
     }
 }

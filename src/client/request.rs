@@ -251,7 +251,7 @@ impl LockRequest {
             let guard = match self.targets {
                 Targets::One(target) => {
                     let keys = slice::from_ref(&target.key);
-                    LockGuard::new(client.take(keys, &terms, wait, None, now).await?)
+                    LockGuard::new(client.take(keys, &terms, wait, now).await?)
                 }
                 Targets::All(targets) => {
                     let keys = in_order(targets, self.mode);
@@ -266,7 +266,7 @@ impl LockRequest {
                     let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
                     // Requests begin at different keys, so that the keys are used equally.
                     fastrand::shuffle(&mut keys);
-                    LockGuard::new(client.take(&keys, &terms, wait, None, now).await?)
+                    LockGuard::new(client.take(&keys, &terms, wait, now).await?)
                 }
             };
             match self.hold_at_least {

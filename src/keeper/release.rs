@@ -30,7 +30,7 @@ impl Keeper {
         record: Option<Record>,
         asked: impl FnOnce(Released) + Send,
     ) -> Result<(), LockError> {
-        let cut_off = CutOff(live.clone());
+        let cut_off = FinishOnDrop(live.clone());
         let result = release(self.store(), &live, record, asked).await;
         self.released(&live, &result);
         drop(cut_off);
@@ -62,7 +62,7 @@ impl Keeper {
         lives: Vec<Arc<LiveHold>>,
         asked: impl FnMut(usize, Released) + Send,
     ) -> Vec<Result<(), LockError>> {
-        let cut_off: Vec<_> = lives.iter().cloned().map(CutOff).collect();
+        let cut_off: Vec<_> = lives.iter().cloned().map(FinishOnDrop).collect();
         let results = release_together(self.store(), &lives, asked).await;
         for (live, result) in lives.iter().zip(&results) {
             self.released(live, result);
@@ -109,7 +109,7 @@ impl Keeper {
     /// The release of `live` has ended.
     fn released(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if was_refused(result) {
-            self.adopt(Box::pin(insist(self.store(), live.clone())));
+            self.adopt(Box::pin(retry_refused(self.store(), live.clone())));
         }
         self.finish(live, result);
     }
@@ -128,9 +128,9 @@ impl Keeper {
 
 /// A release under way. If it is dropped before its end, with its runtime or by a panic, it ends the hold with an unknown
 /// result, so that no task waits for its end.
-struct CutOff(Arc<LiveHold>);
+struct FinishOnDrop(Arc<LiveHold>);
 
-impl Drop for CutOff {
+impl Drop for FinishOnDrop {
     fn drop(&mut self) {
         self.0.finish(Phase::Lost);
     }
@@ -249,7 +249,7 @@ fn answered(released: &Result<Released, StoreError>) -> Released {
 }
 
 /// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
-async fn insist(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
+async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     let over = Instant::now() + live.lease.duration();
     while Instant::now() < over {
         tokio::time::sleep(LONGEST_BACKOFF).await;

@@ -38,35 +38,35 @@ impl Responder {
     }
 
     /// Keeps the part of the request that a later rejection needs.
-    pub(crate) fn witness(&self, parts: &Parts) -> Witness {
-        Witness {
+    pub(crate) fn head(&self, parts: &Parts) -> RequestHead {
+        RequestHead {
             method: parts.method.clone(),
             parts: self.respond.is_some().then(|| Box::new(parts.clone())),
         }
     }
 
-    /// Makes the final response; `witness` is the kept part of the request.
+    /// Makes the final response; `head` is the kept part of the request.
     pub(crate) fn refuse<R>(
         &self,
         refusal: Refusal,
-        witness: &Witness,
+        head: &RequestHead,
     ) -> Response<ResponseBody<R>> {
         let response = match refusal {
             Refusal::Response(response) => *response,
             Refusal::Rejection(rejection) => {
                 self.log.rejected(&rejection);
-                self.reject(rejection, witness)
+                self.reject(rejection, head)
             }
         };
         response.map(ResponseBody::local)
     }
 
-    fn reject(&self, rejection: Rejection, witness: &Witness) -> Response<LocalBody> {
-        let mut response = match (&self.respond, &witness.parts) {
+    fn reject(&self, rejection: Rejection, head: &RequestHead) -> Response<LocalBody> {
+        let mut response = match (&self.respond, &head.parts) {
             (Some(respond), Some(parts)) => respond(&rejection, parts),
             _ => rejection.to_response().map(whole),
         };
-        if witness.method == Method::HEAD {
+        if head.method == Method::HEAD {
             leave_out_body(&mut response);
         }
         response.extensions_mut().insert(rejection);
@@ -76,7 +76,7 @@ impl Responder {
 
 /// The head of a request that the handler has consumed.
 #[derive(Clone)]
-pub(crate) struct Witness {
+pub(crate) struct RequestHead {
     pub(crate) method: Method,
     /// Kept only for the user's closure.
     parts: Option<Box<Parts>>,

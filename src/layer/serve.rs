@@ -190,10 +190,10 @@ where
         Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
         Err(refusal) => {
             let refusal = layer.refused(refusal);
-            return Ok(responder.refuse(refusal, &responder.witness(&parts)));
+            return Ok(responder.refuse(refusal, &responder.head(&parts)));
         }
     };
-    let witness = responder.witness(&parts);
+    let head = responder.head(&parts);
     let request = Request::from_parts(parts, body);
     let finished = match layer.on_cancel() {
         OnCancel::Drop => run(layer.clone(), inner, request, claim).await,
@@ -205,7 +205,7 @@ where
     };
     finished.unwrap_or_else(|Unconfirmed| {
         let refusal = layer.refused(LockError::Lost.into());
-        Ok(responder.refuse(refusal, &witness))
+        Ok(responder.refuse(refusal, &head))
     })
 }
 

@@ -24,12 +24,12 @@ use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
 
 mod channel;
+mod expiring_list;
 mod inspect;
 mod many;
 mod permits;
 mod processes;
 mod records;
-mod roster;
 mod shard;
 mod state;
 #[cfg(test)]

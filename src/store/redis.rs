@@ -29,7 +29,6 @@ mod connection;
 mod connector;
 mod endpoint;
 mod failure;
-mod heard;
 mod info;
 mod listing;
 mod live;
@@ -63,6 +62,7 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 mod waits;
+mod wake_up_check;
 
 pub use builder::RedisStoreBuilder;
 use channels::Channels;
@@ -435,6 +435,6 @@ impl LockStore for RedisStore {
         if !attempt.is_called() {
             return Ok(wakeups);
         }
-        Ok(wakeups.with(self.inner.outside.ear(attempt)))
+        Ok(wakeups.with(self.inner.outside.unfollow_on_drop(attempt)))
     }
 }

@@ -28,11 +28,11 @@ use waiters::StoreWaiters;
 /// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it. Its
 /// memory is bounded.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Journal(Arc<OnceLock<Arc<Book>>>);
+pub(crate) struct Journal(Arc<OnceLock<Arc<JournalData>>>);
 
 /// The content of an open journal. Each mutex protects its own value; none is taken under another one.
 #[derive(Debug)]
-struct Book {
+struct JournalData {
     events: Mutex<Events>,
     durations: AllDurations,
     contended: Mutex<ContendedKeys>,
@@ -43,7 +43,7 @@ impl Journal {
     /// Opens the journal: it records from now on.
     pub(crate) fn open(&self) {
         self.0.get_or_init(|| {
-            Arc::new(Book {
+            Arc::new(JournalData {
                 events: Mutex::new(Events::default()),
                 durations: AllDurations::default(),
                 contended: Mutex::new(ContendedKeys::new(Instant::now())),
@@ -52,37 +52,37 @@ impl Journal {
         });
     }
 
-    fn book(&self) -> Option<&Arc<Book>> {
+    fn data(&self) -> Option<&Arc<JournalData>> {
         self.0.get()
     }
 
     /// Follows a request for `key`, the first of several.
     pub(crate) fn follow(&self, key: Option<&LockKey>) -> Followed {
-        let open = self.book().zip(key);
-        Followed(open.map(|(book, key)| (book.clone(), key.clone())))
+        let open = self.data().zip(key);
+        Followed(open.map(|(data, key)| (data.clone(), key.clone())))
     }
 
     /// Records a lost hold.
     pub(crate) fn lost(&self, route: &Route, hold: &Hold, reason: &'static str) {
-        let Some(book) = self.book() else {
+        let Some(data) = self.data() else {
             return;
         };
         let event = Event::lost(&hold.key, hold.mode.as_str(), route, reason);
-        book.events.lock().add(event);
+        data.events.lock().add(event);
     }
 
     /// Records a lock that a user broke.
     pub(crate) fn broken(&self, key: &LockKey, by: String) {
-        if let Some(book) = self.book() {
-            book.events.lock().add(Event::broken(key, by));
+        if let Some(data) = self.data() {
+            data.events.lock().add(Event::broken(key, by));
         }
     }
 
     /// Follows a request for `key`, the first of several, that does not get its lock at once.
     pub(crate) fn contends(&self, key: &LockKey, since: Instant) -> Contention {
-        let open = self.book();
+        let open = self.data();
         Contention {
-            open: open.map(|book| (book.clone(), key.clone(), since)),
+            open: open.map(|data| (data.clone(), key.clone(), since)),
             listed: SmallVec::new(),
         }
     }
@@ -91,32 +91,32 @@ impl Journal {
 /// The data for a console. A closed journal is empty.
 impl Journal {
     pub(crate) fn events(&self) -> Events {
-        let book = self.book();
-        book.map_or_else(Events::default, |book| book.events.lock().clone())
+        let data = self.data();
+        data.map_or_else(Events::default, |data| data.events.lock().clone())
     }
 
     /// Since the journal was opened, by route and mode.
     pub(crate) fn durations(&self) -> Vec<Durations> {
-        self.book()
-            .map_or_else(Vec::new, |book| book.durations.all())
+        self.data()
+            .map_or_else(Vec::new, |data| data.durations.all())
     }
 
     /// The most contended keys of the last minutes, the hottest first.
     pub(crate) fn contended(&self) -> Vec<Contended> {
-        let book = self.book();
-        book.map_or_else(Vec::new, |book| book.contended.lock().all(Instant::now()))
+        let data = self.data();
+        data.map_or_else(Vec::new, |data| data.contended.lock().all(Instant::now()))
     }
 
     /// Every request that the store has refused and that waits for it now.
     pub(crate) fn store_waiters(&self) -> Vec<StoreWaiter> {
-        let book = self.book();
-        book.map_or_else(Vec::new, |book| book.waiters.lock().all())
+        let data = self.data();
+        data.map_or_else(Vec::new, |data| data.waiters.lock().all())
     }
 }
 
 /// A request that the journal follows, from its first poll until its guard ends. Empty while the journal is closed.
 #[derive(Debug, Default)]
-pub(crate) struct Followed(Option<(Arc<Book>, LockKey)>);
+pub(crate) struct Followed(Option<(Arc<JournalData>, LockKey)>);
 
 impl Followed {
     pub(super) fn is_on(&self) -> bool {
@@ -124,15 +124,15 @@ impl Followed {
     }
 
     pub(super) fn waited(&self, route: &Route, mode: &'static str, since: Instant) {
-        if let Some((book, _)) = &self.0 {
-            let durations = book.durations.of(route, mode);
+        if let Some((data, _)) = &self.0 {
+            let durations = data.durations.of(route, mode);
             durations.waits.record(since.elapsed());
         }
     }
 
     pub(super) fn held(&self, route: &Route, mode: &'static str, since: Instant) {
-        if let Some((book, _)) = &self.0 {
-            let durations = book.durations.of(route, mode);
+        if let Some((data, _)) = &self.0 {
+            let durations = data.durations.of(route, mode);
             durations.holds.record(since.elapsed());
         }
     }
@@ -144,9 +144,9 @@ impl Followed {
         error: &LockError,
         since: Instant,
     ) {
-        if let Some((book, key)) = &self.0 {
+        if let Some((data, key)) = &self.0 {
             let event = Event::refused(key, mode, route, error, since.elapsed());
-            book.events.lock().add(event);
+            data.events.lock().add(event);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Followed {
 #[derive(Debug)]
 pub(crate) struct Contention {
     /// `None` while the journal is closed.
-    open: Option<(Arc<Book>, LockKey, Instant)>,
+    open: Option<(Arc<JournalData>, LockKey, Instant)>,
     /// The numbers under which it is listed.
     listed: SmallVec<[u64; 1]>,
 }
@@ -168,10 +168,10 @@ impl Contention {
         keys: impl Iterator<Item = (&'a LockKey, LockMode)>,
         route: &Route,
     ) {
-        if let Some((book, _, since)) = &self.open
+        if let Some((data, _, since)) = &self.open
             && self.listed.is_empty()
         {
-            let mut waiters = book.waiters.lock();
+            let mut waiters = data.waiters.lock();
             self.listed.extend(keys.map(|(key, mode)| {
                 waiters.add(StoreWaiter {
                     key: key.clone(),
@@ -186,17 +186,17 @@ impl Contention {
 
 impl Drop for Contention {
     fn drop(&mut self) {
-        let Some((book, key, since)) = &self.open else {
+        let Some((data, key, since)) = &self.open else {
             return;
         };
         if !self.listed.is_empty() {
-            let mut waiters = book.waiters.lock();
+            let mut waiters = data.waiters.lock();
             for number in &self.listed {
                 waiters.remove(*number);
             }
         }
         let now = Instant::now();
         let waited = now.saturating_duration_since(*since);
-        book.contended.lock().add(key, waited, now);
+        data.contended.lock().add(key, waited, now);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::journey::{Fate, Journey};
+use super::call_plan::{CallFault, CallPlan};
 use super::link::Link;
 use super::server::Server;
 use super::{Fault, Faults, Tally, wakeups};
@@ -84,63 +84,63 @@ impl<S: LockStore> FaultyStore<S> {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let Some(journey) = self.depart() else {
+        let Some(plan) = self.depart() else {
             return Err(StoreError::new(
                 StoreErrorKind::Unreachable,
                 "the connection is down",
             ));
         };
-        match journey.disaster {
+        match plan.data_loss {
             None => {}
             Some(Fault::Flushed) => self.server.flush().await,
             Some(_) => self.server.vanish().await,
         }
-        if journey.fate == Some(Fate::RequestCut) {
-            self.break_for(journey.outage);
+        if plan.fault == Some(CallFault::RequestCut) {
+            self.break_for(plan.outage);
         }
-        self.travel(journey.there).await?;
-        match journey.fate {
-            Some(Fate::Busy) => {
+        self.travel(plan.there).await?;
+        match plan.fault {
+            Some(CallFault::Busy) => {
                 self.hit(Fault::Busy);
                 return Err(StoreError::new(
                     StoreErrorKind::Transient,
                     "the store is busy",
                 ));
             }
-            Some(Fate::RequestLost) => self.hit(Fault::RequestLost),
-            Some(Fate::Late) => self.serve_later(execute(self.server.clone()), journey.late),
-            fate => {
+            Some(CallFault::RequestLost) => self.hit(Fault::RequestLost),
+            Some(CallFault::Late) => self.serve_later(execute(self.server.clone()), plan.late),
+            fault => {
                 let answer = execute(self.server.clone()).await;
-                match fate {
-                    Some(Fate::ReplyLost) => {
+                match fault {
+                    Some(CallFault::ReplyLost) => {
                         self.hit(Fault::ReplyLost);
-                        self.travel(journey.timeout).await?;
+                        self.travel(plan.timeout).await?;
                         return Err(unanswered("no answer came in time"));
                     }
-                    Some(Fate::ReplyCut) => self.break_for(journey.outage),
-                    Some(Fate::Twice) => {
+                    Some(CallFault::ReplyCut) => self.break_for(plan.outage),
+                    Some(CallFault::Twice) => {
                         self.hit(Fault::Twice);
                         let _ = execute(self.server.clone()).await;
                     }
                     _ => {}
                 }
-                self.travel(journey.back).await?;
+                self.travel(plan.back).await?;
                 return answer;
             }
         }
-        self.travel(journey.timeout).await?;
+        self.travel(plan.timeout).await?;
         Err(unanswered("no answer came in time"))
     }
 
     /// Draws the faults of a call; `None` if the connection is down.
-    fn depart(&self) -> Option<Journey> {
+    fn depart(&self) -> Option<CallPlan> {
         let mut state = self.server.state();
         state.tally.call();
         if !self.link.is_up() {
             state.tally.miss();
             return None;
         }
-        Some(Journey::draw(&mut state))
+        Some(CallPlan::draw(&mut state))
     }
 
     /// Waits for `time`, unless the connection breaks.

@@ -17,7 +17,7 @@ pub(super) fn all(
 ) -> Result<SeveralOutcome, StoreError> {
     let mut shards = LockedShards::lock(shared, attempts);
     for (index, attempt) in attempts.iter().enumerate() {
-        if let Some(retry_after) = shards.of(attempt).weigh(attempt)? {
+        if let Some(retry_after) = shards.of(attempt).evaluate(attempt)? {
             return Ok(SeveralOutcome::Refused {
                 index: Some(index),
                 retry_after,
@@ -47,7 +47,7 @@ pub(super) fn any(
     let mut shards = LockedShards::lock(shared, attempts);
     let mut soonest = Duration::MAX;
     for (index, attempt) in attempts.iter().enumerate() {
-        match shards.of(attempt).weigh(attempt)? {
+        match shards.of(attempt).evaluate(attempt)? {
             Some(retry_after) => soonest = soonest.min(retry_after),
             None => {
                 let shard = shards.of(attempt);

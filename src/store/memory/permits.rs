@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use tokio::time::Instant;
 
-use super::roster::Roster;
+use super::expiring_list::ExpiringList;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockMode};
@@ -14,7 +14,7 @@ use crate::lock::{HoldId, LockMode};
 /// While `limit` is `None`, there is no hold, and the next attempt names the limit.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    holds: Roster,
+    holds: ExpiringList,
     limit: Option<Limit>,
 }
 
@@ -46,7 +46,7 @@ impl Permits {
         self.holds.is_empty()
     }
 
-    pub(super) fn holds(&self) -> &Roster {
+    pub(super) fn holds(&self) -> &ExpiringList {
         &self.holds
     }
 

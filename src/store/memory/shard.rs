@@ -118,10 +118,12 @@ impl Shard {
 
     /// Decides as [`Shard::acquire`] without patience, and changes nothing: returns for how long the attempt would be
     /// refused.
-    pub(super) fn weigh(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
+    pub(super) fn evaluate(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
         let hold = &attempt.hold;
-        self.change(&hold.key, |entry, now| entry.state.weigh(hold, false, now))
-            .refusal()
+        self.change(&hold.key, |entry, now| {
+            entry.state.evaluate(hold, false, now)
+        })
+        .refusal()
     }
 
     /// Issues a token, and reserves those that follow it.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
+use super::expiring_list::ExpiringList;
 use super::permits::Permits;
-use super::roster::Roster;
 use crate::error::StoreError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -32,23 +32,23 @@ pub(super) struct State {
     /// most its owner's own.
     sole: Option<Sole>,
     /// The read holds.
-    reads: Roster,
+    reads: ExpiringList,
     /// The permits. There are none beside a `sole` hold or `reads`.
     permits: Permits,
     /// Fair waiters, in the order in which they are granted.
-    queue: Roster,
+    queue: ExpiringList,
     /// Waiting attempts for a `Reentrant` or `Write` hold: they block new readers.
-    waiting: Roster,
+    waiting: ExpiringList,
     /// Those of them with a place in line, in the order in which they are granted.
-    line: Roster,
+    line: ExpiringList,
     /// The time until which waiters outside the line go first. It has no meaning if none of them listens.
     outside: Option<Instant>,
     /// Waiting readers.
-    readers: Roster,
+    readers: ExpiringList,
     /// The readers that waited when a writer released: they block writers. Empty while there is a writer.
-    passes: Roster,
+    passes: ExpiringList,
     /// Attempts of which a copy may still arrive.
-    withdrawn: Roster<(LockMode, HoldId)>,
+    withdrawn: ExpiringList<(LockMode, HoldId)>,
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl State {
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
         let in_line = attempt.stands_in_line();
-        let verdict = self.weigh(hold, in_line, now);
+        let verdict = self.evaluate(hold, in_line, now);
         match verdict {
             Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
             Verdict::Refused { .. } if attempt.patience.is_some() => {
@@ -109,7 +109,7 @@ impl State {
     }
 
     /// The decision about an attempt to get `hold`, with a place in line or without. Changes nothing.
-    pub(super) fn weigh(&self, hold: &Hold, in_line: bool, now: Instant) -> Verdict {
+    pub(super) fn evaluate(&self, hold: &Hold, in_line: bool, now: Instant) -> Verdict {
         if self.withdrawn.until((hold.mode, hold.id)).is_some() {
             return Verdict::Withdrawn; // (5)
         }
@@ -225,7 +225,7 @@ impl State {
         let permits = permits.map(|(id, until)| (self.permits.mode(), id, until));
         let holders = sole.into_iter().chain(reads).chain(permits);
         let waiters = [&self.queue, &self.passes, &self.waiting, &self.readers];
-        let waiters = waiters.into_iter().flat_map(Roster::iter);
+        let waiters = waiters.into_iter().flat_map(ExpiringList::iter);
         Inspection {
             truncated: holders.clone().count() > SHOWN || waiters.clone().count() > SHOWN,
             holders: holders
@@ -267,7 +267,7 @@ impl State {
             return None; // (4)
         }
         let sole = self.sole.as_ref().map(|sole| sole.until);
-        let before = |queue: &Roster| {
+        let before = |queue: &ExpiringList| {
             let (first, until) = queue.first()?;
             (first != hold.id).then_some(until)
         };

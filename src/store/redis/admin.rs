@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::names::Names;
-use super::reply::{conflict, standing, unintelligible};
+use super::reply::{conflict, status, unexpected_reply};
 use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
@@ -24,14 +24,14 @@ impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         match self.call(key, |_| Ok(inspect(key))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => inspection(&answer).ok_or_else(|| unintelligible(&answer)),
+            answer => inspection(&answer).ok_or_else(|| unexpected_reply(&answer)),
         }
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         match self.call(key, |publish| Ok(force(key, publish))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => Ok(standing(&answer)? == HoldStatus::Held),
+            answer => Ok(status(&answer)? == HoldStatus::Held),
         }
     }
 
@@ -43,7 +43,7 @@ impl Inspect for RedisStore {
         let call = |publish| Ok(set_permits(key, limit, publish));
         match self.call(key, call).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => standing(&answer).map(drop),
+            answer => status(&answer).map(drop),
         }
     }
 
@@ -58,7 +58,7 @@ impl Inspect for RedisStore {
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
         let call = script::FORGET.call([Names::of(key).record()]);
         let answer = self.call(key, |_| Ok(call)).await?;
-        Ok(standing(&answer)? == HoldStatus::Held)
+        Ok(status(&answer)? == HoldStatus::Held)
     }
 
     async fn announce(

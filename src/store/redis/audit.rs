@@ -12,7 +12,7 @@ use super::connector::Connector;
 use super::info::Info;
 use super::node::Node;
 use super::pooled::Purpose;
-use super::reply::unintelligible;
+use super::reply::unexpected_reply;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -265,7 +265,7 @@ async fn ask(
 }
 
 fn read<T: redis::FromRedisValue>(answer: Value) -> Result<T, StoreError> {
-    from_redis_value(answer.clone()).map_err(|_| unintelligible(&answer))
+    from_redis_value(answer.clone()).map_err(|_| unexpected_reply(&answer))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) async fn statuses<'a>(
         let call = call(&batch);
         async move {
             let (answer, effect) = route.call(&batch[0].hold.key, &call).await?;
-            let statuses = reply::standings(&answer, batch.len())?;
+            let statuses = reply::statuses(&answer, batch.len())?;
             if statuses.contains(&HoldStatus::Held) {
                 effect.counts().await?;
             }

@@ -55,7 +55,7 @@ impl Channels {
 }
 
 /// What the server sends without a request.
-pub(super) enum Heard {
+pub(super) enum ServerMessage {
     /// A message on a channel.
     Message(String),
     /// A subscription has ended, requested or not.
@@ -74,19 +74,21 @@ impl ChannelStream {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn next(&mut self) -> Option<ServerMessage> {
         loop {
             let push = match self {
                 Self::Plain(stream) => {
                     let message = stream.next().await?;
-                    return Some(Heard::Message(message.get_channel_name().to_owned()));
+                    return Some(ServerMessage::Message(
+                        message.get_channel_name().to_owned(),
+                    ));
                 }
                 Self::Sharded(pushes) => pushes.recv().await?,
             };
             let channel = || String::from_utf8_lossy(channel(&push.data)).into_owned();
             match push.kind {
-                PushKind::SMessage => return Some(Heard::Message(channel())),
-                PushKind::SUnsubscribe => return Some(Heard::Gone(channel())),
+                PushKind::SMessage => return Some(ServerMessage::Message(channel())),
+                PushKind::SUnsubscribe => return Some(ServerMessage::Gone(channel())),
                 PushKind::Disconnection => return None,
                 _ => {}
             }
@@ -94,13 +96,13 @@ impl ChannelStream {
     }
 
     /// A message that has arrived already; `None` if there is none.
-    pub(super) fn heard(&mut self) -> Option<Option<Heard>> {
+    pub(super) fn heard(&mut self) -> Option<Option<ServerMessage>> {
         self.next().now_or_never()
     }
 }
 
 /// The connection cannot be used any more.
-pub(super) struct Lost;
+pub(super) struct ConnectionLost;
 
 /// The commands to the server on one connection.
 pub(super) enum ChannelSink {
@@ -113,7 +115,7 @@ impl ChannelSink {
     pub(super) async fn join(
         &mut self,
         names: &[Arc<str>],
-    ) -> Result<Vec<Result<(), StoreError>>, Lost> {
+    ) -> Result<Vec<Result<(), StoreError>>, ConnectionLost> {
         let sink = match self {
             Self::Sharded(connection) => {
                 return tell(
@@ -139,7 +141,7 @@ impl ChannelSink {
     }
 
     /// Unsubscribes. A refusal is ignored: the messages of these channels are not read any more.
-    pub(super) async fn leave(&mut self, names: &[Arc<str>]) -> Result<(), Lost> {
+    pub(super) async fn leave(&mut self, names: &[Arc<str>]) -> Result<(), ConnectionLost> {
         match self {
             Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
             Self::Sharded(connection) => {
@@ -155,14 +157,14 @@ impl ChannelSink {
     }
 
     /// Checks that the server answers.
-    pub(super) async fn ping(&mut self) -> Result<(), Lost> {
+    pub(super) async fn ping(&mut self) -> Result<(), ConnectionLost> {
         match self {
             Self::Plain(sink) => answered(sink.ping::<Value>().await).map(drop),
             Self::Sharded(connection) => {
                 let ping = redis::cmd("PING");
                 match connection.handle.send_packed_command(&ping).await {
                     Ok(Value::SimpleString(_) | Value::ServerError(_)) => Ok(()),
-                    _ => Err(Lost),
+                    _ => Err(ConnectionLost),
                 }
             }
         }
@@ -178,13 +180,13 @@ async fn tell(
     command: &str,
     expected: &PushKind,
     names: &[Arc<str>],
-) -> Result<Vec<Result<(), StoreError>>, Lost> {
+) -> Result<Vec<Result<(), StoreError>>, ConnectionLost> {
     let mut commands = Pipeline::with_capacity(names.len());
     for name in names {
         commands.cmd(command).arg(&**name);
     }
     let answers = connection.send_packed_commands(&commands, 0, names.len());
-    let answers = answers.await.map_err(|_| Lost)?;
+    let answers = answers.await.map_err(|_| ConnectionLost)?;
     let fits = answers
         .into_iter()
         .zip(names)
@@ -195,7 +197,7 @@ async fn tell(
                 Ok(Ok(()))
             }
             Value::ServerError(error) => Ok(Err(failure::refusal(error))),
-            _ => Err(Lost),
+            _ => Err(ConnectionLost),
         });
     fits.collect()
 }
@@ -207,11 +209,11 @@ fn channel(data: &[Value]) -> &[u8] {
     }
 }
 
-fn answered<T>(answer: RedisResult<T>) -> Result<Result<(), StoreError>, Lost> {
+fn answered<T>(answer: RedisResult<T>) -> Result<Result<(), StoreError>, ConnectionLost> {
     match answer {
         Ok(_) => Ok(Ok(())),
         Err(error) if is_answer(&error) => Ok(Err(failure::no_connection(error))),
-        Err(_) => Err(Lost),
+        Err(_) => Err(ConnectionLost),
     }
 }
 

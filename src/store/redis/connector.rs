@@ -95,10 +95,10 @@ impl Connector {
     }
 
     /// Why a new connection cannot be used.
-    pub(super) async fn objection(&self, error: StoreError) -> StoreError {
+    pub(super) async fn late_refusal(&self, error: StoreError) -> StoreError {
         match self {
-            Self::Server(pool) | Self::Node(pool) => pool.manager().objection(error).await,
-            Self::Given(_, endpoint) => endpoint.objection(error).await,
+            Self::Server(pool) | Self::Node(pool) => pool.manager().late_refusal(error).await,
+            Self::Given(_, endpoint) => endpoint.late_refusal(error).await,
             // This server has answered already.
             Self::Sentinels(_) => error,
         }

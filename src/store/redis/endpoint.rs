@@ -140,7 +140,7 @@ impl Endpoint {
     /// With TLS 1.3 the server refuses only after the client's part of the handshake. Data that the client sends meanwhile
     /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
     /// the client sends nothing.
-    pub(super) async fn objection(&self, error: StoreError) -> StoreError {
+    pub(super) async fn late_refusal(&self, error: StoreError) -> StoreError {
         if error.kind() != StoreErrorKind::Unreachable || !tls::is_encrypted(&self.address) {
             return error;
         }
@@ -150,7 +150,7 @@ impl Endpoint {
         };
         // A server that accepts the client sends nothing either, so this ends with a time-out.
         match timeout(self.timeouts.response, listening).await {
-            Ok(Err(objection)) => tls::distrust(&objection.into()).unwrap_or(error),
+            Ok(Err(late_refusal)) => tls::tls_refusal(&late_refusal.into()).unwrap_or(error),
             _ => error,
         }
     }

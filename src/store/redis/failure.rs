@@ -24,8 +24,8 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
 
 /// The error for a connection that could not be opened.
 pub(super) fn no_connection(error: RedisError) -> StoreError {
-    if let Some(distrust) = tls::distrust(&error) {
-        return distrust;
+    if let Some(tls_refusal) = tls::tls_refusal(&error) {
+        return tls_refusal;
     }
     let kind = match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => StoreErrorKind::Refused,

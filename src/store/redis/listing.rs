@@ -9,7 +9,7 @@ use super::admin::{array, lifetime, text};
 use super::connection::SharedConnection;
 use super::failure;
 use super::names::Names;
-use super::reply::unintelligible;
+use super::reply::unexpected_reply;
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
@@ -152,7 +152,7 @@ impl RedisStore {
                 let size = u64::try_from(*size).unwrap_or_default();
                 Ok(Some(RecordEntry::new(key, size, lifetime(*left))))
             }
-            _ => Err(unintelligible(&answer)),
+            _ => Err(unexpected_reply(&answer)),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Walk {
             Value::ServerError(error) => return Err(failure::refusal(error)),
             answer => answer,
         };
-        let (next, names) = read(&answer).ok_or_else(|| unintelligible(&answer))?;
+        let (next, names) = read(&answer).ok_or_else(|| unexpected_reply(&answer))?;
         let kind = search.kind;
         if next == END {
             self.at.search += 1;

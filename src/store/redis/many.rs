@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::calls;
 use super::channels::Channels;
-use super::reply::{outcome, unintelligible};
+use super::reply::{outcome, unexpected_reply};
 use super::script::{self, Call, Script};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
@@ -43,7 +43,7 @@ fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
 pub(super) fn released(answer: &Value, expected: usize) -> Result<&[Value], StoreError> {
     match answer {
         Value::Array(answers) if answers.len() == expected => Ok(answers),
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
@@ -52,27 +52,29 @@ pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome
     let (index, answer) = indexed(answer)?;
     let Some(index) = index else {
         let Value::Array(grants) = answer else {
-            return Err(unintelligible(answer));
+            return Err(unexpected_reply(answer));
         };
         if grants.len() != attempts.len() {
-            return Err(unintelligible(answer));
+            return Err(unexpected_reply(answer));
         }
         let grants = grants.iter().zip(attempts).enumerate();
         let grants = grants.map(|(index, (grant, attempt))| {
             match outcome(grant, attempt.hold.mode.family())? {
                 Outcome::Granted { token } => Ok(Grant { index, token }),
-                Outcome::Refused { .. } => Err(unintelligible(answer)),
+                Outcome::Refused { .. } => Err(unexpected_reply(answer)),
             }
         });
         return Ok(SeveralOutcome::Granted(grants.collect::<Result<_, _>>()?));
     };
-    let attempt = attempts.get(index).ok_or_else(|| unintelligible(answer))?;
+    let attempt = attempts
+        .get(index)
+        .ok_or_else(|| unexpected_reply(answer))?;
     match outcome(answer, attempt.hold.mode.family())? {
         Outcome::Refused { retry_after } => Ok(SeveralOutcome::Refused {
             index: Some(index),
             retry_after,
         }),
-        Outcome::Granted { .. } => Err(unintelligible(answer)),
+        Outcome::Granted { .. } => Err(unexpected_reply(answer)),
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome
 pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
     let (index, answer) = indexed(answer)?;
     let attempt = attempts.get(index.unwrap_or(0));
-    let attempt = attempt.ok_or_else(|| unintelligible(answer))?;
+    let attempt = attempt.ok_or_else(|| unexpected_reply(answer))?;
     match (index, outcome(answer, attempt.hold.mode.family())?) {
         (Some(index), Outcome::Granted { token }) => {
             Ok(SeveralOutcome::Granted(vec![Grant { index, token }]))
@@ -89,7 +91,7 @@ pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome
             index: None,
             retry_after,
         }),
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
@@ -101,9 +103,9 @@ fn indexed(answer: &Value) -> Result<(Option<usize>, &Value), StoreError> {
     };
     match parts {
         [Value::Int(number), answer] => {
-            let number = usize::try_from(*number).map_err(|_| unintelligible(answer))?;
+            let number = usize::try_from(*number).map_err(|_| unexpected_reply(answer))?;
             Ok((number.checked_sub(1), answer))
         }
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }

@@ -29,7 +29,7 @@ impl TlsConfig {
     }
 }
 
-pub(super) fn distrust(_: &RedisError) -> Option<StoreError> {
+pub(super) fn tls_refusal(_: &RedisError) -> Option<StoreError> {
     None
 }
 

@@ -7,10 +7,10 @@ use super::channels::Channels;
 use super::connection::{ConnectionSettings, SharedConnection};
 use super::connector::Connector;
 use super::endpoint::Endpoint;
-use super::heard;
 use super::pooled::Purpose;
 use super::subscriptions::Subscriptions;
 use super::suspicion::Suspicion;
+use super::wake_up_check;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::telemetry;
@@ -64,7 +64,7 @@ impl Node {
     /// The target of a pool's connections is unknown, so the address for subscriptions may be that of another server.
     async fn check_wake_ups(&self, endpoint: &Endpoint) {
         let timeouts = self.settings.timeouts;
-        if let Err(error) = heard::check(&self.commands[0], endpoint, timeouts).await {
+        if let Err(error) = wake_up_check::check(&self.commands[0], endpoint, timeouts).await {
             telemetry::store::failed(telemetry::store::WAKE_UPS);
             tracing::warn!(
                 %error,

@@ -45,12 +45,12 @@ impl Drop for Following {
 }
 
 /// Ends the entry of an attempt.
-pub(super) struct Ear {
+pub(super) struct Unfollow {
     outside: Weak<Outside>,
     own: Own,
 }
 
-impl Drop for Ear {
+impl Drop for Unfollow {
     fn drop(&mut self) {
         if let Some(outside) = self.outside.upgrade() {
             outside.remove(&self.own);
@@ -60,8 +60,8 @@ impl Drop for Ear {
 
 impl Outside {
     /// A value that is dropped with the subscription of an attempt, and ends the entry.
-    pub(super) fn ear(self: &Arc<Self>, attempt: &Attempt) -> Ear {
-        Ear {
+    pub(super) fn unfollow_on_drop(self: &Arc<Self>, attempt: &Attempt) -> Unfollow {
+        Unfollow {
             outside: Arc::downgrade(self),
             own: own(attempt),
         }

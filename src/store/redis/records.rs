@@ -6,7 +6,7 @@ use redis::Value;
 use super::calls::{field, release_by};
 use super::channels::Channels;
 use super::names::Names;
-use super::reply::unintelligible;
+use super::reply::unexpected_reply;
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
@@ -35,6 +35,6 @@ pub(super) fn value(answer: Value) -> Result<Option<Bytes>, StoreError> {
     match answer {
         Value::Nil => Ok(None),
         Value::BulkString(value) => Ok(Some(value.into())),
-        answer => Err(unintelligible(&answer)),
+        answer => Err(unexpected_reply(&answer)),
     }
 }

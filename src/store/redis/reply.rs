@@ -28,9 +28,9 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
             [Value::Int(code), Value::Int(value)] | [Value::Int(code), Value::Int(value), _] => {
                 (code, Some(value))
             }
-            _ => return Err(unintelligible(answer)),
+            _ => return Err(unexpected_reply(answer)),
         },
-        _ => return Err(unintelligible(answer)),
+        _ => return Err(unexpected_reply(answer)),
     };
     match (code, value) {
         (GRANTED, token) => Ok(Outcome::Granted {
@@ -66,7 +66,7 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
         (OTHER_LIMIT, Some(limit)) => {
             Err(other_limit(u32::try_from(limit.max(0)).unwrap_or(u32::MAX)))
         }
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
@@ -88,26 +88,24 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
             let notified = usize::try_from(heard - 1).unwrap_or(usize::MAX);
             Ok(Released::new(HoldStatus::Held, notified))
         }
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
 /// Reads the answer of a script that returns 1 or 0.
-pub(super) fn standing(answer: &Value) -> Result<HoldStatus, StoreError> {
+pub(super) fn status(answer: &Value) -> Result<HoldStatus, StoreError> {
     match answer {
         Value::Int(1) => Ok(HoldStatus::Held),
         Value::Int(0) => Ok(HoldStatus::Gone),
-        _ => Err(unintelligible(answer)),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
 /// Reads the answer of a script that was asked about `expected` holds.
-pub(super) fn standings(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
+pub(super) fn statuses(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     match answer {
-        Value::Array(answers) if answers.len() == expected => {
-            answers.iter().map(standing).collect()
-        }
-        _ => Err(unintelligible(answer)),
+        Value::Array(answers) if answers.len() == expected => answers.iter().map(status).collect(),
+        _ => Err(unexpected_reply(answer)),
     }
 }
 
@@ -116,7 +114,7 @@ pub(super) fn conflict(text: &'static str) -> StoreError {
 }
 
 /// An unexpected reply: the script may have taken effect.
-pub(super) fn unintelligible(answer: &Value) -> StoreError {
+pub(super) fn unexpected_reply(answer: &Value) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),

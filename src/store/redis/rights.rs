@@ -6,7 +6,7 @@ use std::fmt;
 use redis::Value;
 
 use super::processes::ENTRIES;
-use super::reply::unintelligible;
+use super::reply::unexpected_reply;
 use super::script::{self, Call};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -310,7 +310,7 @@ pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
         Value::Array(commands) => commands.iter().map(rule).collect::<Option<_>>(),
         _ => None,
     }
-    .ok_or_else(|| unintelligible(answer))
+    .ok_or_else(|| unexpected_reply(answer))
 }
 
 /// Refuses a user without all rights that locks need.

@@ -109,7 +109,7 @@ impl SentinelGroup {
         let role = taken.raw.handle.send_packed_command(&role);
         let confirmed = match timeout(self.timeouts.response, role).await {
             Ok(Ok(role)) => confirm(&role),
-            Ok(Err(error)) => Err(server.objection(failure::no_connection(error)).await),
+            Ok(Err(error)) => Err(server.late_refusal(failure::no_connection(error)).await),
             Err(_) => Err(silent()),
         };
         confirmed.map_err(named).map_err(failing_over)?;

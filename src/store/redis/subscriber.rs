@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
-use super::channels::{ChannelSink, ChannelStream, Heard, Lost};
+use super::channels::{ChannelSink, ChannelStream, ConnectionLost, ServerMessage};
 use super::master::MasterChanged;
-use super::subscriptions::{Orphan, PubSubShared};
+use super::subscriptions::{PubSubShared, RestartOnDrop};
 use super::{failure, tls};
 use crate::backoff::Backoff;
 use crate::error::StoreError;
@@ -26,7 +26,7 @@ impl PubSubShared {
     /// Connects, listens, and reconnects, until the task is aborted. `on_callers_runtime`: the task runs on a caller's
     /// runtime, which may end first.
     pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
-        let _orphan = on_callers_runtime.then(|| Orphan::of(&self));
+        let _restart = on_callers_runtime.then(|| RestartOnDrop::of(&self));
         // A previous task may have ended with its runtime.
         self.disconnected();
         let mut backoff = RECONNECT;
@@ -35,7 +35,7 @@ impl PubSubShared {
             match self.open().await {
                 Ok((sink, stream, changed)) => {
                     self.connected();
-                    let Lost = self.serve(sink, stream, changed).await;
+                    let ConnectionLost = self.serve(sink, stream, changed).await;
                     tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
@@ -72,24 +72,24 @@ impl PubSubShared {
         mut sink: ChannelSink,
         mut stream: ChannelStream,
         mut changed: MasterChanged,
-    ) -> Lost {
+    ) -> ConnectionLost {
         let _up = telemetry::store::connected(telemetry::store::WAKE_UPS);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if self.tell(&mut sink, &mut stream).await.is_err() {
-                return Lost;
+                return ConnectionLost;
             }
             let suspected = tokio::select! {
                 heard = stream.next() => {
                     if self.take_in(heard).is_err() {
-                        return Lost;
+                        return ConnectionLost;
                     }
                     continue;
                 }
                 () = self.work.notified() => continue,
                 // A former master forwards messages of the current one only while it follows it.
-                () = changed.wait() => return Lost,
+                () = changed.wait() => return ConnectionLost,
                 _ = heartbeat.tick() => false,
                 () = self.suspected.notified() => true,
             };
@@ -99,13 +99,17 @@ impl PubSubShared {
                 if !suspected {
                     self.suspicion.raise();
                 }
-                return Lost;
+                return ConnectionLost;
             }
         }
     }
 
     /// Sends the subscriptions that the server does not know yet.
-    async fn tell(&self, sink: &mut ChannelSink, stream: &mut ChannelStream) -> Result<(), Lost> {
+    async fn tell(
+        &self,
+        sink: &mut ChannelSink,
+        stream: &mut ChannelStream,
+    ) -> Result<(), ConnectionLost> {
         loop {
             let (difference, patience) = (self.difference(), self.timeouts.response);
             if difference.join.is_empty() && difference.leave.is_empty() {
@@ -134,9 +138,9 @@ impl PubSubShared {
     async fn meanwhile<T>(
         &self,
         stream: &mut ChannelStream,
-        question: impl Future<Output = Result<T, Lost>>,
+        question: impl Future<Output = Result<T, ConnectionLost>>,
         patience: Duration,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, ConnectionLost> {
         let mut answer = pin!(question);
         let mut over = pin!(sleep(patience));
         loop {
@@ -149,7 +153,7 @@ impl PubSubShared {
                     return answer;
                 }
                 heard = stream.next() => self.take_in(heard)?,
-                () = &mut over => return Err(Lost),
+                () = &mut over => return Err(ConnectionLost),
                 () = self.suspected.notified() => {
                     let soon = Instant::now() + self.timeouts.probe();
                     let earlier = over.deadline().min(soon);
@@ -159,12 +163,14 @@ impl PubSubShared {
         }
     }
 
-    fn take_in(&self, heard: Option<Heard>) -> Result<(), Lost> {
+    fn take_in(&self, heard: Option<ServerMessage>) -> Result<(), ConnectionLost> {
         match heard {
-            Some(Heard::Message(channel)) => self.wake(&channel),
-            Some(Heard::Gone(channel)) if !self.gone(&channel) => return Err(Lost),
-            Some(Heard::Gone(_)) => {}
-            None => return Err(Lost),
+            Some(ServerMessage::Message(channel)) => self.wake(&channel),
+            Some(ServerMessage::Gone(channel)) if !self.gone(&channel) => {
+                return Err(ConnectionLost);
+            }
+            Some(ServerMessage::Gone(_)) => {}
+            None => return Err(ConnectionLost),
         }
         Ok(())
     }

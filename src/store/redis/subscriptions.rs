@@ -323,15 +323,15 @@ impl PubSubShared {
 }
 
 /// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
-pub(super) struct Orphan(Weak<PubSubShared>);
+pub(super) struct RestartOnDrop(Weak<PubSubShared>);
 
-impl Orphan {
+impl RestartOnDrop {
     pub(super) fn of(shared: &Arc<PubSubShared>) -> Self {
         Self(Arc::downgrade(shared))
     }
 }
 
-impl Drop for Orphan {
+impl Drop for RestartOnDrop {
     fn drop(&mut self) {
         let Some(shared) = self.0.upgrade() else {
             return;

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-mod distrust;
+mod tls_refusal;
 
 use crate::error::{StoreError, StoreErrorKind};
-pub(super) use distrust::{at, distrust};
+pub(super) use tls_refusal::{at, tls_refusal};
 
 /// The TLS settings of the builder.
 #[derive(Clone, Default)]

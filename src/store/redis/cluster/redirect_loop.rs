@@ -104,7 +104,7 @@ impl<'a> RedirectLoop<'a> {
                 self.unusable(at, stale, error).await
             }
             StoreErrorKind::Unanswered => {
-                self.topology.doubt(self.purpose, &self.map, stale);
+                self.topology.refresh_later(self.purpose, &self.map, stale);
                 Err(error)
             }
             _ => Err(error),

@@ -112,7 +112,7 @@ impl Topology {
     }
 
     /// Refreshes the map in the background, for the next caller.
-    pub(super) fn doubt(self: &Arc<Self>, purpose: Purpose, seen: &SlotMap, stale: Stale) {
+    pub(super) fn refresh_later(self: &Arc<Self>, purpose: Purpose, seen: &SlotMap, stale: Stale) {
         let (topology, seen) = (self.clone(), seen.version);
         let mut background = self.background.lock();
         if background.as_ref().is_none_or(JoinHandle::is_finished) {

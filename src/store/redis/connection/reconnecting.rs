@@ -114,7 +114,7 @@ impl SharedConnection {
             let greeting = self.waits.greeting();
             let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
             let (answer, role) = match answer {
-                Err(error) => return Err(self.connector.objection(error).await),
+                Err(error) => return Err(self.connector.late_refusal(error).await),
                 Ok(answer) => answer,
             };
             // A replica is accepted here: it may be promoted, and refuses commands until then.

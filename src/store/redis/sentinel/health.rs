@@ -22,7 +22,7 @@ pub(in super::super) struct SentinelSurvey {
 }
 
 /// The answer of one sentinel.
-struct Opinion {
+struct SentinelHealth {
     /// How many sentinels it knows, including itself.
     known: usize,
     quorum: usize,
@@ -35,9 +35,9 @@ impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting.
     pub(in super::super) async fn survey(&self) -> SentinelSurvey {
         let asking = self.sentinels.iter().map(|sentinel| async {
-            let opinion = timeout(self.timeouts.connect, sentinel.opine(&self.name)).await;
-            let opinion = opinion.unwrap_or_else(|_| Err(silent("it took too long")));
-            opinion.map_err(|error| sentinel.excuse(&error))
+            let health = timeout(self.timeouts.connect, sentinel.ask_health(&self.name)).await;
+            let health = health.unwrap_or_else(|_| Err(silent("it took too long")));
+            health.map_err(|error| sentinel.silence(&error))
         });
         let mut survey = SentinelSurvey {
             seen: None,
@@ -45,8 +45,8 @@ impl SentinelGroup {
         };
         for answer in join_all(asking).await {
             match answer {
-                Ok(opinion) => opinion.add_to(&mut survey.seen, self.sentinels.len()),
-                Err(excuse) => survey.silent.push(excuse),
+                Ok(health) => health.add_to(&mut survey.seen, self.sentinels.len()),
+                Err(silence) => survey.silent.push(silence),
             }
         }
         survey
@@ -54,12 +54,12 @@ impl SentinelGroup {
 }
 
 impl Sentinel {
-    async fn opine(&self, name: &str) -> Result<Opinion, StoreError> {
-        opinion(&self.answers(["MASTER", "CKQUORUM"], name).await?)
+    async fn ask_health(&self, name: &str) -> Result<SentinelHealth, StoreError> {
+        health(&self.answers(["MASTER", "CKQUORUM"], name).await?)
     }
 
     /// Its address, and why it has not answered.
-    fn excuse(&self, error: &StoreError) -> (String, String) {
+    fn silence(&self, error: &StoreError) -> (String, String) {
         let address = self.address().to_string();
         let why = detail(error);
         let why = why.strip_prefix(&format!("{address}: ")).unwrap_or(&why);
@@ -67,7 +67,7 @@ impl Sentinel {
     }
 }
 
-impl Opinion {
+impl SentinelHealth {
     fn add_to(self, seen: &mut Option<audit::Sentinels>, listed: usize) {
         let seen = seen.get_or_insert(audit::Sentinels {
             listed,
@@ -89,7 +89,7 @@ impl Opinion {
     }
 }
 
-fn opinion(answers: &[Value]) -> Result<Opinion, StoreError> {
+fn health(answers: &[Value]) -> Result<SentinelHealth, StoreError> {
     let [about, reach] = answers else {
         return Err(silent("it left a question open"));
     };
@@ -100,7 +100,7 @@ fn opinion(answers: &[Value]) -> Result<Opinion, StoreError> {
         .map_err(|error| failure::no_connection(error.into()))?;
     let number = |name: &str| about.get(name).and_then(|text| text.parse::<u64>().ok());
     let count = |name| number(name).and_then(|number| usize::try_from(number).ok());
-    Ok(Opinion {
+    Ok(SentinelHealth {
         known: count("num-other-sentinels").unwrap_or(0) + 1,
         quorum: count("quorum").unwrap_or(0),
         down_after: Duration::from_millis(number("down-after-milliseconds").unwrap_or(0)),
@@ -143,8 +143,8 @@ mod tests {
         let unknown = Value::SimpleString("something else".to_owned());
         let mut seen = None;
         for (quorum, down_after, reach) in [("2", "30000", &unknown), ("3", "5000", &ok)] {
-            let opinion = opinion(&[about(quorum, down_after), reach.clone()]).unwrap();
-            opinion.add_to(&mut seen, 3);
+            let health = health(&[about(quorum, down_after), reach.clone()]).unwrap();
+            health.add_to(&mut seen, 3);
         }
         let seen = seen.unwrap();
         assert_eq!((seen.listed, seen.answering, seen.known), (3, 2, 3));

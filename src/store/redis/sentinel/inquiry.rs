@@ -85,7 +85,7 @@ impl Sentinel {
             .await
             .map_err(failed)
         {
-            Err(error) => Err(self.endpoint.objection(error).await),
+            Err(error) => Err(self.endpoint.late_refusal(error).await),
             answered => answered,
         }
     }

@@ -6,24 +6,24 @@ use super::Fault;
 use super::server::ServerState;
 
 /// The delays and faults of a call, drawn before it is sent.
-pub(super) struct Journey {
+pub(super) struct CallPlan {
     pub(super) there: Duration,
     pub(super) back: Duration,
     /// How long the caller waits for an answer that was lost.
     pub(super) timeout: Duration,
     /// `None`: no fault.
-    pub(super) fate: Option<Fate>,
+    pub(super) fault: Option<CallFault>,
     /// The delay of a late request.
     pub(super) late: Duration,
     /// The length of the outage, if the connection breaks.
     pub(super) outage: Duration,
     /// A fault of the store during the call: `Vanished` or `Flushed`.
-    pub(super) disaster: Option<Fault>,
+    pub(super) data_loss: Option<Fault>,
 }
 
 /// A fault of the call itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CallFault {
     RequestLost,
     ReplyLost,
     Late,
@@ -35,27 +35,27 @@ pub(super) enum Fate {
     ReplyCut,
 }
 
-impl Journey {
+impl CallPlan {
     pub(super) fn draw(state: &mut ServerState) -> Self {
         let (random, faults) = (&mut state.random, &state.faults);
         let mut strikes = |fault| faults.strikes(fault, random);
-        let disaster = [Fault::Flushed, Fault::Vanished]
+        let data_loss = [Fault::Flushed, Fault::Vanished]
             .into_iter()
             .find(|fault| strikes(*fault));
-        let fate = [
-            (Fault::RequestLost, Fate::RequestLost),
-            (Fault::ReplyLost, Fate::ReplyLost),
-            (Fault::Late, Fate::Late),
-            (Fault::Twice, Fate::Twice),
-            (Fault::Busy, Fate::Busy),
-            (Fault::Disconnected, Fate::RequestCut),
+        let fault = [
+            (Fault::RequestLost, CallFault::RequestLost),
+            (Fault::ReplyLost, CallFault::ReplyLost),
+            (Fault::Late, CallFault::Late),
+            (Fault::Twice, CallFault::Twice),
+            (Fault::Busy, CallFault::Busy),
+            (Fault::Disconnected, CallFault::RequestCut),
         ]
         .into_iter()
-        .find_map(|(fault, fate)| strikes(fault).then_some(fate));
+        .find_map(|(fault, call_fault)| strikes(fault).then_some(call_fault));
         let is_slow = strikes(Fault::Slow);
-        let fate = match fate {
-            Some(Fate::RequestCut) if random.bool() => Some(Fate::ReplyCut),
-            fate => fate,
+        let fault = match fault {
+            Some(CallFault::RequestCut) if random.bool() => Some(CallFault::ReplyCut),
+            fault => fault,
         };
         if is_slow {
             state.tally.hit(Fault::Slow);
@@ -70,10 +70,10 @@ impl Journey {
             there: part(delay),
             back: part(delay),
             timeout: faults.timeout,
-            fate,
+            fault,
             late: faults.timeout + part(faults.lateness.saturating_sub(faults.timeout)),
             outage: part(faults.outage),
-            disaster,
+            data_loss,
         }
     }
 }

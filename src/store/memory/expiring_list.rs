@@ -6,15 +6,15 @@ use crate::lock::HoldId;
 
 /// Names in the order in which they were added, each with a deadline.
 #[derive(Debug)]
-pub(super) struct Roster<T = HoldId>(Vec<(T, Instant)>);
+pub(super) struct ExpiringList<T = HoldId>(Vec<(T, Instant)>);
 
-impl<T> Default for Roster<T> {
+impl<T> Default for ExpiringList<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Copy + PartialEq> Roster<T> {
+impl<T: Copy + PartialEq> ExpiringList<T> {
     /// Removes names whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|&(_, until)| until > now);

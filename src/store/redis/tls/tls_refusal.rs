@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Why one side refuses the other, and what to do about it; `None` for other errors.
-pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
+pub(in super::super) fn tls_refusal(error: &RedisError) -> Option<StoreError> {
     let advice = match cause(error)? {
         rustls::Error::InvalidCertificate(error) => match error {
             CertificateError::UnknownIssuer => {
@@ -47,7 +47,7 @@ pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
         }
         _ => return None,
     };
-    let error = Distrust {
+    let error = TlsRefusal {
         server: None,
         advice,
         error: error.clone(),
@@ -58,12 +58,12 @@ pub(in super::super) fn distrust(error: &RedisError) -> Option<StoreError> {
 /// Adds the server to an error in which one side refuses the other. Other errors stay as they are.
 pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
     let source = error.source().and_then(|source| source.downcast_ref());
-    let Some(distrust @ Distrust { server: None, .. }) = source else {
+    let Some(tls_refusal @ TlsRefusal { server: None, .. }) = source else {
         return error;
     };
-    let error = Distrust {
+    let error = TlsRefusal {
         server: Some(server.to_string()),
-        ..distrust.clone()
+        ..tls_refusal.clone()
     };
     StoreError::new(StoreErrorKind::Refused, error)
 }
@@ -79,13 +79,13 @@ fn cause(error: &RedisError) -> Option<&rustls::Error> {
 }
 
 #[derive(Debug, Clone)]
-struct Distrust {
+struct TlsRefusal {
     server: Option<String>,
     advice: &'static str,
     error: RedisError,
 }
 
-impl fmt::Display for Distrust {
+impl fmt::Display for TlsRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(server) = &self.server {
             write!(f, "{server}: ")?;
@@ -94,7 +94,7 @@ impl fmt::Display for Distrust {
     }
 }
 
-impl Error for Distrust {
+impl Error for TlsRefusal {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.error)
     }
