@@ -256,6 +256,15 @@ fn rival(mode: LockMode) -> LockMode {
     }
 }
 
+/// Cases that belong to some modes, and why the other modes do not have them.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct CaseGroup {
+    pub modes: &'static [&'static str],
+    pub why: &'static str,
+    pub cases: &'static [&'static str],
+}
+
 /// Makes the tests that a store must pass, for the modes that it has. See
 /// [`testing::conformance`](mod@crate::testing::conformance).
 ///
@@ -276,8 +285,8 @@ macro_rules! __conformance {
             $crate::testing::conformance::claim::<Tested>(MODES, claims("fenced"), claims("line"));
         }
 
-        $crate::__conformance! { @cases [$($mode)+]
-            [reentrant fair read write permit] {
+        $crate::__conformance! { @cases GROUPS [$($mode)+]
+            [reentrant fair read write permit] "" {
                 exclusion: tasks_overlap clients_overlap a_stranger_joins a_late_release_frees_the_next_holder;
                 reentry: an_owner_asks_the_store_again an_inner_drop_frees_the_outer an_outer_drop_frees_the_inner
                     an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
@@ -314,36 +323,36 @@ macro_rules! __conformance {
                 shutdown: a_client_that_ends_keeps_its_locks a_client_that_ends_keeps_its_waiters_waiting
                     a_client_that_has_ended_takes_locks a_lock_is_granted_behind_the_end;
             }
-            [reentrant write] {
+            [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
                 loss: a_stolen_hold_is_handed_over;
             }
-            [reentrant read write permit] {
+            [reentrant read write permit] "each asks for its own place in the store's queue" {
                 any: every_request_for_any_asks_at_each_release;
             }
-            [reentrant fair write permit] {
+            [reentrant fair write permit] "readers enter together" {
                 order: waiters_of_one_client_overtake_each_other;
             }
-            [reentrant fair write] {
+            [reentrant fair write] "only an exclusive hold has a minimum" {
                 minimum: a_minimum_ends_with_its_guard a_minimum_ends_with_its_client;
             }
-            [fair] {
+            [fair] "only the fair mode has an order across clients" {
                 order: clients_overtake_each_other a_newcomer_overtakes_those_who_wait_elsewhere
                     a_cancelled_waiter_keeps_its_place a_frozen_waiter_blocks_the_queue;
             }
-            [read] {
+            [read] "about readers" {
                 phases: readers_keep_each_other_out a_writer_hands_over_past_waiting_readers
                     only_some_readers_are_woken_after_a_write a_reader_starves_among_writers
                     a_frozen_reader_shuts_writers_out
                     one_readers_lapse_ends_another readers_of_one_process_fill_the_store;
             }
-            [permit] {
+            [permit] "about permits" {
                 permits: more_hold_than_there_are_permits a_permit_stays_unused one_release_admits_two
                     one_permits_lapse_ends_another a_lapsed_permit_is_given_back_twice two_limits_count_at_once
                     another_limit_on_several_keys_is_overlooked
                     a_limit_outlives_its_holds permits_of_one_process_are_asked_for_one_by_one
                     a_release_wakes_the_whole_crowd a_waiter_is_forgotten_when_several_permits_come_free;
             }
-            [write] {
+            [write] "about writers" {
                 phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
                     a_frozen_writer_shuts_readers_out a_writer_starves_among_readers an_upgrade_waits_for_itself
                     a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write
@@ -355,32 +364,41 @@ macro_rules! __conformance {
     };
     (@also $has:tt) => {};
     (@also $has:tt line $($claim:ident)*) => {
-        $crate::__conformance! { @cases $has
-            [reentrant write permit] {
+        $crate::__conformance! { @cases LINE $has
+            [reentrant write permit] "fair waiters have a queue, and readers enter together" {
                 line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
                     one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place;
             }
-            [permit] {
+            [permit] "about permits" {
                 permits: processes_overtake_each_other_for_a_permit;
             }
         }
         $crate::__conformance! { @also $has $($claim)* }
     };
     (@also $has:tt fenced $($claim:ident)*) => {
-        $crate::__conformance! { @cases $has
-            [reentrant fair write] {
+        $crate::__conformance! { @cases FENCED $has
+            [reentrant fair write] "readers and permits are not fenced" {
                 fencing: a_later_grant_has_a_smaller_token re_entry_changes_the_token
                     a_token_is_made_up_where_none_was_asked_for;
             }
-            [read permit] {
+            [read permit] "they are fenced" {
                 fencing: a_reader_is_given_a_token;
             }
         }
         $crate::__conformance! { @also $has $($claim)* }
     };
-    (@cases $has:tt $($modes:tt { $($file:ident: $($case:ident)+;)+ })+) => {
+    (@cases $groups:ident $has:tt $($modes:tt $why:literal { $($file:ident: $($case:ident)+;)+ })+) => {
+        #[allow(dead_code)]
+        pub(crate) const $groups: &[$crate::testing::conformance::CaseGroup] = &[
+            $($crate::testing::conformance::CaseGroup {
+                modes: $crate::__conformance!(@names $modes),
+                why: $why,
+                cases: &[$($(stringify!($case)),+),+],
+            }),+
+        ];
         $($($($crate::__conformance!(@case $has $modes $file $case);)+)+)+
     };
+    (@names [$($mode:ident)+]) => { &[$(stringify!($mode)),+] };
     (@case [$($has:ident)+] $modes:tt $file:ident $case:ident) => {
         mod $case {
             $($crate::__conformance!(@test $has $modes $file $case);)+
