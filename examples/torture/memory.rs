@@ -76,7 +76,7 @@ pub(crate) async fn torture<S: Inspect>(options: &Options, store: S) -> Result<R
 /// Longer than the usual lease.
 const OUTAGE: Duration = Duration::from_millis(2_500);
 
-const NO_PANIC: &str = "nobody panics while it takes something down";
+const NO_PANIC: &str = "no thread panics while it takes something down";
 
 /// No hold vanishes at random, because the test must know every loss.
 fn faults() -> Faults {

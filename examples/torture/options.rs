@@ -114,7 +114,7 @@ pub(crate) fn read() -> Result<Role> {
         }
     }
     if options.procs < 2 || options.tasks == 0 || options.keys < 2 {
-        bail!("at least 2 processes, 1 task in each, and 2 keys: less would torture nobody");
+        bail!("at least 2 processes, 1 task in each, and 2 keys: less would torture nothing");
     }
     Ok(Role::Parent(options))
 }

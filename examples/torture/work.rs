@@ -101,7 +101,7 @@ impl Task {
             Ok(Err(LockError::Unavailable(_))) => Missed::Unavailable,
             Ok(Err(LockError::Lost | LockError::Upgrade | LockError::Invalid(_))) => Missed::Other,
             Ok(Err(error)) => {
-                self.broken("S9", format!("an error that nobody expects: {error:?}"));
+                self.broken("S9", format!("an unexpected error: {error:?}"));
                 Missed::Other
             }
         };

@@ -148,7 +148,7 @@ async fn without_a_majority_the_answer_is_unavailable_and_comes_soon() {
     }
     tokio::time::timeout(2 * LEASE, guard.lost())
         .await
-        .expect("nobody renews it");
+        .expect("it is not renewed");
     drop(guard);
 
     let asked = Instant::now();

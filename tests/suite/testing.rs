@@ -133,7 +133,7 @@ async fn an_outage_cuts_off_calls_and_wakes_who_listens_at_its_end() {
     assert_eq!(cut.kind(), StoreErrorKind::Unanswered);
     fails_as(&store, StoreErrorKind::Unreachable).await;
     let early = timeout(5_000 * MS, wakeups.wait()).await;
-    assert!(early.is_err(), "nobody can wake it");
+    assert!(early.is_err(), "no message can wake it");
     store.reconnect();
     timeout(MS, wakeups.wait()).await.expect("it is woken");
 }

@@ -151,7 +151,7 @@ impl Algorithm {
         let mut sink = self.sink.lock().await;
         let last = {
             let mut latches = look(&self.latches);
-            let latch = latches.get_mut(channel).context("nobody listens")?;
+            let latch = latches.get_mut(channel).context("no client listens")?;
             latch.waiters -= 1;
             let last = latch.waiters == 0;
             if last {

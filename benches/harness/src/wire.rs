@@ -220,7 +220,7 @@ pub(crate) fn pipelined(
             eaten += length;
             let task = asked
                 .pop_front()
-                .context("an answer that nobody asked for")?;
+                .context("an answer without a question")?;
             turns[task] += 1;
             if turns[task] == recipe.len() {
                 turns[task] = 0;

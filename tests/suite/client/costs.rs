@@ -24,11 +24,13 @@ pub(crate) async fn counter(mut console: Console) {
     let redis = super::client(console.hear().await).await;
     let memory = LockClient::new(MemoryStore::new());
     for client in [redis, memory] {
-        pairs(&client, 100).await.expect("nobody else is there");
+        pairs(&client, 100).await.expect("no other client is there");
         console.say("warm");
         console.hear().await;
         let before = allocations();
-        pairs(&client, PAIRS).await.expect("nobody else is there");
+        pairs(&client, PAIRS)
+            .await
+            .expect("no other client is there");
         console.say((allocations() - before) as f64 / PAIRS as f64);
         console.hear().await;
     }
@@ -191,9 +193,11 @@ fn a_pair_wakes_no_thread_but_for_its_answers() {
         let client = super::client(server.url()).await;
         // In a task, because the thread that drives the runtime is not one of its workers.
         let counted = tokio::spawn(async move {
-            pairs(&client, 100).await.expect("nobody else is there");
+            pairs(&client, 100).await.expect("no other client is there");
             let before = woken.load(Ordering::Relaxed);
-            pairs(&client, PAIRS).await.expect("nobody else is there");
+            pairs(&client, PAIRS)
+                .await
+                .expect("no other client is there");
             woken.load(Ordering::Relaxed) - before
         });
         counted.await.expect("it does not panic") as f64 / PAIRS as f64

@@ -160,7 +160,7 @@ async fn hand_over_lets_processes_overlap_starve_or_overtake() {
         // Of the later turns, the one that queued first.
         let mut earliest = u64::MAX;
         for turn in turns.iter().rev() {
-            assert!(turn.asked <= earliest, "overtook somebody: {turn:?}");
+            assert!(turn.asked <= earliest, "overtook another: {turn:?}");
             earliest = earliest.min(turn.queued);
         }
     }

@@ -51,7 +51,7 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
             store.withdraw(&waiter, false).await.unwrap();
         }
     }
-    eventually("nobody listens", LIMIT, async || {
+    eventually("no client listens", LIMIT, async || {
         cluster.pubsub_channels(&beginning).await.is_empty()
     })
     .await;
@@ -126,7 +126,7 @@ async fn many_listeners_are_one_subscription_on_one_connection_for_each_server()
     assert_eq!(cluster.pubsub_channels("").await, channels);
 
     drop(listeners);
-    eventually("nobody listens", LIMIT, async || {
+    eventually("no client listens", LIMIT, async || {
         cluster.pubsub_channels("").await.is_empty()
     })
     .await;

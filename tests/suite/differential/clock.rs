@@ -63,7 +63,7 @@ impl Clock {
             .arg("0")
             .query_async::<u64>(&mut self.connection)
             .await;
-        assert_eq!(published.expect("it is sent"), 1, "somebody listens");
+        assert_eq!(published.expect("it is sent"), 1, "a client listens");
         sentinel.wait().await;
     }
 

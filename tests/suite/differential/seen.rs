@@ -5,7 +5,7 @@
 //! | times | exact | within a breath | time goes on while a script runs |
 //! | tokens | one counter | a counter for each key, kept as long as was asked | only that each is larger than the last of its key is promised |
 //! | waiting readers and writers | in the order of their first question | in that of their last | only a fair queue has an order |
-//! | a fair waiter on a free lock | is woken when its turn comes | also by whoever finds that those before it have lapsed | a wake-up may come in vain |
+//! | a fair waiter on a free lock | is woken when its turn comes | also by the one that finds that those before it have lapsed | a wake-up may come in vain |
 //! | the first in line | is woken when its turn comes | also by the script that finds that those before it have lapsed, and by Redisson's channel while readers or Redisson hold the lock | a wake-up may come in vain |
 //! | how many a release has woken | counted | Redis counts; PostgreSQL cannot tell | an estimate, 0 where the store cannot tell |
 //! | a name whose permits have all been released | is free for locks at once | is kept for permits for a day | Redisson's listeners read the number of free permits there |

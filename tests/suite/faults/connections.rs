@@ -124,7 +124,7 @@ async fn is_refused(locks: &LockClient, why: &str) {
     let began = Instant::now();
     eventually("it is refused", SOON, async || {
         let asked = locks.lock("new").wait(PATIENT).await;
-        let error = asked.expect_err("nobody lets it in");
+        let error = asked.expect_err("no server lets it in");
         assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
         let told = told(&error);
         // The first question may fail with the end of the connection.

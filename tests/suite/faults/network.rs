@@ -103,7 +103,7 @@ async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
         assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
     }
     for guard in next {
-        guard.release().await.expect("it is nobody else's");
+        guard.release().await.expect("no other client holds it");
     }
     works_again(&server, &[&cut_off, &other]).await;
 }

@@ -64,7 +64,10 @@ async fn a_killed_server_without_persistence_loses_locks_and_nobody_releases_the
         matches!(asked, Err(LockError::Unavailable(_)))
     })
     .await;
-    assert!(!released_early.is_finished(), "nobody could have answered");
+    assert!(
+        !released_early.is_finished(),
+        "no server could have answered"
+    );
     server.restart().await;
     for (mode, stale) in MODES.into_iter().zip(guards) {
         let next = eventually("it is free", SOON, async || {
@@ -102,7 +105,7 @@ async fn a_killed_server_with_an_append_only_file_keeps_locks_and_confirms_them(
         matches!(asked, Err(LockError::Unavailable(_)))
     })
     .await;
-    assert!(!releasing.is_finished(), "nobody could have answered");
+    assert!(!releasing.is_finished(), "no server could have answered");
     server.restart().await;
     for mode in MODES {
         eventually("the others are still kept out", SOON, async || {

@@ -44,9 +44,9 @@ fn contends(locks: &LockClient, mode: LockMode) -> LockRequest {
     locks.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT)
 }
 
-async fn until_somebody_waits(server: &RedisServer, mode: LockMode) {
+async fn until_a_request_waits(server: &RedisServer, mode: LockMode) {
     let tagged = format!("{{{}}}", mode.as_str());
-    eventually("somebody waits", SOON, async || {
+    eventually("a request waits", SOON, async || {
         let channels = server.pubsub_channels().await;
         channels.keys().any(|channel| channel.contains(&tagged))
     })
@@ -61,7 +61,7 @@ async fn a_process_killed_while_it_waits_or_queues_delays_the_others_by_seconds(
     let in_each_mode = MODES.map(async |mode| {
         let guard = holder.lock(mode.as_str()).mode(rival(mode)).await;
         let mut dead = asks(&server, mode, Duration::from_secs(30)).await;
-        until_somebody_waits(&server, mode).await;
+        until_a_request_waits(&server, mode).await;
         let behind = tokio::spawn(contends(&other, mode).acquire());
         dead.process.kill9();
         let killed = Instant::now();
@@ -92,7 +92,10 @@ async fn a_process_stopped_past_its_lease_finds_its_lock_lost() {
         stopped.process.resume();
         stopped.tell("release");
         assert_eq!(stopped.hear().await, "lost", "{mode:?}");
-        overtaking.release().await.expect("it is nobody else's");
+        overtaking
+            .release()
+            .await
+            .expect("no other client holds it");
     });
     join_all(in_each_mode).await;
     works_again(&server, &[&locks]).await;
@@ -108,7 +111,7 @@ async fn a_process_stopped_for_less_than_its_lease_keeps_its_lock() {
     assert_eq!(stopped.hear().await, "held");
     stopped.process.pause();
     let waiting = tokio::spawn(contends(&locks, mode).acquire());
-    until_somebody_waits(&server, mode).await;
+    until_a_request_waits(&server, mode).await;
     stopped.process.resume();
     stopped.tell("release");
     assert_eq!(stopped.hear().await, "confirmed");

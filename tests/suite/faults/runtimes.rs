@@ -49,7 +49,7 @@ async fn ends_while_it_holds(
     let asking = locks.lock(mode.as_str()).mode(mode).lease(lease);
     first.spawn(async move {
         let _guard = asking.await.expect("free");
-        hold.send(()).expect("somebody listens");
+        hold.send(()).expect("a receiver is there");
         std::future::pending::<()>().await;
     });
     held.await.expect("it holds");
@@ -57,7 +57,7 @@ async fn ends_while_it_holds(
     let waiting = tokio::spawn(rival.acquire());
     end(first).await;
     let dump = server.dump().await;
-    assert!(dump.contains_key(mode.as_str()), "nobody could release");
+    assert!(dump.contains_key(mode.as_str()), "no task could release");
     let next = outcome(waiting).await.expect("within its lease");
     next.release().await.expect("held");
     locks

@@ -41,7 +41,7 @@ async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_l
             tokio::spawn(locks.lock(key).mode(mode).wait(PATIENT).acquire())
         });
         let brief = locks.lock("brief").wait(Duration::from_millis(200)).await;
-        let error = brief.expect_err("nobody answers");
+        let error = brief.expect_err("no server answers");
         assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
         if began.elapsed() < Duration::from_millis(2500) {
             assert!(proxy.requests.tally().passed > sent, "{kind}: it was asked");

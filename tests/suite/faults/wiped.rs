@@ -62,7 +62,7 @@ async fn scripts_forgotten_in_the_middle_of_the_work_are_sent_again() {
         .collect();
     let began = Instant::now();
     while errors(&server, "NOSCRIPT").await < 200 {
-        assert!(began.elapsed() < super::PATIENT, "nobody met it");
+        assert!(began.elapsed() < super::PATIENT, "no request met it");
         command(&server, &["SCRIPT", "FLUSH"]).await;
     }
     done.store(true, Ordering::Relaxed);

@@ -93,7 +93,7 @@ async fn a_hold_of_redisson_can_be_ended() {
             .rust()
             .try_lock(kind.rival(), name, Duration::ZERO)
             .await;
-        let granted = granted.expect("nobody holds it");
+        let granted = granted.expect("it is free");
         // Redisson's watchdog does not restore the hold, and its unlock does not release the hold of
         // another owner.
         let exception = thread.unlock(*kind, name).await.result;

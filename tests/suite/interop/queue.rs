@@ -112,7 +112,7 @@ impl Served {
         let lock = name.to_owned();
         let wait = tokio::spawn(async move {
             let held = waiter.lock(Kind::Fair, &lock, LEASE).await;
-            order.lock().expect("nobody panics here").push(place);
+            order.lock().expect("no thread panics here").push(place);
             tokio::time::sleep(Duration::from_millis(5)).await;
             held.release().await;
         });
@@ -121,7 +121,7 @@ impl Served {
     }
 
     fn in_order(&self, count: usize) {
-        let order = self.order.lock().expect("nobody panics here");
+        let order = self.order.lock().expect("no thread panics here");
         assert_eq!(order.len(), count);
         assert!(order.is_sorted(), "served in the order {order:?}");
     }

@@ -12,7 +12,7 @@ use super::{Kind, LEASE, Meeting, Party, aux};
 
 /// Takes the lock, records its token while it is held, and releases it.
 async fn note(party: &Party, name: &str, tokens: &Mutex<Vec<u64>>) {
-    let noted = |token| tokens.lock().expect("nobody panics here").push(token);
+    let noted = |token| tokens.lock().expect("no thread panics here").push(token);
     match party {
         Party::Java(thread) => {
             noted(thread.lock_and_get_token(name).await.unwrap());
@@ -27,7 +27,7 @@ async fn note(party: &Party, name: &str, tokens: &Mutex<Vec<u64>>) {
 }
 
 fn assert_rising(tokens: &Mutex<Vec<u64>>) {
-    let tokens = tokens.lock().expect("nobody panics here");
+    let tokens = tokens.lock().expect("no thread panics here");
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 

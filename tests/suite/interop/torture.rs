@@ -36,7 +36,7 @@ impl Counter {
         let value = self.value.load(Ordering::SeqCst);
         pause(2).await;
         let later = self.value.load(Ordering::SeqCst);
-        assert_eq!(value, later, "somebody wrote beside a reader");
+        assert_eq!(value, later, "a writer wrote beside a reader");
     }
 
     fn assert_exact(&self, what: &str) {

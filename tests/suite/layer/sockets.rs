@@ -256,7 +256,7 @@ async fn shutdown_answers_those_who_wait_and_releases_those_who_hold() {
     }
     let stopped = tokio::time::timeout(AT_ONCE, server).await;
     stopped
-        .expect("nobody is left to wait for")
+        .expect("no connection is left to wait for")
         .unwrap()
         .unwrap();
 }

@@ -28,7 +28,7 @@ fn a_renewal_races_the_release() {
         store.renewing.open();
         sleep(Duration::from_millis(10)).await;
         let free = is_free(&client(&store)).await;
-        expect(free, "a lock that was released is held, and by nobody")
+        expect(free, "a lock that was released is held without a holder")
     });
 }
 
@@ -90,6 +90,6 @@ fn a_cancelled_acquisition_leaves_an_orphan() {
         store.answering.open();
         sleep(Duration::from_millis(10)).await;
         let free = is_free(&client(&store)).await;
-        expect(free, "it is held, and nobody knows")
+        expect(free, "it is held, and no process knows")
     });
 }

@@ -241,7 +241,7 @@ async fn harm(server: &RedisServer, store: &RedisStore, prefix: &str) -> Option<
     }
     if let Err(error) = RedisStore::connect(address(server)).await {
         assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
-        return Some("nobody can connect".to_owned());
+        return Some("no user can connect".to_owned());
     }
     let left = !server.pubsub_channels().await.is_empty();
     let logged = refusals(server).await != Value::Array(Vec::new());

@@ -102,7 +102,7 @@ async fn scripts_about_a_key_with_many_readers_cost_the_same_as_with_few() {
     let monitor = server.monitor().await;
     assert!(store.force_unlock(&key).await.unwrap());
     is_bounded(&monitor).await;
-    assert!(asks(&store, &write()).await, "nobody holds it any more");
+    assert!(asks(&store, &write()).await, "it is free again");
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ async fn nobody_without_patience_queues_or_overtakes() {
     assert!(!server.dump().await.contains_key("redisson_lock_queue:{k}"));
     assert!(!asks(&store, &waiter).await);
     assert!(releases(&store, &holder).await);
-    assert!(!asks(&store, &hurried).await, "somebody waits");
+    assert!(!asks(&store, &hurried).await, "a request waits");
     assert_eq!(queue(&server).await, [waiter.hold.id.to_string()]);
     assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
     assert!(asks(&store, &hurried).await);

@@ -42,7 +42,7 @@ impl Place {
     fn name(&self) -> String {
         match self.caller {
             Some(caller) => format!("caller {caller}"),
-            None => "somebody who has gone".into(),
+            None => "a client that has gone".into(),
         }
     }
 }

@@ -92,7 +92,7 @@ impl Waits {
         };
         let idle = since.max(free).elapsed();
         if idle > bound {
-            let text = format!("{key} was free for {idle:?} while somebody waited");
+            let text = format!("{key} was free for {idle:?} while a request waited");
             self.log.violated("L2", text);
         }
     }

@@ -29,7 +29,7 @@ impl<'s> Monitor<'s> {
         let lines = Arc::clone(&seen);
         let collector = tokio::spawn(async move {
             while let Some(line) = stream.next().await {
-                lines.lock().expect("nobody panics here").push(line);
+                lines.lock().expect("no thread panics here").push(line);
             }
         });
         Self {
@@ -52,7 +52,7 @@ impl<'s> Monitor<'s> {
             "the marker in MONITOR",
             Duration::from_secs(30),
             async || {
-                let seen = self.seen.lock().expect("nobody panics here");
+                let seen = self.seen.lock().expect("no thread panics here");
                 let end = seen.iter().position(|line| line.contains(&marker))?;
                 Some(seen[..end].to_vec())
             },

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reserved_ports_are_distinct_and_refuse_until_somebody_listens() {
+    async fn reserved_ports_are_distinct_and_refuse_until_a_server_listens() {
         let ports: Vec<_> = (0..100).map(|_| ReservedPort::reserve().unwrap()).collect();
         let numbers: BTreeSet<_> = ports.iter().map(ReservedPort::number).collect();
         assert_eq!(numbers.len(), ports.len());

@@ -90,7 +90,7 @@ impl RedisCluster {
                 return place;
             }
         }
-        panic!("nobody serves slot {slot}");
+        panic!("no server serves slot {slot}");
     }
 
     /// A name with this prefix whose slot is on the node.

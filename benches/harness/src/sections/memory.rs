@@ -174,7 +174,7 @@ async fn turns(mutex: Arc<tokio::sync::Mutex<()>>, rounds: usize) -> Result<()> 
 
 async fn bare_pairs(map: Arc<Bare>, key: String, rounds: usize) -> Result<()> {
     for _ in 0..rounds {
-        ensure!(map.take(&key), "nobody else wants it");
+        ensure!(map.take(&key), "no other task wants it");
         map.give(&key);
     }
     Ok(())

@@ -13,7 +13,7 @@ use super::LIMIT;
 
 /// A question that was sent already; await it for the answer.
 #[derive(Debug)]
-#[must_use = "an answer that nobody reads hides an exception"]
+#[must_use = "an answer that is not read hides an exception"]
 pub(in crate::interop) struct Asked<T> {
     question: String,
     answer: oneshot::Receiver<String>,
