@@ -75,7 +75,7 @@ impl Keeper {
     ///
     /// Call it after [`Keeper::begin_release`]. In the background no caller wants the answer, and the store is not asked.
     pub(super) async fn leave(self, live: Arc<LiveHold>) -> Result<(), LockError> {
-        let cut_off = CutOff(live.clone());
+        let cut_off = FinishOnDrop(live.clone());
         let status = match driven::is_in_background() {
             true => Ok(HoldStatus::Held),
             false => self.handle.checks.check(&live).await,

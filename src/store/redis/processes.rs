@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use uuid::Uuid;
 
 use super::names::Names;
-use super::reply::standing;
+use super::reply::status;
 use super::timeouts::ms;
 use super::{RedisStore, records, script};
 use crate::error::{StoreError, StoreErrorKind};
@@ -43,7 +43,7 @@ impl RedisStore {
             }
         };
         let answer = self.call(&key, |_| Ok(call)).await?;
-        standing(&answer).map(drop)
+        status(&answer).map(drop)
     }
 
     /// The entries of the clients, in order. An entry that is not one of this crate is skipped.
