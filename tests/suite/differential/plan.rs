@@ -14,17 +14,19 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A sequence that depends only on the seed, and on whether the stores have permits. The number of keys and actors is
-    /// drawn as well: few meet often, many meet seldom.
+    /// drawn as well: few meet often, many meet seldom. Of three sequences, one is about locks, one about permits, and one
+    /// about both.
     pub(super) fn draw(seed: u64, permits: bool) -> Self {
-        let (all_keys, all_actors) = match permits {
-            true => (KEYS.len(), ACTORS),
-            false => (LOCKS, LOCKERS),
+        let (keys, actors) = match seed % 3 {
+            1 if permits => (LOCKS..KEYS.len(), LOCKERS..ACTORS),
+            2 if permits => (0..KEYS.len(), 0..ACTORS),
+            _ => (0..LOCKS, 0..LOCKERS),
         };
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut keys: Vec<_> = (0..all_keys).collect();
+        let mut keys: Vec<_> = keys.collect();
         random.shuffle(&mut keys);
-        keys.truncate(random.usize(1..=all_keys));
-        let mut actors: Vec<_> = (0..all_actors).collect();
+        keys.truncate(random.usize(1..=keys.len()));
+        let mut actors: Vec<_> = actors.collect();
         random.shuffle(&mut actors);
         actors.truncate(random.usize(3..=actors.len()));
         let mut plan = Self {

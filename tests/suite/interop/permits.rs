@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::{Lease, LockAdmin, LockClient, LockError, LockGuard};
+use tower_distributed_lock::{
+    Inspection, Lease, ListQuery, LockAdmin, LockClient, LockError, LockGuard,
+};
 
 use super::Meeting;
 use super::redisson::{Redisson, Version, now};
@@ -35,6 +37,19 @@ async fn is_free_for_java(java: &Redisson, name: &str) -> bool {
     id != "none" && java.give_permit(name, &id).await.unwrap()
 }
 
+/// The key as the list of all keys shows it.
+async fn listed(admin: &LockAdmin, name: &str) -> Option<Inspection> {
+    let mut query = ListQuery::new().prefix(name);
+    loop {
+        let page = admin.locks(&query).await.expect("a page");
+        let mut entries = page.entries.into_iter();
+        if let Some(entry) = entries.find(|entry| entry.key.as_str() == name) {
+            return Some(entry.inspection);
+        }
+        query = query.after(page.next?);
+    }
+}
+
 /// Runs a test with each Redisson, a client of ours, and a name that no other test uses.
 async fn each(meeting: &Meeting, test: impl AsyncFn(&Arc<Redisson>, LockClient, String)) {
     let mut tests = Vec::new();
@@ -62,6 +77,8 @@ async fn one_limit_counts_for_both_languages() {
         let seen = admin.inspect(name).await.expect("permits");
         assert_eq!((seen.limit, seen.holders.len()), (Some(2), 2));
         assert!(seen.holders.iter().any(|holder| holder.id == theirs));
+        let listed = listed(&admin, name).await.expect("it is listed");
+        assert_eq!((listed.limit, listed.holders.len()), (Some(2), 2));
 
         // Another limit is an error.
         let other = locks.lock(name).permits(3).await;
