@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOutcome, Want};
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
@@ -154,11 +155,11 @@ impl<S: Inspect> World<S> {
     }
 
     async fn locks(&self) -> [Lock; KEYS.len()] {
+        let keys = KEYS.map(LockKey::new);
+        let inspections = join_all(keys.iter().map(|key| self.store.inspect(key))).await;
         let mut locks: [Lock; KEYS.len()] = Default::default();
-        for (lock, key) in locks.iter_mut().zip(KEYS) {
-            let inspection = self.store.inspect(&LockKey::new(key)).await;
-            let inspection = inspection.expect("only locks are there");
-            *lock = Lock::new(inspection);
+        for (lock, inspection) in locks.iter_mut().zip(inspections) {
+            *lock = Lock::new(inspection.expect("only locks are there"));
         }
         locks
     }
