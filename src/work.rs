@@ -145,6 +145,7 @@ impl LockClient {
             client: self.clone(),
             name: name.into(),
             lease: Lease::default(),
+            grace: Duration::ZERO,
         }
     }
 }
@@ -156,6 +157,7 @@ pub struct Candidate {
     client: LockClient,
     name: LockKey,
     lease: Lease,
+    grace: Duration,
 }
 
 impl Candidate {
@@ -165,11 +167,19 @@ impl Candidate {
         self
     }
 
+    /// Gives the work this time to end after its term was lost (default: none), as [`LockGuard::run_with_grace`] does: it
+    /// learns of the loss by [`LockHandle::lost`], and when it has ended, the process is a candidate again. The next leader may
+    /// work meanwhile.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     /// Waits until this process is the leader, and then runs `work`, until `work` ends.
     ///
     /// One process of the fleet runs `work`; the others wait. When `work` ends, the leadership is released, and the next
     /// candidate takes over within about a round trip. When the leadership is lost, the future of `work` is dropped within
-    /// the lease, and the process is a candidate again; `work` is called once for each term.
+    /// the lease, after its [`grace`](Self::grace), and the process is a candidate again; `work` is called once for each term.
     ///
     /// `work` gets a handle of the lock. Its [fencing token](LockHandle::fencing_token) numbers the terms: a later term has a
     /// larger one. With a store without tokens, such as a quorum, it is `None`. Let the resource refuse a token that is smaller
@@ -222,9 +232,11 @@ impl Candidate {
             };
             pauses.reset();
             let ended = AtomicBool::new(false);
-            let term = guard.run(async |lock| {
-                let value = work(lock).await;
-                ended.store(true, Ordering::Relaxed);
+            let term = guard.run_with_grace(self.grace, async |lock| {
+                let value = work(lock.clone()).await;
+                // With a grace, work that ends after the loss has tidied up, and has not ended the term by itself.
+                let is_cut = !self.grace.is_zero() && lock.is_lost();
+                ended.store(!is_cut, Ordering::Relaxed);
                 value
             });
             match term.await {

@@ -129,6 +129,29 @@ async fn a_leader_whose_term_is_lost_is_a_candidate_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_with_grace_tidies_up_after_its_term_and_is_a_candidate_again() {
+    for (tidying, tidied) in [(100, true), (1000, false)] {
+        let (store, locks) = forgetful();
+        let (terms, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        let candidate = locks.leader("scheduler").lease(LEASE);
+        let led = candidate
+            .grace(Duration::from_millis(500))
+            .run(async |lock| {
+                let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
+                if term == 1 {
+                    store.flush().await;
+                    lock.lost().await;
+                    tokio::time::sleep(Duration::from_millis(tidying)).await;
+                    done.store(true, Ordering::Relaxed);
+                }
+                term
+            });
+        assert_eq!(led.await.expect("a second term"), 2);
+        assert_eq!(done.load(Ordering::Relaxed), tidied);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_client() {
     let (store, locks) = forgetful();
     store.disconnect();
