@@ -163,7 +163,7 @@ const UNSHARED: usize = 1024;
 const LEASE: Duration = Duration::from_secs(30);
 
 impl Locks {
-    fn ours(client: LockClient, mode: LockMode) -> Self {
+    pub(crate) fn ours(client: LockClient, mode: LockMode) -> Self {
         Self::Ours {
             client,
             mode,

@@ -9,6 +9,7 @@ mod layer;
 mod memory;
 mod pace;
 mod permits;
+mod postgres;
 mod profile;
 mod reads;
 mod uncontended;
@@ -20,7 +21,7 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 15] = [
     "uncontended",
     "hot",
     "held",
@@ -33,6 +34,7 @@ pub(crate) const NAMES: [&str; 14] = [
     "watchdog",
     "waiters",
     "permits",
+    "postgres",
     "profile",
     ON_REQUEST,
 ];
@@ -53,6 +55,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,
         "permits" => permits::run(bench).await,
+        "postgres" => postgres::run(bench).await,
         "profile" => profile::run(bench).await,
         ON_REQUEST => pace::run(bench).await,
         _ => bail!("no such section"),

@@ -70,7 +70,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             "memory, a console",
             Site::serve(watched(LockClient::new(MemoryStore::new()))).await?,
         ),
-        ("Redis, a console", Site::serve(watched(redis_watched)).await?),
+        (
+            "Redis, a console",
+            Site::serve(watched(redis_watched)).await?,
+        ),
     ];
     for connections in [1, 64] {
         let (mut rates, mut latencies) =

@@ -51,7 +51,9 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         ("worst wait / one turn of all", AtMost(3.0), &figures.worst),
     ] {
         let measured = median(figures);
-        bench.report.row(&what(name), target, measured, beside.clone());
+        bench
+            .report
+            .row(&what(name), target, measured, beside.clone());
     }
     Ok(())
 }
