@@ -14,6 +14,7 @@ use crate::support::eventually;
 mod api;
 mod browser;
 pub(crate) mod costs;
+mod namespace;
 mod security;
 mod stream;
 
