@@ -7,6 +7,9 @@ const LONGEST: usize = 100;
 
 /// The process of a client that announces itself: see [`LockClientBuilder::announce`].
 ///
+/// The route of a hold is not part of it: it changes with each grant, and would cost a write for each. The console of the
+/// process shows it.
+///
 /// [`LockClientBuilder::announce`]: crate::LockClientBuilder::announce
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
