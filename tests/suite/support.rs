@@ -30,7 +30,7 @@ pub(crate) use demo_server::DemoServer;
 pub(crate) use dump::{Dump, Entry, Stored};
 pub(crate) use eventually::eventually;
 pub(crate) use example::{binary, example};
-pub(crate) use log::Log;
+pub(crate) use log::{Log, ask_all_subscribers};
 pub(crate) use monitor::Monitor;
 pub(crate) use peer::{Console, Peer, Role, play};
 pub(crate) use port::ReservedPort;

@@ -8,7 +8,7 @@ use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::support::RedisServer;
+use crate::support::{RedisServer, ask_all_subscribers};
 
 /// Collects the spans of this thread.
 struct Traces {
@@ -19,6 +19,7 @@ struct Traces {
 
 impl Traces {
     fn begin() -> Self {
+        ask_all_subscribers();
         let exporter = InMemorySpanExporter::default();
         let provider = SdkTracerProvider::builder()
             .with_simple_exporter(exporter.clone())

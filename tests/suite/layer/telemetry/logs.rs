@@ -82,17 +82,15 @@ async fn a_lock_is_told_from_others_by_its_digest() {
     guard.release().await.unwrap();
 
     // `printf secret | sha256sum`
+    let span = |name: &str, rest: &str| {
+        format!("{name}{{key=2bb80d53 mode=\"reentrant\" otel.kind=\"internal\" {rest}}}")
+    };
     let granted = log.line(": granted");
-    assert!(
-        granted
-            .contains("lock_wait{key=2bb80d53 mode=\"reentrant\" outcome=\"granted\" waited_ms=0}")
-    );
+    let waited = span("lock_wait", "outcome=\"granted\" waited_ms=0");
+    assert!(granted.contains(&waited), "{granted}");
     let released = log.line(": released");
-    assert!(
-        released.contains(
-            "lock_hold{key=2bb80d53 mode=\"reentrant\" outcome=\"confirmed\" held_ms=1000}"
-        )
-    );
+    let held = span("lock_hold", "outcome=\"confirmed\" held_ms=1000");
+    assert!(released.contains(&held), "{released}");
     assert!(released.contains(&format!("hold={}:1", locks.id())));
 }
 
