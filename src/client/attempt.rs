@@ -22,7 +22,7 @@ use crate::store::{
 ///
 /// Each attempt has the turn to ask for its key. If the guard is dropped before the grant, it withdraws in the background
 /// what the attempts have left in the store, and the turns pass to the next requests at once. The turn of a nested read
-/// passes only when nothing is left, because the next one has the same id.
+/// passes only when nothing is left, because the hold of the next one has the same id.
 ///
 /// Either a question is under way (`asking`), or `residue` has what the last one has left.
 pub(super) struct AttemptGuard<'a> {
@@ -230,13 +230,14 @@ impl<'a> AttemptGuard<'a> {
         Some(shares.collect())
     }
 
-    /// Withdraws the attempts, and continues with new ids.
+    /// Withdraws the attempts, and continues with new ids. None of them is nested.
     pub(super) fn restart(&mut self) {
         self.take_back(false);
         for one in &mut self.tries {
             // A waiter in a queue listens on the channel of its id.
             *one.turn.wakeups() = None;
-            one.attempt.hold.id = self.client.next_hold_id();
+            one.attempt.id = self.client.next_hold_id();
+            one.attempt.hold.id = one.attempt.id;
         }
     }
 
@@ -410,12 +411,14 @@ impl LockClient {
     /// An attempt with a new id, or with the id that the turn requires.
     fn attempt(&self, key: &LockKey, terms: &Terms, want: Wanted, turn: &Turn) -> Attempt {
         let lease = terms.lease.duration();
+        let id = self.next_hold_id();
         Attempt {
             hold: Hold {
                 key: key.clone(),
                 mode: terms.mode,
-                id: turn.nested().unwrap_or_else(|| self.next_hold_id()),
+                id: turn.nested().unwrap_or(id),
             },
+            id,
             lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
             patience: match want {
                 Wanted::One { patience } => patience,

@@ -49,6 +49,7 @@ impl Watch {
                 mode: LockMode::Reentrant,
                 id: HoldId::new(Uuid::nil(), 1),
             },
+            id: HoldId::new(Uuid::nil(), 1),
             lease: LEASE,
             patience: None,
             in_line: true,

@@ -202,7 +202,7 @@ impl LockStore for MemoryStore {
             .shard(&hold.key)
             .change(&hold.key, |entry, now| {
                 let held = entry.state.holds(hold);
-                let wake = entry.state.withdraw(hold, memory, now);
+                let wake = entry.state.withdraw(attempt, memory, now);
                 if held {
                     entry.ended(hold.mode, wake, now);
                 }

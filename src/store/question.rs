@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, HoldId, LockMode};
 
 /// One attempt to get one hold.
 ///
@@ -15,6 +15,9 @@ use crate::lock::{Hold, LockMode};
 pub struct Attempt {
     /// The requested hold.
     pub hold: Hold,
+    /// The id of the attempt, by which a withdrawn attempt is remembered. It is the id of the hold, except for a read of an owner
+    /// under its own write: such reads share the id of the write, and each has an attempt id that no hold has.
+    pub id: HoldId,
     /// How long it lives without renewal.
     pub lease: Duration,
     /// How long the caller waits; `None` if it does not ask again. Only attempts with patience are recorded as waiters.
@@ -31,12 +34,19 @@ impl Attempt {
     /// An attempt without patience and without a token. With patience it takes a place in line.
     pub fn new(hold: Hold, lease: Duration) -> Self {
         Self {
+            id: hold.id,
             hold,
             lease,
             patience: None,
             in_line: true,
             fencing: None,
         }
+    }
+
+    /// Sets [`id`](Self::id).
+    #[must_use]
+    pub fn id(self, id: HoldId) -> Self {
+        Self { id, ..self }
     }
 
     /// Sets [`patience`](Self::patience).

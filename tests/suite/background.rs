@@ -1,6 +1,7 @@
 //! The background work of a client: renewals, and the clean-up after drops.
 
 mod cleanup;
+mod refusals;
 mod release;
 mod shutdown;
 mod watchdog;

@@ -27,10 +27,14 @@ async fn client(sentinels: &RedisSentinels) -> LockClient {
     LockClient::new(store(sentinels).await)
 }
 
-/// The connections of stores to a server. Connections of sentinels have a name and are left out.
+/// The connections of stores to a server. Those of sentinels have a name, and those of replicas carry the handshake of a
+/// replication or are marked as replicas: both are left out.
 async fn connections(server: &RedisServer) -> Vec<BTreeMap<String, String>> {
     let mut clients = server.client_list().await;
-    clients.retain(|client| client["name"].is_empty() && matches!(&*client["flags"], "N" | "P"));
+    clients.retain(|client| {
+        let handshake = matches!(&*client["cmd"], "NULL" | "replconf" | "psync");
+        client["name"].is_empty() && matches!(&*client["flags"], "N" | "P") && !handshake
+    });
     clients
 }
 
@@ -42,24 +46,25 @@ async fn until_connections(server: &RedisServer, expected: usize) {
     .await;
 }
 
-/// Waits until clients with this many connections for commands use `servers[master]`, and no other server.
+/// Waits until at least so many connections of stores lead to the server.
 ///
 /// A client has further connections once it has waited or renewed. A slow machine decides whether it has.
-async fn until_moved(replicated: &Replicated, master: usize, commands: usize) {
-    eventually("the clients use the new master", LIMIT, async || {
-        let mut found = Vec::new();
-        for server in &replicated.servers {
-            found.push(connections(server).await);
-        }
-        let mut all = found.iter().enumerate();
-        all.all(|(index, here)| match index == master {
-            true => here.len() >= commands,
-            false => here.is_empty(),
-        })
-        .then_some(())
-        .ok_or(found)
+async fn until_used(server: &RedisServer, least: usize) {
+    eventually("the clients use the server", LIMIT, async || {
+        let found = connections(server).await;
+        (found.len() >= least).then_some(()).ok_or(found)
     })
     .await;
+}
+
+/// Waits until clients use `servers[master]` with at least so many connections, and no other server.
+async fn until_moved(replicated: &Replicated, master: usize, least: usize) {
+    until_used(&replicated.servers[master], least).await;
+    for (index, server) in replicated.servers.iter().enumerate() {
+        if index != master {
+            until_connections(server, 0).await;
+        }
+    }
 }
 
 async fn until_it_holds(server: &RedisServer, key: &str) {

@@ -117,9 +117,9 @@ BEGIN
 END $$;
 
 -- Asks for a hold. The verdict is `granted`, `refused`, `withdrawn` or `conflict`; `wait` is in microseconds. A waiter is
--- remembered for `patience` microseconds, if that is not null.
-CREATE OR REPLACE FUNCTION tower_lock.acquire(k text, mode text, i text, lease bigint, patience bigint, fenced boolean,
-  OUT verdict text, OUT wait bigint, OUT token bigint)
+-- remembered for `patience` microseconds, if that is not null. `attempt` is the id of the attempt, `i` that of its hold.
+CREATE OR REPLACE FUNCTION tower_lock.acquire(k text, mode text, i text, attempt text, lease bigint, patience bigint,
+  fenced boolean, OUT verdict text, OUT wait bigint, OUT token bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
   present timestamptz := tower_lock.enter(k);
@@ -127,7 +127,7 @@ DECLARE
   waiting text := CASE mode WHEN 'fair' THEN 'queue' WHEN 'read' THEN 'reader' WHEN 'write' THEN 'writer' END;
   blocked timestamptz;
 BEGIN
-  IF EXISTS (SELECT FROM tower_lock.entry WHERE key = k AND kind = 'withdrawn ' || mode AND id = i) THEN
+  IF EXISTS (SELECT FROM tower_lock.entry WHERE key = k AND kind = 'withdrawn ' || mode AND id = attempt) THEN
     verdict := 'withdrawn';
     RETURN;
   ELSIF tower_lock.longest(k, VARIADIC others) IS NOT NULL THEN
@@ -163,7 +163,7 @@ BEGIN
   tokens := '{}';
   FOR n IN 1 .. cardinality(keys) LOOP
     at := n - 1;
-    one := tower_lock.acquire(keys[n], modes[n], ids[n], leases[n], NULL, fenced[n]);
+    one := tower_lock.acquire(keys[n], modes[n], ids[n], ids[n], leases[n], NULL, fenced[n]);
     wait := CASE WHEN every THEN one.wait ELSE least(wait, one.wait) END;
     verdict := one.verdict;
     IF verdict = 'granted' THEN
@@ -247,14 +247,14 @@ BEGIN
 END $$;
 
 -- Takes back whatever an attempt has left. It is refused for as long as `memory` says, if that is not null.
-CREATE OR REPLACE FUNCTION tower_lock.withdraw(k text, mode text, i text, memory bigint) RETURNS void
+CREATE OR REPLACE FUNCTION tower_lock.withdraw(k text, mode text, i text, attempt text, memory bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   present timestamptz := tower_lock.enter(k);
   waited boolean;
 BEGIN
   IF memory IS NOT NULL THEN
-    PERFORM tower_lock.put(k, 'withdrawn ' || mode, i, tower_lock.after(present, memory));
+    PERFORM tower_lock.put(k, 'withdrawn ' || mode, attempt, tower_lock.after(present, memory));
   END IF;
   waited := tower_lock.remove(k, i, VARIADIC CASE mode
     WHEN 'fair' THEN '{queue}'::text[] WHEN 'write' THEN '{writer}' WHEN 'read' THEN '{pass}' ELSE '{}' END);

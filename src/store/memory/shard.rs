@@ -119,11 +119,9 @@ impl Shard {
     /// Decides as [`Shard::acquire`] without patience, and changes nothing: returns for how long the attempt would be
     /// refused.
     pub(super) fn evaluate(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
-        let hold = &attempt.hold;
-        self.change(&hold.key, |entry, now| {
-            entry.state.evaluate(hold, false, now)
-        })
-        .refusal()
+        let key = &attempt.hold.key;
+        self.change(key, |entry, now| entry.state.evaluate(attempt, false, now))
+            .refusal()
     }
 
     /// Issues a token, and reserves those that follow it.

@@ -94,7 +94,7 @@ impl State {
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
         let hold = &attempt.hold;
         let in_line = attempt.stands_in_line();
-        let verdict = self.evaluate(hold, in_line, now);
+        let verdict = self.evaluate(attempt, in_line, now);
         match verdict {
             Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
             Verdict::Refused { .. } if attempt.patience.is_some() => {
@@ -108,9 +108,10 @@ impl State {
         verdict
     }
 
-    /// The decision about an attempt to get `hold`, with a place in line or without. Changes nothing.
-    pub(super) fn evaluate(&self, hold: &Hold, in_line: bool, now: Instant) -> Verdict {
-        if self.withdrawn.until((hold.mode, hold.id)).is_some() {
+    /// The decision about an attempt, with a place in line or without. Changes nothing.
+    pub(super) fn evaluate(&self, attempt: &Attempt, in_line: bool, now: Instant) -> Verdict {
+        let hold = &attempt.hold;
+        if self.withdrawn.until((hold.mode, attempt.id)).is_some() {
             return Verdict::Withdrawn; // (5)
         }
         if self.is_held_by_other_than(hold.mode.family()) {
@@ -201,9 +202,16 @@ impl State {
     }
 
     /// Withdraws an attempt, refuses copies of it until `memory`, and returns the channels to wake. (5)
-    pub(super) fn withdraw(&mut self, hold: &Hold, memory: Option<Duration>, now: Instant) -> Wake {
+    pub(super) fn withdraw(
+        &mut self,
+        attempt: &Attempt,
+        memory: Option<Duration>,
+        now: Instant,
+    ) -> Wake {
+        let hold = &attempt.hold;
         if let Some(memory) = memory {
-            self.withdrawn.put((hold.mode, hold.id), after(now, memory));
+            self.withdrawn
+                .put((hold.mode, attempt.id), after(now, memory));
         }
         let freed = self.stop_waiting(hold);
         self.release(hold).unwrap_or(freed)

@@ -35,6 +35,7 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
             mode,
             id: HoldId::new(Uuid::nil(), n),
         },
+        id: HoldId::new(Uuid::nil(), n),
         lease: LEASE,
         patience: Some(60 * SECOND),
         in_line: true,

@@ -4,14 +4,14 @@ use super::channels::Channels;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use super::timeouts::ms;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, HoldId, LockMode};
 use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), Field::Plain(hold.id));
-    let tombstone = names.tombstone(field(hold));
+    let tombstone = names.tombstone(tombstone_of(attempt));
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     let stands_in_line = attempt.stands_in_line();
@@ -153,7 +153,7 @@ pub(super) fn release_by(
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
-    let tombstone = names.tombstone(field(hold));
+    let tombstone = names.tombstone(tombstone_of(attempt));
     let reader = [tombstone, names.waiting_readers(), names.passes()];
     let (script, more) = match hold.mode {
         LockMode::Reentrant => (&script::EXCLUSIVE_WITHDRAW, &reader[..1]),
@@ -242,10 +242,19 @@ fn about<'a>(
 }
 
 pub(super) fn field(hold: &Hold) -> Field {
-    match hold.mode {
+    field_with(hold.mode, hold.id)
+}
+
+/// What distinguishes the tombstone of an attempt from those of other attempts for the key.
+fn tombstone_of(attempt: &Attempt) -> Field {
+    field_with(attempt.hold.mode, attempt.id)
+}
+
+fn field_with(mode: LockMode, id: HoldId) -> Field {
+    match mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Permit(_) => {
-            Field::Plain(hold.id)
+            Field::Plain(id)
         }
-        LockMode::Write => Field::Write(hold.id),
+        LockMode::Write => Field::Write(id),
     }
 }

@@ -369,3 +369,7 @@ fn is_unknown_script(answer: &Value) -> bool {
 fn unreachable(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, text)
 }
+
+#[cfg(test)]
+#[path = "connection/tests.rs"]
+mod tests;

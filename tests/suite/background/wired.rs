@@ -77,6 +77,11 @@ impl Wired {
         calls.copied().collect()
     }
 
+    /// The number of calls of all partitions.
+    pub(super) fn count(&self) -> usize {
+        self.shared.calls.lock().unwrap().len()
+    }
+
     /// The largest number of concurrent calls since this was last called.
     pub(super) fn most_in_flight(&self) -> usize {
         self.shared.most_in_flight.swap(0, Ordering::SeqCst)

@@ -10,7 +10,9 @@ use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
 };
 
-use super::{LIMIT, client, store, until_connections, until_it_holds, works};
+use super::{
+    LIMIT, client, store, until_connections, until_it_holds, until_moved, until_used, works,
+};
 use crate::redis_store::{MODES, asks, attempt, error_kind, patient, woken};
 use crate::support::{Console, Peer, RedisSentinels, eventually};
 
@@ -45,7 +47,7 @@ async fn waiters_and_new_requests_go_on_when_the_master_is_killed() {
     let fresh = a.lock("fresh").wait(LIMIT).await.unwrap();
     fresh.release().await.unwrap();
     let master = sentinels.until_another_than(0).await;
-    until_connections(&sentinels.replicated.servers[master], 5).await;
+    until_used(&sentinels.replicated.servers[master], 5).await;
     assert!(!waiter.is_finished(), "the hold survived");
     assert!(!guard.is_lost());
     guard.release().await.unwrap();
@@ -102,11 +104,35 @@ async fn a_planned_failover_is_followed_while_holding_and_waiting() {
     }
     let master = sentinels.fail_over().await;
     // The former master is alive and accepts commands for a while: no client may send it one.
-    until_connections(&sentinels.replicated.servers[master], 5).await;
-    until_connections(sentinels.replicated.master(), 0).await;
+    until_moved(&sentinels.replicated, master, 5).await;
     assert!(!waiter.is_finished());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap();
+}
+
+/// The store watches the sentinels on a thread of its own: a runtime that connected may end.
+#[tokio::test]
+async fn a_former_master_is_left_although_the_runtime_that_connected_has_ended() {
+    let sentinels = RedisSentinels::start().await;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let connecting = RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME).connect();
+    let store = runtime.spawn(connecting).await.unwrap().unwrap();
+    let waiter = patient("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    runtime.shutdown_background();
+    let former = sentinels.replicated.master();
+    let () = former
+        .ask(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"])
+        .await;
+    let _ = sentinels.fail_over().await;
+    // The store is not used meanwhile: the change of the master alone wakes its listeners.
+    woken(&mut wakeups).await;
+    until_connections(former, 0).await;
+    works(&store, "k").await;
 }
 
 #[tokio::test]

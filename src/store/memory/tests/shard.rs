@@ -12,6 +12,7 @@ fn hold_for_a_second(shard: &mut Shard, key: usize) {
             mode: LockMode::Reentrant,
             id: HoldId::new(Uuid::nil(), 1),
         },
+        id: HoldId::new(Uuid::nil(), 1),
         lease: Duration::from_secs(1),
         patience: None,
         in_line: true,
