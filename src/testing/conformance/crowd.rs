@@ -96,37 +96,6 @@ pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
     );
 }
 
-/// Three processes ask for the lock continuously, two of them with one task each. No request of such a task waits in its process
-/// behind another one, so only the store knows that others wait.
-pub async fn a_lone_task_in_a_loop_gets_all_or_nothing(env: &Env, mode: LockMode) {
-    const GRANTS: usize = 96;
-    const TASKS: [usize; 3] = [1, 1, 4];
-    let grants = Arc::new(TASKS.map(|_| AtomicUsize::new(0)));
-    let all =
-        |grants: &[AtomicUsize]| -> usize { grants.iter().map(|n| n.load(Ordering::SeqCst)).sum() };
-    let mut busy = JoinSet::new();
-    for (process, tasks) in TASKS.into_iter().enumerate() {
-        let locks = env.client().await;
-        for _ in 0..tasks {
-            let (locks, grants) = (locks.clone(), grants.clone());
-            busy.spawn(async move {
-                while all(&grants[..]) < GRANTS {
-                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                    grants[process].fetch_add(1, Ordering::SeqCst);
-                    yield_now().await;
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    busy.join_all().await;
-    let shares = grants.each_ref().map(|share| share.load(Ordering::SeqCst));
-    assert!(
-        shares.iter().all(|share| *share >= GRANTS / 12),
-        "{shares:?}"
-    );
-}
-
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
 pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;

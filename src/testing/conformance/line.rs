@@ -1,5 +1,10 @@
 //! Processes that wait for an exclusive hold form a line, and a release wakes the first of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::task::{JoinSet, yield_now};
+
 use crate::LockMode;
 
 use super::env::Env;
@@ -54,4 +59,36 @@ pub async fn one_that_is_cancelled_keeps_its_place(env: &Env, mode: LockMode) {
 
 pub async fn one_that_is_frozen_keeps_its_place(env: &Env, mode: LockMode) {
     order::a_frozen_waiter_blocks_the_queue(env, mode).await;
+}
+
+/// Three processes ask for the lock continuously, two of them with one task each. No request of such a task waits in its process
+/// behind another one, so only the store knows that others wait. A turn of the third process is up to 64 sections long.
+pub async fn a_lone_task_in_a_loop_gets_all_or_nothing(env: &Env, mode: LockMode) {
+    // Several turns of each.
+    const GRANTS: usize = 480;
+    const TASKS: [usize; 3] = [1, 1, 4];
+    let grants = Arc::new(TASKS.map(|_| AtomicUsize::new(0)));
+    let all =
+        |grants: &[AtomicUsize]| -> usize { grants.iter().map(|n| n.load(Ordering::SeqCst)).sum() };
+    let mut busy = JoinSet::new();
+    for (process, tasks) in TASKS.into_iter().enumerate() {
+        let locks = env.client().await;
+        for _ in 0..tasks {
+            let (locks, grants) = (locks.clone(), grants.clone());
+            busy.spawn(async move {
+                while all(&grants[..]) < GRANTS {
+                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+                    grants[process].fetch_add(1, Ordering::SeqCst);
+                    yield_now().await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    busy.join_all().await;
+    let shares = grants.each_ref().map(|share| share.load(Ordering::SeqCst));
+    assert!(
+        shares.iter().all(|share| *share >= GRANTS / 96),
+        "{shares:?}"
+    );
 }

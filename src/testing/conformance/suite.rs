@@ -114,7 +114,8 @@ macro_rules! __conformance {
         $crate::__conformance! { @cases LINE $has
             [reentrant write permit] "fair waiters have a queue, and readers enter together" {
                 line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
-                    one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place;
+                    one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place
+                    a_lone_task_in_a_loop_gets_all_or_nothing;
             }
             [permit] "about permits" {
                 permits: processes_overtake_each_other_for_a_permit;
