@@ -274,7 +274,11 @@ impl LockRequest {
                 Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
             }
         });
-        let taken = door.unless_closed(work).instrument(waiting.span()).await;
+        let working = door.unless_closed(work);
+        let taken = match waiting.span() {
+            Some(span) => working.instrument(span).await,
+            None => working.await,
+        };
         match taken {
             Ok(guard) => Ok(guard.observed(waiting)),
             Err(error) => {

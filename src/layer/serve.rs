@@ -231,8 +231,11 @@ where
     let (span, lock) = (claim.guard.span(), claim.guard.handle());
     let handling = pin!(Some(call(inner, request)));
     let finishing = pin!(Some(layer.finish(claim, method, Placed(handling))));
-    let running = client::around(layer.client().id(), lock, Placed(finishing));
-    running.instrument(span).await
+    let mut running = pin!(client::around(layer.client().id(), lock, Placed(finishing)));
+    match span.is_disabled() {
+        true => running.as_mut().await,
+        false => running.as_mut().instrument(span).await,
+    }
 }
 
 /// A future that is stored elsewhere. It is dropped when this is, such as the handler before its lock.
@@ -285,19 +288,23 @@ pub(crate) async fn unless_lost<T>(
     guard: &LockGuard,
     handling: impl Future<Output = T>,
 ) -> Result<T, Unconfirmed> {
-    let (mut handling, mut lost) = (pin!(handling), pin!(guard.lost()));
-    let mut is_watched = false;
+    let mut handling = pin!(handling);
+    // Boxed, because it is large, and a handler that never waits is served without it.
+    let mut lost: Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = None;
     poll_fn(|cx| {
-        if is_watched && lost.as_mut().poll(cx).is_ready() {
+        if let Some(lost) = &mut lost
+            && lost.as_mut().poll(cx).is_ready()
+        {
             return Poll::Ready(Err(Unconfirmed));
         }
         if let Poll::Ready(done) = handling.as_mut().poll(cx) {
             return Poll::Ready(Ok(done));
         }
-        match std::mem::replace(&mut is_watched, true) {
-            true => Poll::Pending,
-            false => lost.as_mut().poll(cx).map(|()| Err(Unconfirmed)),
+        if lost.is_some() {
+            return Poll::Pending;
         }
+        let watch = lost.insert(Box::pin(guard.lost()));
+        watch.as_mut().poll(cx).map(|()| Err(Unconfirmed))
     })
     .await
 }

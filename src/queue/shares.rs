@@ -47,7 +47,7 @@ impl Shares {
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         match self.only() {
             Some(only) => only.release().await,
-            None => Share::release_all(mem::take(&mut self.0)).await,
+            None => Box::pin(Share::release_all(mem::take(&mut self.0))).await,
         }
     }
 

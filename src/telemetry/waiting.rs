@@ -62,8 +62,9 @@ impl Waiting {
         }
     }
 
-    pub(crate) fn span(&self) -> Span {
-        self.span.clone()
+    /// The span of the wait; `None` if it is off.
+    pub(crate) fn span(&self) -> Option<Span> {
+        (!self.span.is_disabled()).then(|| self.span.clone())
     }
 
     /// Begins to observe the hold; `None` if neither metrics nor spans nor the journal are on. `lives` are the holds behind

@@ -18,6 +18,10 @@ use anyhow::Result;
 use report::Report;
 use tokio::runtime::Runtime;
 
+/// What stands below the table in RESULTS.md.
+const PLOTS: &str = "\n![Sections per second against waiters](throughput.svg)\n\n\
+    ![Sections per second, and scripts per section, against processes](fleet.svg)\n";
+
 /// A run, and its number of repetitions.
 pub(crate) struct Bench {
     report: Report,
@@ -83,7 +87,7 @@ async fn run(arguments: Vec<String>) -> Result<()> {
     println!("\n{table}");
     if filters.is_empty() && !quick {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
-        std::fs::write(results, sections::preamble()? + &table + bench.report.appendix())?;
+        std::fs::write(results, sections::preamble()? + &table + PLOTS + bench.report.appendix())?;
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PAIRS: usize = 500;
 
-/// The allocations of the feature `metrics`, with which tests are built.
-const INSTRUMENTS: f64 = 4.0;
+/// The allocation of the feature `metrics`, with which tests are built: a guard that is measured is larger.
+const INSTRUMENTS: f64 = 1.0;
 
 /// The role: takes and releases locks, and reports the number of allocations per pair, on Redis and in memory.
 pub(crate) async fn counter(mut console: Console) {
@@ -67,8 +67,8 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert_eq!(peer.hear().await, "warm");
     let in_memory = counted(&mut peer).await;
     println!("allocations of a pair: {on_redis} on Redis, {in_memory} in memory");
-    assert!(on_redis <= 20.0 + INSTRUMENTS, "{on_redis}");
-    assert!(in_memory <= 10.0 + INSTRUMENTS, "{in_memory}");
+    assert!(on_redis <= 17.0 + INSTRUMENTS, "{on_redis}");
+    assert!(in_memory <= 4.0 + INSTRUMENTS, "{in_memory}");
 }
 
 /// The guard of many keys, and all guards at the shutdown, end by few scripts for each hundred.
