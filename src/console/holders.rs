@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::millis;
-use crate::admin::{Holder, Inspection};
+use crate::admin::{Holder, Inspection, ProcessInfo};
 use crate::client::LockClient;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockKey};
@@ -46,6 +46,8 @@ pub(super) struct Who {
     kind: &'static str,
     /// Its name in the store.
     id: Option<String>,
+    /// Its process, if that has announced itself.
+    process: Option<ProcessInfo>,
 }
 
 impl Who {
@@ -53,6 +55,7 @@ impl Who {
         Self {
             kind: "unknown",
             id: None,
+            process: None,
         }
     }
 
@@ -60,6 +63,7 @@ impl Who {
         Self {
             kind: "here",
             id: Some(id.to_string()),
+            process: None,
         }
     }
 }
@@ -83,6 +87,7 @@ impl HolderCache {
         Who {
             kind,
             id: Some(holder.id.clone()),
+            process: holder.process.clone(),
         }
     }
 

@@ -16,6 +16,9 @@ pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure
     if args.admin {
         rules = rules.admin();
     }
+    if args.announce {
+        rules = rules.announce();
+    }
     if args.audit {
         rules = rules.audit();
     }

@@ -151,6 +151,11 @@ pub(crate) struct RunArgs {
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) busy_code: Option<u8>,
 
+    /// Show this text, the host and the process id beside the lock, in `lockctl show` and on the live page. Every user of the
+    /// store can read them
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) announce: Option<String>,
+
     /// Run the command once under this name; a repeat gets what it wrote, and its exit code. With --key, the command holds
     /// that lock as well
     #[arg(long, value_name = "NAME")]
@@ -288,6 +293,10 @@ pub(crate) struct AclArgs {
     /// Also what show, ls, watch and break need
     #[arg(long)]
     pub(crate) admin: bool,
+
+    /// Also what a service needs that announces itself, and `run --announce`
+    #[arg(long)]
+    pub(crate) announce: bool,
 
     /// Also what audit needs, to see everything
     #[arg(long)]

@@ -140,11 +140,19 @@ impl Connection {
 
     /// Connects. In a quorum, a minority of the servers may be down.
     pub(crate) async fn client(&self) -> Result<LockClient, Failure> {
-        let builder = self.connect().await?;
-        Ok(match self.namespace() {
-            Some(name) => builder.namespace(name).build(),
-            None => builder.build(),
-        })
+        self.client_as(None).await
+    }
+
+    /// Connects, and announces this process under `label`.
+    pub(crate) async fn client_as(&self, label: Option<&str>) -> Result<LockClient, Failure> {
+        let mut builder = self.connect().await?;
+        if let Some(name) = self.namespace() {
+            builder = builder.namespace(name);
+        }
+        if let Some(label) = label {
+            builder = builder.announce(label);
+        }
+        Ok(builder.build())
     }
 
     async fn connect(&self) -> Result<LockClientBuilder, Failure> {

@@ -104,7 +104,7 @@ fn lock(entry: &LockEntry) -> Vec<String> {
         key,
         first.mode.as_str().to_owned(),
         plain(&first.id) + &others,
-        client(first).to_owned(),
+        client(first),
         left(first.remaining),
         found.waiters.len().to_string(),
     ]

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     let locks = tokio::select! {
         biased;
         signal = signals.ending() => return Ok(signal.code()),
-        locks = connection.client() => locks?,
+        locks = connection.client_as(args.announce.as_deref()) => locks?,
     };
     let job = Job {
         args,

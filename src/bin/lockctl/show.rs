@@ -59,7 +59,7 @@ fn holders(holders: &[Holder]) -> String {
     let rows = holders.iter().map(|holder| {
         vec![
             plain(&holder.id),
-            client(holder).to_owned(),
+            client(holder),
             holder.mode.as_str().to_owned(),
             holder.count.to_string(),
             left(holder.remaining),
@@ -68,10 +68,14 @@ fn holders(holders: &[Holder]) -> String {
     table(&head, rows)
 }
 
-/// What a holder is a client of.
-pub(crate) fn client(holder: &Holder) -> &'static str {
-    match holder.is_ours() {
-        true => "this crate",
-        false => "Redisson",
+/// What a holder is a client of; its process, if that has announced itself.
+pub(crate) fn client(holder: &Holder) -> String {
+    match &holder.process {
+        Some(process) => plain(&format!(
+            "{}, process {} on {}",
+            process.label, process.pid, process.host
+        )),
+        None if holder.is_ours() => "this crate".to_owned(),
+        None => "Redisson".to_owned(),
     }
 }

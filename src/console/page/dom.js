@@ -93,9 +93,15 @@ export const count = (number) => number.toLocaleString("en");
 
 const KINDS = { here: "this process", ours: "another of ours", java: "Java (Redisson)", unknown: "unknown" };
 
-/** A holder: a mark and words. */
-export function who(kind) {
-  return make("span", { class: "who", "data-kind": kind }, make("span", { class: "dot", "aria-hidden": "true" }), KINDS[kind] ?? kind);
+/** A holder: a mark and words, and its process if that is known. */
+export function who(kind, process) {
+  const mark = make("span", { class: "who", "data-kind": kind }, make("span", { class: "dot", "aria-hidden": "true" }), KINDS[kind] ?? kind);
+  if (!process) {
+    return mark;
+  }
+  const { label, host, pid } = process;
+  const words = printable(`${label}, process ${pid} on ${host}`);
+  return make("span", { class: "known" }, mark, " ", make("span", { class: "process" }, words));
 }
 
 /** A bar for a part of a whole, from 0 to 1. */

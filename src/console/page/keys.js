@@ -56,7 +56,7 @@ function makeRow(key, open) {
 function fillRow({ node, cells }, data) {
   node.dataset.state = data.state;
   setText(cells.mode, data.mode);
-  const holder = `${data.holder.kind} ${data.state} ${data.shares}`;
+  const holder = JSON.stringify([data.holder.kind, data.holder.process, data.state, data.shares]);
   if (node.dataset.holder !== holder) {
     node.dataset.holder = holder;
     cells.holder.replaceChildren(holderOf(data));
@@ -74,7 +74,7 @@ function fillRow({ node, cells }, data) {
 }
 
 function holderOf(data) {
-  const node = make("span", {}, who(data.holder.kind));
+  const node = make("span", {}, who(data.holder.kind, data.holder.process));
   if (data.shares > 1) {
     node.append(` × ${count(data.shares)}`);
   }

@@ -159,6 +159,32 @@ async fn a_key_that_another_process_or_a_java_service_holds_says_so() {
 }
 
 #[tokio::test]
+async fn a_process_that_announces_itself_is_named_beside_what_it_holds() {
+    let store = MemoryStore::new();
+    let page = Page::serve(console::router(&LockClient::new(store.clone()))).await;
+    let locks = LockClient::new(store.clone());
+    let page_here = Page::serve(console::router(&locks)).await;
+    let other = LockClient::builder(store).announce("billing <b>").build();
+    let guard = other.lock("k").await.unwrap();
+    let process = eventually("it is announced", SOON, async || {
+        let shown = page.key("k").await["store"]["holders"][0]["process"].take();
+        (!shown.is_null()).then_some(shown)
+    })
+    .await;
+    assert_eq!(process["label"], "billing <b>");
+    assert_eq!(process["pid"], std::process::id());
+    assert!(process["host"].as_str().is_some_and(|host| !host.is_empty()));
+    let waiter = wait(locks.lock("k"));
+    eventually("the row names it", SOON, async || {
+        let keys = page_here.json("/api/keys").await;
+        (rows(&keys).first()?["holder"]["process"] == process).then_some(())
+    })
+    .await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn ten_thousand_keys_are_sorted_filtered_and_paged_by_the_server() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;
@@ -346,7 +372,7 @@ fn a_peer_that_is_no_address_is_refused() {
 const FIELDS: &[(&str, &str)] = &[
     (
         "/api/keys",
-        "held keys keys[].age_ms keys[].handovers keys[].holder keys[].holder.id keys[].holder.kind keys[].holds keys[].key \
+        "held keys keys[].age_ms keys[].handovers keys[].holder keys[].holder.id keys[].holder.kind keys[].holder.process keys[].holds keys[].key \
          keys[].lease_left_ms keys[].lease_ms keys[].longest_wait_ms keys[].mode keys[].renewals keys[].renewed \
          keys[].route keys[].shares keys[].state keys[].token keys[].waiters keys_in_use matching page pages size waiters",
     ),
@@ -355,7 +381,7 @@ const FIELDS: &[(&str, &str)] = &[
         "holds holds[].age_ms holds[].granted_ms holds[].handovers holds[].id holds[].lease_left_ms holds[].lease_ms \
          holds[].mode holds[].renewals holds[].renewed holds[].route holds[].shares holds[].state holds[].token key store \
          store.error store.holders store.holders[].count store.holders[].id store.holders[].kind \
-         store.holders[].lease_left_ms store.holders[].mode store.limit store.truncated store.waiters waiters waiters[].asks_store \
+         store.holders[].lease_left_ms store.holders[].mode store.holders[].process store.limit store.truncated store.waiters waiters waiters[].asks_store \
          waiters[].mode waiters[].route waiters[].waited_ms waiting",
     ),
     (

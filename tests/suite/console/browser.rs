@@ -241,8 +241,10 @@ async fn a_page_that_is_paused_stands_still_and_a_process_that_is_gone_is_said()
 #[tokio::test]
 async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     let server = RedisServer::start().await;
-    let connect = async || LockClient::new(RedisStore::connect(server.url()).await.unwrap());
-    let (locks, other) = (connect().await, connect().await);
+    let connect = async || RedisStore::connect(server.url()).await.unwrap();
+    let locks = LockClient::new(connect().await);
+    let other = LockClient::builder(connect().await);
+    let other = other.announce("warehouse").build();
     let console = Console::new(&locks).process("api-1").allow_force_unlock();
     let console = console.peers([("api-2", "https://api-2.internal/_locks")]);
     let page = Page::serve(console.router()).await;
@@ -250,6 +252,8 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     let browser = Browser::open(&page.url).await;
     browser.shows("#rows", "Java (Redisson)").await;
     browser.shows("#rows", "another of ours").await;
+    let process = format!("warehouse, process {} on ", std::process::id());
+    browser.shows("#rows .process", &process).await;
     browser.shows("#store-age", "looked at").await;
     browser.shows("#process", "api-1").await;
     let peer = "return document.querySelector('#peers a').href + document.querySelector('#peers a').innerText";

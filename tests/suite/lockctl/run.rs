@@ -130,6 +130,28 @@ async fn readers_run_together_and_have_no_token() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_announced_is_shown_with_its_process() {
+    let redis = RedisServer::start().await;
+    let label = ["--announce", "nightly\u{1b}[2J"];
+    let mut holder = ready(running(&redis, "k", &label, "echo ready; sleep 60")).await;
+    let pid = holder.id();
+    let shown = format!("nightly\\u{{1b}}[2J, process {pid} on ");
+    eventually("it is announced", SOON, async || {
+        let table = done(lockctl(&redis.url(), &["show", "k"])).await;
+        table.out.contains(&shown).then_some(()).ok_or(table)
+    })
+    .await;
+    let listed = done(lockctl(&redis.url(), &["ls"])).await;
+    assert!(listed.out.contains(&shown), "{listed:?}");
+    let json = done(lockctl(&redis.url(), &["show", "k", "--json"])).await;
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(json["holders"][0]["process"]["pid"], pid);
+    assert_eq!(json["holders"][0]["process"]["label"], label[1]);
+    holder.terminate();
+    assert_eq!(holder.end().await.code(), Some(143));
+}
+
+#[tokio::test]
 async fn no_more_commands_run_at_a_time_than_there_are_permits() {
     let redis = RedisServer::start().await;
     let script = "echo ready${LOCK_FENCING_TOKEN-}; sleep 60";
