@@ -173,7 +173,11 @@ async fn a_process_that_announces_itself_is_named_beside_what_it_holds() {
     .await;
     assert_eq!(process["label"], "billing <b>");
     assert_eq!(process["pid"], std::process::id());
-    assert!(process["host"].as_str().is_some_and(|host| !host.is_empty()));
+    assert!(
+        process["host"]
+            .as_str()
+            .is_some_and(|host| !host.is_empty())
+    );
     let waiter = wait(locks.lock("k"));
     eventually("the row names it", SOON, async || {
         let keys = page_here.json("/api/keys").await;

@@ -56,7 +56,14 @@ async fn a_wrong_command_line_has_the_code_of_sysexits() {
 async fn rights_are_those_of_the_library() {
     let rules = RedisStore::acl_rules(["order:", "cart:"]);
     let rules = rules.admin().announce().cluster();
-    let arguments = ["--cluster", "acl", "--admin", "--announce", "order:", "cart:"];
+    let arguments = [
+        "--cluster",
+        "acl",
+        "--admin",
+        "--announce",
+        "order:",
+        "cart:",
+    ];
     assert_eq!(said(&arguments).await, format!("{rules}\n"));
     let json = said(&[&arguments[..], &["--json"]].concat()).await;
     let json: Value = serde_json::from_str(&json).expect("JSON");
