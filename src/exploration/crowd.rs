@@ -292,12 +292,12 @@ pub(super) async fn until(what: &str, fact: impl Fn() -> bool) {
 const READ_WRITE: &[LockMode] = &[LockMode::Read, LockMode::Write];
 
 #[test]
-fn a_line_of_one_process() {
+fn a_line_of_one_process_is_served_in_order() {
     explore(ORDERS, scenario(QUIET));
 }
 
 #[test]
-fn a_line_that_some_leave() {
+fn a_line_that_some_leave_is_served_in_order() {
     explore(
         ORDERS,
         scenario(Plan {
@@ -308,7 +308,7 @@ fn a_line_that_some_leave() {
 }
 
 #[test]
-fn readers_and_writers_of_one_process() {
+fn readers_and_writers_of_one_process_exclude_each_other() {
     let plan = Plan {
         modes: READ_WRITE,
         cancels: true,
@@ -318,7 +318,7 @@ fn readers_and_writers_of_one_process() {
 }
 
 #[test]
-fn two_processes_that_some_leave() {
+fn requests_of_two_processes_exclude_each_other() {
     let plan = Plan {
         clients: 2,
         callers: 2,
@@ -329,7 +329,7 @@ fn two_processes_that_some_leave() {
 }
 
 #[test]
-fn readers_and_writers_of_two_processes() {
+fn readers_and_writers_of_two_processes_exclude_each_other() {
     let plan = Plan {
         clients: 2,
         callers: 2,
@@ -341,7 +341,7 @@ fn readers_and_writers_of_two_processes() {
 }
 
 #[test]
-fn a_fair_line_of_two_processes() {
+fn fair_requests_of_two_processes_exclude_each_other() {
     let plan = Plan {
         clients: 2,
         callers: 2,
@@ -353,7 +353,7 @@ fn a_fair_line_of_two_processes() {
 }
 
 #[test]
-fn owners_that_come_again() {
+fn owners_that_ask_again_are_granted() {
     let plan = Plan {
         callers: 3,
         owners: true,
@@ -371,7 +371,7 @@ fn owners_that_come_again() {
 }
 
 #[test]
-fn holds_that_vanish() {
+fn confirmed_holds_never_overlap_when_holds_vanish() {
     let plan = Plan {
         clients: 2,
         callers: 2,
@@ -392,7 +392,7 @@ fn holds_that_vanish() {
 }
 
 #[test]
-fn holds_that_are_nearly_over() {
+fn a_hold_that_is_nearly_over_is_not_passed_on() {
     explore(
         ORDERS,
         scenario(Plan {
@@ -407,7 +407,7 @@ mod mutants {
     use super::*;
 
     #[test]
-    fn a_cancelled_waiter_keeps_what_it_was_given() {
+    fn a_cancelled_waiter_that_keeps_its_grant_is_found() {
         finds(
             Mutant::GiftKept,
             ORDERS,
@@ -419,7 +419,7 @@ mod mutants {
     }
 
     #[test]
-    fn a_request_that_gives_its_turn_up_keeps_it() {
+    fn a_request_that_gives_up_and_keeps_its_turn_is_found() {
         let plan = Plan {
             clients: 2,
             callers: 2,
@@ -430,7 +430,7 @@ mod mutants {
     }
 
     #[test]
-    fn a_hold_that_is_nearly_over_is_passed_on() {
+    fn a_hold_that_is_passed_on_when_nearly_over_is_found() {
         let plan = Plan {
             naps: true,
             ..QUIET
@@ -439,17 +439,17 @@ mod mutants {
     }
 
     #[test]
-    fn a_newcomer_stands_in_front() {
+    fn a_newcomer_at_the_front_of_the_queue_is_found() {
         finds(Mutant::LastInFirstOut, ORDERS, scenario(QUIET));
     }
 
     #[test]
-    fn a_token_is_handed_out_twice() {
+    fn a_token_that_is_given_twice_is_found() {
         finds(Mutant::TokenKept, ORDERS, scenario(QUIET));
     }
 
     #[test]
-    fn a_request_that_waits_for_its_owner_is_forgotten() {
+    fn a_forgotten_request_of_an_owner_is_found() {
         let plan = Plan {
             callers: 3,
             owners: true,

@@ -185,28 +185,28 @@ fn scenario(thief: bool) -> impl Fn() + Send + Sync {
 }
 
 #[test]
-fn a_hold_that_is_renewed_checked_and_released() {
+fn renewals_checks_and_the_release_of_a_hold_agree() {
     explore(1000, scenario(false));
 }
 
 #[test]
-fn a_hold_that_vanishes() {
+fn renewals_checks_and_the_release_of_a_stolen_hold_agree() {
     explore(1000, scenario(true));
 }
 
 #[test]
-fn a_loss_is_undone() {
+fn a_loss_that_is_undone_is_found() {
     finds(Mutant::LossUndone, 10_000, scenario(false));
 }
 
 #[test]
-fn a_late_renewal_is_believed() {
+fn a_late_renewal_that_counts_is_found() {
     finds(Mutant::LateRenewal, 10_000, scenario(false));
 }
 
 /// The scenario detects a renewal that creates a hold.
 #[test]
-fn a_renewal_touches_nothing_but_its_hold() {
+fn a_renewal_creates_no_hold() {
     explore(10, || {
         block_on(async {
             let store = Paced::default();

@@ -117,17 +117,17 @@ async fn settles_at(store: &Paced, count: usize) -> bool {
 }
 
 #[test]
-fn a_line_of_processes() {
+fn a_line_of_processes_is_served() {
     explore(ORDERS, crowd(false));
 }
 
 #[test]
-fn a_line_of_processes_that_some_leave() {
+fn a_line_of_processes_that_some_leave_is_served() {
     explore(ORDERS, crowd(true));
 }
 
 #[test]
-fn a_line_behind_a_dead_process() {
+fn a_line_behind_a_dead_process_is_served() {
     explore(ORDERS, a_death());
 }
 

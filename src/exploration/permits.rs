@@ -254,34 +254,34 @@ fn a_death() -> impl Fn() + Send + Sync {
 }
 
 #[test]
-fn requests_of_one_process() {
+fn requests_of_one_process_keep_the_limit() {
     explore(ORDERS, crowd(1, 5, false));
     explore(ORDERS, crowd(1, 5, true));
 }
 
 #[test]
-fn requests_of_three_processes() {
+fn requests_of_three_processes_keep_the_limit() {
     explore(ORDERS, crowd(3, 2, false));
     explore(ORDERS, crowd(3, 2, true));
 }
 
 #[test]
-fn permits_that_come_free_together() {
+fn permits_that_come_free_together_are_all_granted() {
     explore(ORDERS, all_come_free());
 }
 
 #[test]
-fn a_permit_that_comes_free_alone() {
+fn a_permit_that_comes_free_alone_wakes_one_process() {
     explore(ORDERS, one_comes_free());
 }
 
 #[test]
-fn a_process_with_more_requests_than_permits() {
+fn no_more_requests_of_a_process_ask_than_there_are_permits() {
     explore(ORDERS, many_of_one_process());
 }
 
 #[test]
-fn permits_of_a_dead_process() {
+fn permits_of_a_dead_process_come_free() {
     explore(ORDERS, a_death());
 }
 
@@ -289,42 +289,42 @@ mod mutants {
     use super::*;
 
     #[test]
-    fn one_permit_more_than_the_limit_is_granted() {
+    fn one_permit_more_than_the_limit_is_found() {
         finds(Mutant::OnePermitMore, ORDERS, crowd(3, 2, false));
     }
 
     #[test]
-    fn the_second_permit_that_came_free_wakes_no_process() {
+    fn a_second_permit_that_wakes_no_process_is_found() {
         finds(Mutant::NextPermitForgotten, ORDERS, all_come_free());
     }
 
     #[test]
-    fn a_permit_that_comes_free_wakes_every_process() {
+    fn a_permit_that_wakes_every_process_is_found() {
         finds(Mutant::WakesAll, ORDERS, one_comes_free());
     }
 
     #[test]
-    fn an_expired_permit_counts_for_ever() {
+    fn an_expired_permit_that_still_counts_is_found() {
         finds(Mutant::ExpiredPermitCounts, ORDERS, a_death());
     }
 
     #[test]
-    fn every_request_of_a_process_asks_for_a_free_permit() {
+    fn a_crowd_of_one_process_that_asks_for_one_permit_is_found() {
         finds(Mutant::HerdAsks, ORDERS, many_of_one_process());
     }
 
     #[test]
-    fn the_last_request_that_asks_wakes_none_in_its_process() {
+    fn a_last_request_that_wakes_none_in_its_process_is_found() {
         finds(Mutant::PermitTurnKept, ORDERS, crowd(1, 5, false));
     }
 
     #[test]
-    fn a_release_wakes_no_process() {
+    fn a_release_that_wakes_no_process_is_found() {
         finds(Mutant::WakesNone, ORDERS, crowd(3, 2, false));
     }
 
     #[test]
-    fn a_process_that_was_woken_gives_up_and_wakes_no_other() {
+    fn a_process_that_gives_up_and_wakes_no_other_is_found() {
         finds(Mutant::LosesTheTurn, ORDERS, crowd(3, 2, true));
     }
 }

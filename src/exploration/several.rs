@@ -164,7 +164,7 @@ impl Crowd {
 }
 
 #[test]
-fn any_of_two_keys_in_one_process() {
+fn any_of_two_keys_is_granted_in_one_process() {
     explore(ORDERS, scenario(QUIET));
     explore(
         ORDERS,
@@ -176,7 +176,7 @@ fn any_of_two_keys_in_one_process() {
 }
 
 #[test]
-fn any_of_two_keys_in_two_processes() {
+fn any_of_two_keys_is_granted_in_two_processes() {
     let plan = Plan {
         clients: 2,
         callers: 2,
@@ -188,7 +188,7 @@ fn any_of_two_keys_in_two_processes() {
 }
 
 #[test]
-fn both_of_two_keys() {
+fn both_of_two_keys_are_granted() {
     let plan = Plan {
         both: true,
         cancels: true,
@@ -206,7 +206,7 @@ fn both_of_two_keys() {
 }
 
 #[test]
-fn any_of_two_keys_for_owners_that_hold_one() {
+fn any_of_two_keys_is_granted_to_owners_that_hold_one() {
     let plan = Plan {
         owners: true,
         callers: 3,
@@ -220,12 +220,12 @@ mod mutants {
     use super::*;
 
     #[test]
-    fn a_request_for_any_overlooks_what_it_is_given() {
+    fn a_request_for_any_that_overlooks_its_grant_is_found() {
         finds(Mutant::GiftUnseen, ORDERS, scenario(QUIET));
     }
 
     #[test]
-    fn a_request_for_any_keeps_the_turns_it_does_not_use() {
+    fn a_request_for_any_that_keeps_unused_turns_is_found() {
         finds(Mutant::TurnKept, ORDERS, scenario(QUIET));
     }
 }

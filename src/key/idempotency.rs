@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_two_keys_or_half_a_one_is_none() {
+    fn an_ambiguous_or_unfinished_value_is_refused() {
         for value in [
             "a,b",
             "a b",

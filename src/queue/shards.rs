@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_keys_leaves_its_memory_behind() {
+    fn the_memory_of_many_keys_is_given_back() {
         let at = At {
             now: Instant::now(),
             pace: Pace::default(),

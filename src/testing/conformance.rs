@@ -2,7 +2,7 @@
 //!
 //! A [`Testbed`] makes the store of a test, and reports what is left when the test ends.
 //! [`conformance!`](macro@crate::testing::conformance) makes the tests: one for each case and each mode that the store has, so
-//! that the name of a failed test contains the hazard and the mode. The stores of this crate run the same cases.
+//! that the name of a failed test contains the promise and the mode. The stores of this crate run the same cases.
 //!
 //! ```
 //! use tower_distributed_lock::MemoryStore;

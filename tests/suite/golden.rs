@@ -244,7 +244,7 @@ async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
 }
 
 #[tokio::test]
-async fn waiters_listen_where_redisson_tells_them() {
+async fn waiters_listen_on_the_channels_of_redisson() {
     let (server, store) = server_and_store().await;
     for (name, tag) in NAMES {
         for mode in MODES {

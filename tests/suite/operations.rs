@@ -88,7 +88,7 @@ fn every_alarm_names_its_section_of_the_runbook() {
 }
 
 #[test]
-fn the_alarms_ring_when_they_should() {
+fn the_alarms_fire_when_they_should() {
     let run = Command::new("promtool")
         .args(["test", "rules", "alerts_test.yml"])
         .current_dir(root().join("ops"))

@@ -170,7 +170,7 @@ async fn without_a_majority_the_answer_is_unavailable_and_comes_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_servers_delay_nobody_and_keep_nothing() {
+async fn silent_servers_delay_no_request_and_keep_no_hold() {
     let mut servers = five().await;
     let locks = client(&servers).await;
     locks.lock("key").await.unwrap().release().await.unwrap();

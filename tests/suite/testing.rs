@@ -105,7 +105,7 @@ async fn a_busy_store_does_nothing_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_loses_what_is_on_its_way_and_mends() {
+async fn a_broken_connection_loses_what_is_on_its_way_and_recovers() {
     let store = always(Fault::Disconnected);
     fails_as(&store, StoreErrorKind::Unanswered).await;
     fails_as(&store, StoreErrorKind::Unreachable).await;
@@ -119,7 +119,7 @@ async fn a_broken_connection_loses_what_is_on_its_way_and_mends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_cuts_off_calls_and_wakes_who_listens_at_its_end() {
+async fn an_outage_cuts_off_calls_and_its_end_wakes_listeners() {
     let slow = Faults::none().chance(Fault::Slow, 1.0).delay(100 * MS);
     let store = FaultyStore::new(MemoryStore::new(), slow, 0);
     let mut wakeups = store.subscribe(&attempt(2)).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_lost_wake_up_costs_a_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanishes_is_lost_to_its_holder() {
+async fn a_hold_that_vanishes_is_lost() {
     let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
     let locks = LockClient::new(store.clone());
     let guard = locks.lock("key").await.unwrap();
@@ -218,12 +218,12 @@ async fn one_seed_gives_one_sequence_of_faults() {
 
 #[test]
 #[should_panic(expected = "a chance is between 0 and 1: 2 for Late")]
-fn a_chance_that_is_none_is_refused() {
+fn a_chance_above_one_is_refused() {
     let _ = Faults::none().chance(Fault::Late, 2.0);
 }
 
 #[test]
 #[should_panic(expected = "no request is late for longer than 120s")]
-fn what_stores_need_not_remember_is_refused() {
+fn a_lateness_that_stores_need_not_remember_is_refused() {
     let _ = Faults::none().lateness(Duration::from_secs(121));
 }

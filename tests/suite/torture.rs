@@ -48,7 +48,7 @@ async fn torture(store: &str, seconds: &str) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn clients_of_one_memory_store_are_tortured() {
+async fn clients_of_one_memory_store_keep_the_promises() {
     let figures = torture("memory", "8").await;
     assert_eq!(figures["S6"], 0);
     assert!(figures["request late"] > 0);
@@ -56,7 +56,7 @@ async fn clients_of_one_memory_store_are_tortured() {
 }
 
 #[tokio::test]
-async fn clients_of_the_store_on_postgres_are_tortured() {
+async fn clients_of_the_store_on_postgres_keep_the_promises() {
     let figures = torture("postgres", "10").await;
     assert_eq!(figures["S6"], 0);
     assert!(figures["request late"] > 0);
@@ -64,7 +64,7 @@ async fn clients_of_the_store_on_postgres_are_tortured() {
 }
 
 #[tokio::test]
-async fn processes_that_share_a_server_are_tortured() {
+async fn processes_that_share_a_server_keep_the_promises() {
     let figures = torture("redis", "12").await;
     assert_eq!(figures["S6"], 0);
     assert!(figures["killed"] > 0);
@@ -72,14 +72,14 @@ async fn processes_that_share_a_server_are_tortured() {
 }
 
 #[tokio::test]
-async fn processes_that_share_a_quorum_are_tortured() {
+async fn processes_that_share_a_quorum_keep_the_promises() {
     let figures = torture("quorum", "12").await;
     assert!(figures["partition"] > 0);
     assert!(figures["granted, reentrant"] > 0);
 }
 
 #[tokio::test]
-async fn a_client_that_takes_every_release_for_confirmed_is_found_out() {
+async fn a_client_that_takes_every_release_for_confirmed_is_found() {
     // Ten seconds sometimes contain no fault that shows it.
     let (status, output) = run(&["--store", "redis", "--seconds", "25", "--gullible"]).await;
     assert_eq!(status.code(), Some(1), "{output}");
@@ -115,7 +115,7 @@ fn broken(one: Section, other: Section) -> Vec<&'static str> {
 }
 
 #[test]
-fn two_who_overlap_break_what_they_believed() {
+fn sections_that_overlap_break_a_promise() {
     assert_eq!(broken(section(1, 0, 10), section(2, 5, 15)), ["S5", "S1"]);
     assert_eq!(broken(section(1, 0, 20), section(2, 5, 15)), ["S5", "S1"]);
     let unconfirmed = Section {
@@ -135,7 +135,7 @@ fn two_who_overlap_break_what_they_believed() {
 }
 
 #[test]
-fn those_who_may_overlap_break_nothing() {
+fn sections_that_may_overlap_break_no_promise() {
     let read = |owner, from, to| Section {
         excludes: false,
         permits: None,
@@ -156,7 +156,7 @@ fn those_who_may_overlap_break_nothing() {
 }
 
 #[test]
-fn a_token_that_does_not_rise_is_seen() {
+fn a_token_that_does_not_rise_is_found() {
     let with = |token, section| Section {
         token: Some(token),
         ..section

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_command_is_the_commands() {
+    fn options_after_the_command_belong_to_it() {
         let line = ["lockctl", "run", "--key", "k", "--", "ls", "--url", "-x"];
         let Command::Run(args) = Cli::parse_from(line).command else {
             panic!("it is `run`");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_the_store_is_told_with_its_causes() {
+    fn a_failure_of_the_store_is_shown_with_its_causes() {
         let error = StoreError::new(StoreErrorKind::Unreachable, "connection refused");
         let failure = Failure::from(LockError::from(error));
         assert_eq!(failure.code(), 81);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waiting_does_not_mend_has_a_code_of_its_own() {
+    fn a_failure_that_waiting_does_not_end_has_a_code_of_its_own() {
         let refused = StoreError::new(StoreErrorKind::Refused, "NOAUTH");
         assert_eq!(Failure::from(refused).code(), 84);
         let conflict = StoreError::new(StoreErrorKind::Conflict, "a string");

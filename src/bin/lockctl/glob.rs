@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks_stand_for_what_a_shell_lets_them_stand_for() {
+    fn stars_and_question_marks_are_the_only_wildcards() {
         for (pattern, name) in [
             ("*", ""),
             ("order:*", "order:42"),

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_was_ended_has_lost_whatever_it_says() {
+    fn a_command_that_was_ended_has_lost_its_lock_whatever_its_code() {
         let ended = CommandEnd {
             by_loss: true,
             ..exited(0)

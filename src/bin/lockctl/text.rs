@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_told_as_precisely_as_a_person_needs_it() {
+    fn a_lease_is_shown_as_precisely_as_a_person_needs_it() {
         assert_eq!(left(Duration::from_millis(27_345)), "27.3s");
         assert_eq!(left(Duration::from_millis(3_661_500)), "1h 1m 1s");
         assert_eq!(left(Duration::MAX), "for ever");

@@ -45,7 +45,7 @@ fn a_record_gives_back_what_was_put_in_except_what_belongs_to_one_connection() {
 }
 
 #[test]
-fn whatever_is_cut_off_or_added_is_noticed() {
+fn a_record_that_is_cut_off_or_extended_is_refused() {
     let whole = recorded().encode();
     for length in 0..whole.len() {
         assert!(
@@ -58,7 +58,7 @@ fn whatever_is_cut_off_or_added_is_noticed() {
 }
 
 #[test]
-fn no_byte_that_is_changed_makes_it_panic() {
+fn a_changed_byte_causes_no_panic() {
     let whole = recorded().encode();
     for index in 0..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
@@ -70,7 +70,7 @@ fn no_byte_that_is_changed_makes_it_panic() {
 }
 
 #[test]
-fn strangers_and_the_future_are_told_apart() {
+fn foreign_records_and_newer_versions_are_distinguished() {
     let foreign = Bytes::from_static(b"{\"status\":200}");
     assert_eq!(Recorded::decode(&foreign), Err(Unreadable::Foreign));
     let newer = Bytes::from([MAGIC, &[3], b"?"].concat());
@@ -79,7 +79,7 @@ fn strangers_and_the_future_are_told_apart() {
 
 /// A new layout needs a new version, because processes with several versions of this crate may share a Redis.
 #[test]
-fn the_layout_of_both_versions_stands() {
+fn the_layout_of_both_versions_is_fixed() {
     let parts = Request::new(()).into_parts().0;
     for fingerprint in [
         Fingerprint::version_1(&parts, b""),

@@ -67,7 +67,7 @@ fn is_sound(schedule: &RenewalSchedule) {
 
 /// What ends before its first renewal has never stood in the queue, and leaves nothing behind.
 #[test]
-fn short_holds_leave_no_trace() {
+fn short_holds_leave_nothing_in_the_schedule() {
     let mut schedule = RenewalSchedule::default();
     let long = hold(0);
     schedule.enter(&long);

@@ -42,7 +42,7 @@ fn text(random: &mut Rng, depth: usize) -> String {
 }
 
 #[test]
-fn the_field_is_the_one_that_building_everything_finds() {
+fn the_field_is_the_one_that_a_full_parse_finds() {
     let mut random = Rng::with_seed(7);
     let mut names = 0;
     for _ in 0..20_000 {

@@ -77,7 +77,7 @@ mod tests {
     use super::Thread;
 
     #[test]
-    fn what_runs_there_ends_with_it() {
+    fn tasks_of_the_thread_end_with_it() {
         let thread = Thread::start("renewals").unwrap();
         let (alive, ended) = mpsc::channel::<()>();
         thread.runtime().spawn(async move {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_may_be_dropped_where_blocking_is_forbidden() {
+    async fn a_thread_may_be_dropped_where_blocking_is_forbidden() {
         drop(Thread::start("renewals").unwrap());
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_storm_of_refusals_displaces_no_loss() {
+    fn many_refusals_displace_no_loss() {
         let mut events = Events::default();
         let (key, route) = (LockKey::new("k"), Route::default());
         events.add(Event::lost(&key, "write", &route, "why"));

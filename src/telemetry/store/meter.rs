@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_that_comes_round_again_begins_anew() {
+    fn a_second_that_is_counted_again_starts_from_zero() {
         let meter = Meter::new();
         meter.record(1, Duration::from_millis(1));
         meter.record(1 + SECONDS as u64, Duration::from_millis(2));

@@ -9,7 +9,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, release_all, rival};
 
-pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
+pub async fn a_request_for_any_gets_a_free_key(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let segments = || (0..5).map(|n| format!("segment:{n}"));
     let mut guards = Vec::new();
@@ -28,7 +28,7 @@ pub async fn a_free_segment_is_overlooked(env: &Env, mode: LockMode) {
 
 /// The release is noticed, whichever process holds the segment. In the fair mode a store may wake only the first of its
 /// queue, in which a request for any of several has no place; then a poll notices it.
-pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode) {
+pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let notice = match mode {
         LockMode::Fair => env.prompt() + Duration::from_secs(5),
@@ -60,7 +60,7 @@ pub async fn a_segment_that_becomes_free_is_overlooked(env: &Env, mode: LockMode
 }
 
 /// A request for any of several does not delay requests for one of them.
-pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let any = locks.lock_any([KEY, "other"]).mode(mode);
@@ -75,7 +75,7 @@ pub async fn a_request_for_any_swallows_a_turn(env: &Env, mode: LockMode) {
     other.release().await.unwrap();
 }
 
-pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
+pub async fn the_number_of_waiters_for_any_is_bounded(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut holders = Vec::new();
     for key in [KEY, "other"] {
@@ -108,7 +108,7 @@ pub async fn a_crowd_waits_for_any_without_bound(env: &Env, mode: LockMode) {
 }
 
 /// One release causes one question, and one more of the next in the queue.
-pub async fn every_request_for_any_asks_at_each_release(env: &Env, mode: LockMode) {
+pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode) {
     const CROWD: usize = 12;
     let (locks, elsewhere) = (env.client().await, env.client().await);
     let mut holders = Vec::new();

@@ -14,7 +14,7 @@ use super::{KEY, rival};
 /// More polls than any request of these cases needs until it is granted or sleeps.
 const POLLS: usize = 10;
 
-pub async fn a_cancelled_request_for_a_free_lock_leaves_something(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for polls in 0..=POLLS {
         for rest in [Duration::ZERO, env.moment()] {
@@ -26,7 +26,7 @@ pub async fn a_cancelled_request_for_a_free_lock_leaves_something(env: &Env, mod
     }
 }
 
-pub async fn a_cancelled_request_for_a_taken_lock_leaves_something(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_request_for_a_taken_lock_leaves_nothing(env: &Env, mode: LockMode) {
     let here = env.client().await;
     for holder in [&here, &env.client().await] {
         for polls in 0..=POLLS {
@@ -41,7 +41,10 @@ pub async fn a_cancelled_request_for_a_taken_lock_leaves_something(env: &Env, mo
 }
 
 /// The lock becomes free at the moment when its only waiter is dropped.
-pub async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(env: &Env, mode: LockMode) {
+pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(
+    env: &Env,
+    mode: LockMode,
+) {
     let (here, next) = (env.client().await, env.client().await);
     for holder in [&here, &env.client().await] {
         for polls in 0..=POLLS {
@@ -58,7 +61,7 @@ pub async fn a_request_cancelled_as_the_lock_becomes_free_keeps_it(env: &Env, mo
     }
 }
 
-pub async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let [one, two, three] = three_in_line(env, &locks, mode).await;
@@ -69,7 +72,7 @@ pub async fn a_waiter_that_leaves_the_line_takes_others_along(env: &Env, mode: L
 }
 
 /// The first request of the queue asks the store for all of them.
-pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode) {
+pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
     let [one, two, three] = three_in_line(env, &locks, mode).await;
@@ -81,7 +84,7 @@ pub async fn the_front_of_the_line_takes_others_along(env: &Env, mode: LockMode)
 }
 
 /// Waiters get the hold, or the turn to ask for it, and are dropped before they are polled.
-pub async fn a_waiter_cancelled_with_its_turn_in_hand_keeps_it(env: &Env, mode: LockMode) {
+pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     let mut one = locks.lock(KEY).mode(rival(mode)).into_future();

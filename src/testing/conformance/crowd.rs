@@ -14,7 +14,7 @@ use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// Every request in a crowd is granted eventually.
-pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
+pub async fn every_request_of_a_crowd_is_granted(env: &Env, mode: LockMode) {
     const TASKS: usize = 64;
     let site = Site::default();
     let mut crowd = JoinSet::new();
@@ -35,7 +35,7 @@ pub async fn one_of_many_is_forgotten(env: &Env, mode: LockMode) {
 }
 
 /// A busy process hands the lock over to its own requests, but not for ever.
-pub async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
+pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut busy = JoinSet::new();
     for _ in 0..4 {
@@ -63,7 +63,7 @@ pub async fn a_lock_never_leaves_a_busy_process(env: &Env, mode: LockMode) {
 }
 
 /// Two processes ask for the lock continuously, and each gets its share.
-pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
+pub async fn each_of_two_busy_processes_gets_its_share(env: &Env, mode: LockMode) {
     // A few turns of each.
     const GRANTS: usize = 96;
     let grants = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
@@ -97,7 +97,7 @@ pub async fn one_of_two_busy_processes_gets_all(env: &Env, mode: LockMode) {
 }
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
-pub async fn some_wait_on_when_the_lock_is_free(env: &Env, mode: LockMode) {
+pub async fn each_release_wakes_the_next_waiter(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {

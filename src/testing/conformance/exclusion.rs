@@ -12,11 +12,11 @@ use super::{KEY, rival};
 /// How long a piece of work takes.
 const WORK: Duration = Duration::from_millis(2);
 
-pub async fn tasks_overlap(env: &Env, mode: LockMode) {
+pub async fn tasks_exclude_each_other(env: &Env, mode: LockMode) {
     overlap(env, mode, &[env.client().await], 12).await;
 }
 
-pub async fn clients_overlap(env: &Env, mode: LockMode) {
+pub async fn clients_exclude_each_other(env: &Env, mode: LockMode) {
     let clients = [env.client().await, env.client().await, env.client().await];
     overlap(env, mode, &clients, 4).await;
 }
@@ -51,8 +51,8 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
     assert!(env.ledger().questions() > 0);
 }
 
-/// A request with an unused owner does not join either.
-pub async fn a_stranger_joins(env: &Env, mode: LockMode) {
+/// So is a request with an owner that holds nothing.
+pub async fn another_owner_is_refused(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let guard = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -67,7 +67,7 @@ pub async fn a_stranger_joins(env: &Env, mode: LockMode) {
 }
 
 /// The release of an expired hold does not end the next hold.
-pub async fn a_late_release_frees_the_next_holder(env: &Env, mode: LockMode) {
+pub async fn a_late_release_does_not_end_the_next_hold(env: &Env, mode: LockMode) {
     let late = env.client().await;
     let lapsing = late
         .lock(KEY)

@@ -7,7 +7,7 @@ use super::KEY;
 use super::env::Env;
 
 /// The two kinds do not exclude each other, and waiting does not help.
-pub async fn two_kinds_of_lock_share_a_key(env: &Env, mode: LockMode) {
+pub async fn two_kinds_of_lock_on_one_key_conflict(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     for other in [

@@ -9,7 +9,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 
 /// Tokens rise through grants, hand-overs and expired leases, in two clients.
-pub async fn a_later_grant_has_a_smaller_token(env: &Env, mode: LockMode) {
+pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut tokens: Vec<FencingToken> = Vec::new();
     for _ in 0..2 {
@@ -34,7 +34,7 @@ pub async fn a_later_grant_has_a_smaller_token(env: &Env, mode: LockMode) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-pub async fn re_entry_changes_the_token(env: &Env, mode: LockMode) {
+pub async fn re_entry_keeps_the_token(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -48,7 +48,7 @@ pub async fn re_entry_changes_the_token(env: &Env, mode: LockMode) {
     outer.release().await.unwrap();
 }
 
-pub async fn a_token_is_made_up_where_none_was_asked_for(env: &Env, mode: LockMode) {
+pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -65,7 +65,7 @@ pub async fn a_token_is_made_up_where_none_was_asked_for(env: &Env, mode: LockMo
     next.release().await.unwrap();
 }
 
-pub async fn a_reader_is_given_a_token(env: &Env, mode: LockMode) {
+pub async fn readers_and_permits_cannot_be_fenced(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
     let refused = asking.await;

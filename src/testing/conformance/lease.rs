@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::{KEY, release_all, rival};
 
 /// The holder learns of the end before another owner can get the lock.
-pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
+pub async fn a_fixed_lease_ends_at_its_time(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let asking = env.client().await.lock(KEY).mode(mode);
     let asked = Instant::now();
@@ -29,7 +29,7 @@ pub async fn a_fixed_lease_outlives_its_time(env: &Env, mode: LockMode) {
 }
 
 /// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
-pub async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
+pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode).lease(Lease::Renewed(lease));
@@ -58,7 +58,7 @@ pub async fn a_renewed_lease_lapses(env: &Env, mode: LockMode) {
     );
 }
 
-pub async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: LockMode) {
+pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env, mode: LockMode) {
     let (lease, longest) = (env.short_lease(), env.short_lease() * 3 / 2);
     let asked = Instant::now();
     let asking = env.client().await.lock(KEY).mode(mode).max_hold(longest);
@@ -74,7 +74,7 @@ pub async fn a_wedged_holder_outlives_its_longest_hold(env: &Env, mode: LockMode
 }
 
 /// Other requests of the process that share or take over the hold keep it for their own longest hold.
-pub async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockMode) {
+pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let longest = env.short_lease();
     let first = locks.lock(KEY).mode(mode).max_hold(longest).await.unwrap();
@@ -93,7 +93,7 @@ pub async fn the_longest_hold_of_one_ends_that_of_another(env: &Env, mode: LockM
 }
 
 /// The last renewal before a limit is shorter than the lease, and the next one would be at its end.
-pub async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMode) {
+pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease() * 2, Owner::new());
     let asking = || {
@@ -112,7 +112,10 @@ pub async fn a_limit_that_is_extended_late_ends_the_hold(env: &Env, mode: LockMo
 
 /// A renewal ends at the longest hold of the requests that share the hold. A request that joins later has no more than
 /// that.
-pub async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: LockMode) {
+pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
+    env: &Env,
+    mode: LockMode,
+) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());
     let asking = || {
@@ -137,7 +140,7 @@ pub async fn what_was_renewed_for_less_is_believed_to_live_on(env: &Env, mode: L
 }
 
 /// A short lease among many does not change how often the others are renewed.
-pub async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMode) {
+pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mut long = Vec::new();
     for n in 0..20 {
@@ -152,7 +155,7 @@ pub async fn a_short_lease_is_forgotten_among_long_ones(env: &Env, mode: LockMod
     release_all(long).await;
 }
 
-pub async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
+pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode);
     let short = Duration::from_millis(5);
@@ -168,7 +171,7 @@ pub async fn a_lease_too_short_to_be_held_is_tried(env: &Env, mode: LockMode) {
 
 /// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted
 /// together are not always renewed together. An early first renewal does not shorten the lease.
-pub async fn an_early_renewal_shortens_the_lease(env: &Env, mode: LockMode) {
+pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let locks = env.client().await;
     let asked = Instant::now();

@@ -6,7 +6,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub async fn a_dropped_guard_goes_on_holding(env: &Env, mode: LockMode) {
+pub async fn a_dropped_guard_releases(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     let here = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
@@ -16,14 +16,14 @@ pub async fn a_dropped_guard_goes_on_holding(env: &Env, mode: LockMode) {
     tokio::join!(taking(here), taking(elsewhere));
 }
 
-pub async fn a_guard_dropped_outside_a_runtime_goes_on_holding(env: &Env, mode: LockMode) {
+pub async fn a_guard_dropped_outside_a_runtime_releases(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
     waiter.promptly().await.release().await.unwrap();
 }
 
-pub async fn a_panic_goes_on_holding(env: &Env, mode: LockMode) {
+pub async fn a_panicking_holder_releases(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
     let panicking = tokio::spawn(async move {
@@ -35,7 +35,7 @@ pub async fn a_panic_goes_on_holding(env: &Env, mode: LockMode) {
 }
 
 /// The client ends with its last guard, and not before.
-pub async fn a_client_takes_its_guards_along(env: &Env, mode: LockMode) {
+pub async fn a_guard_keeps_its_client_alive(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     env.forget_clients();

@@ -11,7 +11,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, order};
 
-pub async fn processes_overtake_each_other(env: &Env, mode: LockMode) {
+pub async fn processes_are_granted_in_order(env: &Env, mode: LockMode) {
     let mut clients = Vec::new();
     for _ in 0..8 {
         clients.push(env.client().await);
@@ -22,7 +22,7 @@ pub async fn processes_overtake_each_other(env: &Env, mode: LockMode) {
 }
 
 /// The first in line is slow to take the free lock.
-pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
+pub async fn a_newcomer_does_not_overtake_the_line(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
     let slow = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
@@ -34,7 +34,7 @@ pub async fn a_newcomer_overtakes_the_line(env: &Env, mode: LockMode) {
     newcomer.promptly().await.release().await.unwrap();
 }
 
-pub async fn a_release_wakes_the_whole_line(env: &Env, mode: LockMode) {
+pub async fn a_release_wakes_only_the_first_in_line(env: &Env, mode: LockMode) {
     const WAITERS: usize = 8;
     let mut holder = env.held_elsewhere(KEY, mode).await;
     let mut waiters = Vec::new();
@@ -53,17 +53,17 @@ pub async fn a_release_wakes_the_whole_line(env: &Env, mode: LockMode) {
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
 }
 
-pub async fn one_that_is_cancelled_keeps_its_place(env: &Env, mode: LockMode) {
-    order::a_cancelled_waiter_keeps_its_place(env, mode).await;
+pub async fn a_cancelled_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) {
+    order::a_cancelled_waiter_loses_its_place(env, mode).await;
 }
 
-pub async fn one_that_is_frozen_keeps_its_place(env: &Env, mode: LockMode) {
-    order::a_frozen_waiter_blocks_the_queue(env, mode).await;
+pub async fn a_frozen_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) {
+    order::a_frozen_waiter_delays_the_queue_by_seconds(env, mode).await;
 }
 
 /// Three processes ask for the lock continuously, two of them with one task each. No request of such a task waits in its process
 /// behind another one, so only the store knows that others wait. A turn of the third process is up to 64 sections long.
-pub async fn a_lone_task_in_a_loop_gets_all_or_nothing(env: &Env, mode: LockMode) {
+pub async fn a_lone_task_in_a_loop_gets_its_turns(env: &Env, mode: LockMode) {
     // Several turns of each.
     const GRANTS: usize = 480;
     const TASKS: [usize; 3] = [1, 1, 4];

@@ -11,7 +11,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_is_reported_lost(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
     let asking = env.client().await.lock(KEY).mode(mode);
     let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
@@ -27,8 +27,8 @@ pub async fn a_stolen_hold_goes_unnoticed(env: &Env, mode: LockMode) {
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
 }
 
-/// A renewal does not create a hold either.
-pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
+/// And no renewal creates the hold again.
+pub async fn the_release_of_a_stolen_hold_is_not_confirmed(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
     env.steal().await;
     assert!(!env.is_taken(rival(mode)).await);
@@ -36,7 +36,7 @@ pub async fn a_stolen_hold_is_confirmed(env: &Env, mode: LockMode) {
 }
 
 /// The hold has ended, although its guard still exists.
-pub async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
+pub async fn a_lost_hold_blocks_no_request(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = Lease::Fixed(env.short_lease());
     let lost = locks.lock(KEY).mode(mode).lease(lease).await.unwrap();
@@ -56,7 +56,7 @@ pub async fn a_lost_hold_stands_in_the_way(env: &Env, mode: LockMode) {
 }
 
 /// The release of a shared or handed-over hold asks the store whether it was held until then.
-pub async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: LockMode) {
+pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -67,7 +67,7 @@ pub async fn a_stolen_hold_is_confirmed_because_it_lives_on(env: &Env, mode: Loc
     assert!(matches!(outer.release().await, Err(LockError::Lost)));
 }
 
-pub async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
+pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Env, mode: LockMode) {
     // The hold is handed over, however long the theft takes.
     let patient = |builder: LockClientBuilder| builder.handover_time(Duration::from_secs(3600));
     let locks = env.client_with(patient).await;
@@ -80,7 +80,7 @@ pub async fn a_stolen_hold_is_handed_over(env: &Env, mode: LockMode) {
     assert!(matches!(second.release().await, Err(LockError::Lost)));
 }
 
-pub async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
+pub async fn a_released_lock_is_not_reported_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = env.short_lease();
     let released = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
@@ -97,7 +97,7 @@ pub async fn a_released_lock_is_called_lost(env: &Env, mode: LockMode) {
 }
 
 /// A handle's observation ends with its guard, even if others still share the hold.
-pub async fn a_share_that_was_released_is_lost_with_the_hold(env: &Env, mode: LockMode) {
+pub async fn a_released_share_is_not_lost_with_the_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let (lease, owner) = (env.short_lease(), Owner::new());
     let asking = || {

@@ -12,7 +12,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: LockMode) {
+pub async fn waiters_of_one_client_are_granted_in_order(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     in_order(env, holder, mode, &[&locks]).await;
@@ -20,7 +20,7 @@ pub async fn waiters_of_one_client_overtake_each_other(env: &Env, mode: LockMode
     in_order(env, holder, mode, &[&locks]).await;
 }
 
-pub async fn clients_overtake_each_other(env: &Env, mode: LockMode) {
+pub async fn clients_are_granted_in_order(env: &Env, mode: LockMode) {
     let (one, two, three) = (env.client().await, env.client().await, env.client().await);
     let holder = one.lock(KEY).mode(mode).await.unwrap();
     in_order(env, holder, mode, &[&one, &two, &two, &three]).await;
@@ -51,7 +51,7 @@ pub(super) async fn in_order(
 }
 
 /// No other request waits in the process of the newcomer.
-pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: LockMode) {
+pub async fn a_newcomer_does_not_overtake_waiters_elsewhere(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
     let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     holder.release().await.unwrap();
@@ -64,7 +64,7 @@ pub async fn a_newcomer_overtakes_those_who_wait_elsewhere(env: &Env, mode: Lock
     waiter.promptly().await.release().await.unwrap();
 }
 
-pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_waiter_loses_its_place(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let gone = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
@@ -78,7 +78,7 @@ pub async fn a_cancelled_waiter_keeps_its_place(env: &Env, mode: LockMode) {
 
 /// A process that is paused while it waits delays the waiters behind it by seconds, and continues to wait
 /// afterwards.
-pub async fn a_frozen_waiter_blocks_the_queue(env: &Env, mode: LockMode) {
+pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;

@@ -35,7 +35,7 @@ async fn is_taken(env: &Env) -> bool {
 }
 
 /// With many requests, the limit is also reached.
-pub async fn more_hold_than_there_are_permits(env: &Env, _: LockMode) {
+pub async fn no_more_hold_than_there_are_permits(env: &Env, _: LockMode) {
     let (here, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut working = JoinSet::new();
     for locks in [env.client().await, env.client().await, env.client().await] {
@@ -59,8 +59,8 @@ pub async fn more_hold_than_there_are_permits(env: &Env, _: LockMode) {
     assert_eq!(most.load(Ordering::SeqCst), LIMIT as usize);
 }
 
-/// There are enough permits for all requests.
-pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
+/// As many requests as there are permits are granted, and one more is refused.
+pub async fn every_permit_is_granted(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guards = all(&here, &elsewhere).await;
     assert!(is_taken(env).await);
@@ -74,7 +74,7 @@ pub async fn a_permit_stays_unused(env: &Env, _: LockMode) {
 }
 
 /// Each release admits one waiter.
-pub async fn one_release_admits_two(env: &Env, _: LockMode) {
+pub async fn one_release_admits_one(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
     let (entered, mut entering) = tokio::sync::mpsc::unbounded_channel();
@@ -96,7 +96,7 @@ pub async fn one_release_admits_two(env: &Env, _: LockMode) {
 }
 
 /// Several permits become free at once, with one message for all of them.
-pub async fn a_waiter_is_forgotten_when_several_permits_come_free(env: &Env, _: LockMode) {
+pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     for holder in [&here, &elsewhere] {
         let guards = all(holder, holder).await;
@@ -122,7 +122,7 @@ pub async fn a_waiter_is_forgotten_when_several_permits_come_free(env: &Env, _: 
     }
 }
 
-pub async fn one_permits_lapse_ends_another(env: &Env, _: LockMode) {
+pub async fn one_permits_lapse_ends_no_other(env: &Env, _: LockMode) {
     let lease = env.short_lease();
     let (here, elsewhere) = (env.client().await, env.client().await);
     let lapsing = permit(&here).lease(Lease::Fixed(lease)).await.unwrap();
@@ -139,8 +139,8 @@ pub async fn one_permits_lapse_ends_another(env: &Env, _: LockMode) {
     release_all([renewed, long, next]).await;
 }
 
-/// By its expiry, and by its release afterwards.
-pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
+/// By its expiry, and not again by its release.
+pub async fn a_lapsed_permit_is_given_back_once(env: &Env, _: LockMode) {
     let lease = Lease::Fixed(env.short_lease());
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
@@ -156,7 +156,7 @@ pub async fn a_lapsed_permit_is_given_back_twice(env: &Env, _: LockMode) {
 }
 
 /// The program declares two limits for one resource: it gets an error, and not one of the limits at random.
-pub async fn two_limits_count_at_once(env: &Env, _: LockMode) {
+pub async fn two_limits_at_once_conflict(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guard = permit(&here).await.unwrap();
     for other in [LIMIT - 1, LIMIT + 1] {
@@ -191,7 +191,7 @@ pub async fn another_limit_on_several_keys_is_overlooked(env: &Env, _: LockMode)
 }
 
 /// A new version of the program has another limit.
-pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
+pub async fn a_limit_ends_with_its_holds(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     release_all(all(&here, &elsewhere).await).await;
     for limit in [1, LIMIT + 2] {
@@ -210,7 +210,7 @@ pub async fn a_limit_outlives_its_holds(env: &Env, _: LockMode) {
 }
 
 /// The process has as many requests at once as there are permits: each asks the store, and none waits for another.
-pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockMode) {
+pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode) {
     const MANY: u32 = 24;
     let locks = env.client().await;
     let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
@@ -221,7 +221,7 @@ pub async fn permits_of_one_process_are_asked_for_one_by_one(env: &Env, _: LockM
 }
 
 /// One or two requests of a process ask for a free permit, however many wait.
-pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
+pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     const CROWD: usize = 12;
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
@@ -254,7 +254,7 @@ pub async fn a_release_wakes_the_whole_crowd(env: &Env, _: LockMode) {
 }
 
 /// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
-pub async fn processes_overtake_each_other_for_a_permit(env: &Env, _: LockMode) {
+pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
     const WAITERS: usize = 8;
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = VecDeque::from(all(&here, &elsewhere).await);

@@ -14,7 +14,7 @@ use super::{KEY, release_all, rival};
 
 use LockMode::{Read, Write};
 
-pub async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
+pub async fn readers_share_the_lock(env: &Env, mode: LockMode) {
     let site = Site::default();
     let mut reading = JoinSet::new();
     for locks in [env.client().await, env.client().await] {
@@ -33,7 +33,7 @@ pub async fn readers_keep_each_other_out(env: &Env, mode: LockMode) {
     assert_eq!(site.most_readers(), 6);
 }
 
-pub async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
+pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let reader = here.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
@@ -51,8 +51,8 @@ pub async fn a_newcomer_reads_past_a_waiting_writer(env: &Env, mode: LockMode) {
     newcomer.promptly().await.release().await.unwrap();
 }
 
-/// A writer that was cancelled does not block readers any more.
-pub async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+/// Readers that waited for it are granted beside the reader that holds.
+pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let reader = locks.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
@@ -65,7 +65,7 @@ pub async fn a_cancelled_writer_shuts_readers_out(env: &Env, mode: LockMode) {
     reader.release().await.unwrap();
 }
 
-pub async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
+pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env, mode: LockMode) {
     let reader = env.held_elsewhere(KEY, Read).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     let next = env.client().await.lock(KEY).mode(Read);
@@ -75,7 +75,7 @@ pub async fn a_frozen_writer_shuts_readers_out(env: &Env, mode: LockMode) {
     frozen.thaw().granted().await.release().await.unwrap();
 }
 
-pub async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
+pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Env, mode: LockMode) {
     let writer = env.held_elsewhere(KEY, Write).await;
     let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
     writer.release().await.unwrap();
@@ -87,7 +87,7 @@ pub async fn a_frozen_reader_shuts_writers_out(env: &Env, mode: LockMode) {
 
 /// The writers and the reader wait in one process or in two. The writers' process learns of a reader of another process
 /// only when it asks the store, which it does in the end.
-pub async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode) {
+pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Env, mode: LockMode) {
     let here = env.client_with(|builder| builder.handovers(0)).await;
     let elsewhere = env.client().await;
     for (writers, readers) in [(&here, &here), (&here, &elsewhere)] {
@@ -105,7 +105,7 @@ pub async fn a_writer_hands_over_past_waiting_readers(env: &Env, mode: LockMode)
     }
 }
 
-pub async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode) {
+pub async fn every_waiting_reader_is_granted_after_a_write(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let writer = here.lock(KEY).mode(Write).await.unwrap();
     let mut readers = Vec::new();
@@ -124,16 +124,16 @@ pub async fn only_some_readers_are_woken_after_a_write(env: &Env, mode: LockMode
     release_all(guards).await;
 }
 
-pub async fn a_writer_starves_among_readers(env: &Env, mode: LockMode) {
-    starves(env, Read, mode).await;
+pub async fn a_writer_is_granted_among_readers(env: &Env, mode: LockMode) {
+    is_granted_among(env, Read, mode).await;
 }
 
-pub async fn a_reader_starves_among_writers(env: &Env, mode: LockMode) {
-    starves(env, Write, mode).await;
+pub async fn a_reader_is_granted_among_writers(env: &Env, mode: LockMode) {
+    is_granted_among(env, Write, mode).await;
 }
 
 /// Six requests work without a pause, in two clients; another request is still granted repeatedly.
-async fn starves(env: &Env, crowd: LockMode, alone: LockMode) {
+async fn is_granted_among(env: &Env, crowd: LockMode, alone: LockMode) {
     let mut working = JoinSet::new();
     for locks in [env.client().await, env.client().await] {
         for n in 1..=3 {
@@ -162,7 +162,7 @@ async fn starves(env: &Env, crowd: LockMode, alone: LockMode) {
     working.shutdown().await;
 }
 
-pub async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_upgrade_is_refused_at_once(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
@@ -175,7 +175,7 @@ pub async fn an_upgrade_waits_for_itself(env: &Env, mode: LockMode) {
     writing.release().await.unwrap();
 }
 
-pub async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn a_writer_reads_under_its_own_write(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -192,7 +192,7 @@ pub async fn a_writer_that_reads_waits_for_itself(env: &Env, mode: LockMode) {
 }
 
 /// In the store, all of them have the hold id of the write.
-pub async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMode) {
+pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -213,7 +213,7 @@ pub async fn a_nested_read_is_released_by_the_one_before(env: &Env, mode: LockMo
 }
 
 /// The owner still has a read.
-pub async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
+pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -226,7 +226,10 @@ pub async fn a_write_is_handed_over_past_its_own_read(env: &Env, mode: LockMode)
 }
 
 /// Either request may be first.
-pub async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(
+    env: &Env,
+    mode: LockMode,
+) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).owner(&owner).wait(env.prompt());
@@ -239,7 +242,7 @@ pub async fn an_owner_that_reads_and_writes_at_once_waits_for_itself(env: &Env, 
     reading.unwrap().release().await.unwrap();
 }
 
-pub async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
+pub async fn a_downgrade_lets_readers_in(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -256,8 +259,8 @@ pub async fn a_downgrade_keeps_readers_out(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(Write).await);
 }
 
-/// Redisson's flaw, PROTOCOL 1.3 (d).
-pub async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) {
+/// In Redisson it does: PROTOCOL 1.3 (d).
+pub async fn a_nested_read_does_not_shorten_the_write(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let (short, long) = (env.short_lease(), env.short_lease() * 3);
@@ -277,7 +280,7 @@ pub async fn a_nested_read_shortens_the_write(env: &Env, mode: LockMode) {
 }
 
 /// Each reader has a lease of its own.
-pub async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
+pub async fn one_readers_lapse_ends_no_other(env: &Env, mode: LockMode) {
     let (short, long) = (env.short_lease(), env.short_lease() * 2);
     let asking =
         |locks: &crate::LockClient, lease| locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
@@ -295,7 +298,7 @@ pub async fn one_readers_lapse_ends_another(env: &Env, mode: LockMode) {
 }
 
 /// Each reader asks when the previous hold is too old to be joined.
-pub async fn readers_of_one_process_fill_the_store(env: &Env, mode: LockMode) {
+pub async fn readers_of_one_process_share_few_holds(env: &Env, mode: LockMode) {
     const READERS: usize = 200;
     let locks = env
         .client_with(|builder| builder.share_window(Duration::ZERO))

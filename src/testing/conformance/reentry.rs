@@ -8,7 +8,7 @@ use super::env::Env;
 use super::waiter::Waiter;
 use super::{KEY, rival};
 
-pub async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
+pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -21,7 +21,7 @@ pub async fn an_owner_asks_the_store_again(env: &Env, mode: LockMode) {
     outer.release().await.unwrap();
 }
 
-pub async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
+pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -33,7 +33,7 @@ pub async fn an_inner_drop_frees_the_outer(env: &Env, mode: LockMode) {
     assert!(!env.is_taken(rival(mode)).await);
 }
 
-pub async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
+pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -46,7 +46,7 @@ pub async fn an_outer_drop_frees_the_inner(env: &Env, mode: LockMode) {
 }
 
 /// Both requests of the owner are under way before either is granted.
-pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -72,8 +72,8 @@ pub async fn an_owner_that_asks_twice_at_once_waits_for_itself(env: &Env, mode: 
     two.release().await.unwrap();
 }
 
-/// The second request then asks the store in place of the first.
-pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
+/// The next request asks the store in place of the cancelled one.
+pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -89,7 +89,7 @@ pub async fn a_cancelled_twin_takes_the_other_along(env: &Env, mode: LockMode) {
 }
 
 /// Until its guards are dropped, the owner gets the error that its hold is lost.
-pub async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
+pub async fn an_owner_does_not_join_a_lost_hold(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -103,7 +103,7 @@ pub async fn an_owner_joins_what_it_has_lost(env: &Env, mode: LockMode) {
 }
 
 /// A share without a longest hold has ended: the other shares keep their own limits.
-pub async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: LockMode) {
+pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
@@ -116,8 +116,8 @@ pub async fn a_share_that_is_gone_lifts_the_limit_of_another(env: &Env, mode: Lo
     next.release().await.unwrap();
 }
 
-/// The owner gets `Lost` in every mode.
-pub async fn an_owner_is_told_to_upgrade_what_it_has_lost(env: &Env, mode: LockMode) {
+/// And not `Upgrade`, if it asks for another mode.
+pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let fixed = locks.lock(KEY).mode(mode).owner(&owner);

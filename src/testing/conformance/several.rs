@@ -10,7 +10,7 @@ use super::env::Env;
 use super::site::Site;
 use super::{KEY, rival};
 
-pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
+pub async fn opposite_orders_do_not_deadlock(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
         ["a", "b", "c"],
         ["c", "b", "a"],
@@ -42,7 +42,7 @@ pub async fn opposite_orders_wait_for_each_other(env: &Env, mode: LockMode) {
     all.expect("no request waits in a circle");
 }
 
-pub async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
+pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let keys = ["a", "b", "c"];
     for holder in [&locks, &env.client().await] {
@@ -80,7 +80,7 @@ pub async fn a_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
     }
 }
 
-pub async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn a_key_named_twice_is_taken_once(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock_all(["b", "a", "b", "a"]).mode(mode);
     let guard = guard.wait(Duration::ZERO).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn a_key_named_twice_waits_for_itself(env: &Env, mode: LockMode) {
 }
 
 /// Each key is held in its own mode.
-pub async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
+pub async fn each_key_is_taken_in_its_own_mode(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let mixed = locks
         .lock_all([("own", mode), (KEY, rival(mode))])
@@ -118,7 +118,7 @@ pub async fn one_mode_is_taken_for_all_keys(env: &Env, mode: LockMode) {
     mixed.release().await.unwrap();
 }
 
-pub async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) {
+pub async fn an_owner_of_one_key_is_granted_all(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let one = locks.lock("b").mode(mode).owner(&owner).await.unwrap();
@@ -136,7 +136,7 @@ pub async fn an_owner_of_one_waits_for_itself(env: &Env, mode: LockMode) {
     all.release().await.unwrap();
 }
 
-pub async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode) {
+pub async fn a_lost_key_among_several_is_reported_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for key_first in [true, false] {
         let other = if key_first { "z" } else { "a" };
@@ -146,7 +146,7 @@ pub async fn a_lost_key_is_hidden_by_the_others(env: &Env, mode: LockMode) {
     }
 }
 
-pub async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMode) {
+pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for taken in [None, Some("a"), Some("b"), Some("c")] {
         for micros in (0..4000).step_by(500) {
@@ -166,7 +166,7 @@ pub async fn a_cancelled_request_for_several_keeps_some(env: &Env, mode: LockMod
 }
 
 /// A request that waits for a key in use must not block a free key.
-pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: LockMode) {
+pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Env, mode: LockMode) {
     for free in ["a", "z"] {
         let holder = env.held_elsewhere(KEY, rival(mode)).await;
         let locks = env.client().await;
@@ -186,7 +186,7 @@ pub async fn a_free_key_is_kept_while_another_is_waited_for(env: &Env, mode: Loc
 }
 
 /// Requests for the same two keys, which are always in use by one of them.
-pub async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
+pub async fn a_request_for_all_is_granted_under_contention(env: &Env, mode: LockMode) {
     let clients = [env.client().await, env.client().await];
     let stop = Instant::now() + env.moment() * 100;
     let mut working = JoinSet::new();
@@ -210,7 +210,7 @@ pub async fn a_request_for_all_starves(env: &Env, mode: LockMode) {
     working.join_all().await;
 }
 
-pub async fn a_request_names_keys_without_bound(env: &Env, mode: LockMode) {
+pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Env, mode: LockMode) {
     let locks = env
         .client_with(|builder| builder.max_keys_per_request(3))
         .await;

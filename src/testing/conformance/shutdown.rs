@@ -12,7 +12,7 @@ use super::{KEY, rival};
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Other clients get the locks at once, although the guards still exist.
-pub async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
+pub async fn a_client_that_ends_releases_its_locks(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let owner = Owner::new();
     let outer = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
@@ -27,7 +27,7 @@ pub async fn a_client_that_ends_keeps_its_locks(env: &Env, mode: LockMode) {
     drop((inner, other));
 }
 
-pub async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode: LockMode) {
+pub async fn a_client_that_ends_refuses_its_waiters(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for holder in [&locks, &env.client().await] {
         let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
@@ -57,7 +57,7 @@ pub async fn a_client_that_ends_keeps_its_waiters_waiting(env: &Env, mode: LockM
     }
 }
 
-pub async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
+pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     locks.shutdown(LIMIT).await.unwrap();
     locks.shutdown(LIMIT).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn a_client_that_has_ended_takes_locks(env: &Env, mode: LockMode) {
 
 /// A request that is granted while the client ends is refused or given back; afterwards the store has no
 /// hold.
-pub async fn a_lock_is_granted_behind_the_end(env: &Env, mode: LockMode) {
+pub async fn no_hold_is_left_after_the_end(env: &Env, mode: LockMode) {
     for micros in (0..6000).step_by(500) {
         let locks = env.client().await;
         let asking = [

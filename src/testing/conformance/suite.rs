@@ -34,77 +34,82 @@ macro_rules! __conformance {
 
         $crate::__conformance! { @cases GROUPS [$($mode)+]
             [reentrant fair read write permit] "" {
-                exclusion: tasks_overlap clients_overlap a_stranger_joins a_late_release_frees_the_next_holder;
-                reentry: an_owner_asks_the_store_again an_inner_drop_frees_the_outer an_outer_drop_frees_the_inner
-                    an_owner_that_asks_twice_at_once_waits_for_itself a_cancelled_twin_takes_the_other_along
-                    an_owner_joins_what_it_has_lost an_owner_is_told_to_upgrade_what_it_has_lost
-                    a_share_that_is_gone_lifts_the_limit_of_another;
-                waiting: a_request_without_patience_waits a_wait_ends_early_or_late
-                    a_wait_begins_again_at_the_front_of_the_line the_hint_to_come_back_is_absurd
-                    a_crowd_waits_without_bound a_wait_for_ever_overflows keys_are_in_use_without_bound;
-                lease: a_fixed_lease_outlives_its_time a_renewed_lease_lapses a_wedged_holder_outlives_its_longest_hold
-                    the_longest_hold_of_one_ends_that_of_another a_short_lease_is_forgotten_among_long_ones
-                    a_lease_too_short_to_be_held_is_tried
-                    a_limit_that_is_extended_late_ends_the_hold
-                    what_was_renewed_for_less_is_believed_to_live_on an_early_renewal_shortens_the_lease;
-                loss: a_stolen_hold_goes_unnoticed a_stolen_hold_is_confirmed a_lost_hold_stands_in_the_way
-                    a_stolen_hold_is_confirmed_because_it_lives_on a_released_lock_is_called_lost
-                    a_share_that_was_released_is_lost_with_the_hold;
-                letting_go: a_dropped_guard_goes_on_holding a_guard_dropped_outside_a_runtime_goes_on_holding
-                    a_panic_goes_on_holding a_client_takes_its_guards_along;
-                cancel: a_cancelled_request_for_a_free_lock_leaves_something
-                    a_cancelled_request_for_a_taken_lock_leaves_something
-                    a_request_cancelled_as_the_lock_becomes_free_keeps_it
-                    a_waiter_that_leaves_the_line_takes_others_along
-                    the_front_of_the_line_takes_others_along a_waiter_cancelled_with_its_turn_in_hand_keeps_it;
-                crowd: one_of_many_is_forgotten a_lock_never_leaves_a_busy_process one_of_two_busy_processes_gets_all
-                    some_wait_on_when_the_lock_is_free;
-                several: opposite_orders_wait_for_each_other a_part_is_kept_when_the_rest_is_taken
-                    a_key_named_twice_waits_for_itself one_mode_is_taken_for_all_keys an_owner_of_one_waits_for_itself
-                    a_lost_key_is_hidden_by_the_others a_cancelled_request_for_several_keeps_some
-                    a_free_key_is_kept_while_another_is_waited_for a_request_for_all_starves
-                    a_request_names_keys_without_bound;
-                any: a_free_segment_is_overlooked a_segment_that_becomes_free_is_overlooked
-                    a_request_for_any_swallows_a_turn a_crowd_waits_for_any_without_bound;
-                families: two_kinds_of_lock_share_a_key;
-                shutdown: a_client_that_ends_keeps_its_locks a_client_that_ends_keeps_its_waiters_waiting
-                    a_client_that_has_ended_takes_locks a_lock_is_granted_behind_the_end;
+                exclusion: tasks_exclude_each_other clients_exclude_each_other another_owner_is_refused
+                    a_late_release_does_not_end_the_next_hold;
+                reentry: an_owner_reenters_without_asking_the_store the_drop_of_an_inner_guard_keeps_the_lock
+                    the_drop_of_the_outer_guard_keeps_the_lock an_owner_that_asks_twice_at_once_is_granted_both
+                    a_cancelled_request_does_not_end_others_of_its_owner an_owner_does_not_join_a_lost_hold
+                    an_owner_of_a_lost_hold_gets_lost_in_every_mode
+                    a_share_keeps_its_longest_hold_when_another_share_ends;
+                waiting: a_request_that_does_not_wait_is_refused_at_once a_wait_ends_at_its_time_limit
+                    a_wait_keeps_its_time_limit_at_the_front_of_the_queue retry_after_is_about_the_rest_of_the_lease
+                    the_number_of_waiters_is_bounded a_wait_for_ever_does_not_overflow
+                    the_number_of_keys_in_use_is_bounded;
+                lease: a_fixed_lease_ends_at_its_time a_renewed_lease_lasts_until_the_release
+                    a_holder_loses_its_lock_at_its_longest_hold the_longest_hold_of_one_does_not_end_that_of_another
+                    a_short_lease_is_renewed_in_time_among_long_ones a_lease_too_short_to_be_held_is_refused
+                    a_limit_that_is_extended_late_keeps_the_hold
+                    a_request_that_joins_late_has_the_deadline_of_the_last_renewal
+                    an_early_renewal_does_not_shorten_the_lease;
+                loss: a_stolen_hold_is_reported_lost the_release_of_a_stolen_hold_is_not_confirmed
+                    a_lost_hold_blocks_no_request the_release_of_a_stolen_shared_hold_is_not_confirmed
+                    a_released_lock_is_not_reported_lost a_released_share_is_not_lost_with_the_hold;
+                letting_go: a_dropped_guard_releases a_guard_dropped_outside_a_runtime_releases
+                    a_panicking_holder_releases a_guard_keeps_its_client_alive;
+                cancel: a_cancelled_request_for_a_free_lock_leaves_nothing
+                    a_cancelled_request_for_a_taken_lock_leaves_nothing
+                    a_request_cancelled_as_the_lock_becomes_free_leaves_it_free
+                    a_cancelled_waiter_does_not_end_the_waits_of_others the_next_waiter_asks_when_the_first_is_cancelled
+                    a_waiter_cancelled_with_its_turn_passes_it_on;
+                crowd: every_request_of_a_crowd_is_granted a_busy_process_leaves_the_lock_to_others
+                    each_of_two_busy_processes_gets_its_share each_release_wakes_the_next_waiter;
+                several: opposite_orders_do_not_deadlock no_part_is_kept_when_the_rest_is_taken
+                    a_key_named_twice_is_taken_once each_key_is_taken_in_its_own_mode an_owner_of_one_key_is_granted_all
+                    a_lost_key_among_several_is_reported_lost a_cancelled_request_for_several_leaves_nothing
+                    a_free_key_stays_free_while_another_is_waited_for a_request_for_all_is_granted_under_contention
+                    the_number_of_keys_of_a_request_is_bounded;
+                any: a_request_for_any_gets_a_free_key a_request_for_any_gets_a_key_that_becomes_free
+                    a_cancelled_request_for_any_passes_its_turn_on the_number_of_waiters_for_any_is_bounded;
+                families: two_kinds_of_lock_on_one_key_conflict;
+                shutdown: a_client_that_ends_releases_its_locks a_client_that_ends_refuses_its_waiters
+                    a_client_that_has_ended_refuses_requests no_hold_is_left_after_the_end;
             }
             [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
-                loss: a_stolen_hold_is_handed_over;
+                loss: a_stolen_hold_that_is_handed_over_is_lost;
             }
             [reentrant read write permit] "each asks for its own place in the store's queue" {
-                any: every_request_for_any_asks_at_each_release;
+                any: few_requests_for_any_ask_at_each_release;
             }
             [reentrant fair write permit] "readers enter together" {
-                order: waiters_of_one_client_overtake_each_other;
+                order: waiters_of_one_client_are_granted_in_order;
             }
             [reentrant fair write] "only an exclusive hold has a minimum" {
                 minimum: a_minimum_ends_with_its_guard a_minimum_ends_with_its_client;
             }
             [fair] "only the fair mode has an order across clients" {
-                order: clients_overtake_each_other a_newcomer_overtakes_those_who_wait_elsewhere
-                    a_cancelled_waiter_keeps_its_place a_frozen_waiter_blocks_the_queue;
+                order: clients_are_granted_in_order a_newcomer_does_not_overtake_waiters_elsewhere
+                    a_cancelled_waiter_loses_its_place a_frozen_waiter_delays_the_queue_by_seconds;
             }
             [read] "about readers" {
-                phases: readers_keep_each_other_out a_writer_hands_over_past_waiting_readers
-                    only_some_readers_are_woken_after_a_write a_reader_starves_among_writers
-                    a_frozen_reader_shuts_writers_out
-                    one_readers_lapse_ends_another readers_of_one_process_fill_the_store;
+                phases: readers_share_the_lock a_writer_does_not_hand_over_past_waiting_readers
+                    every_waiting_reader_is_granted_after_a_write a_reader_is_granted_among_writers
+                    a_frozen_reader_blocks_writers_for_seconds one_readers_lapse_ends_no_other
+                    readers_of_one_process_share_few_holds;
             }
             [permit] "about permits" {
-                permits: more_hold_than_there_are_permits a_permit_stays_unused one_release_admits_two
-                    one_permits_lapse_ends_another a_lapsed_permit_is_given_back_twice two_limits_count_at_once
-                    another_limit_on_several_keys_is_overlooked
-                    a_limit_outlives_its_holds permits_of_one_process_are_asked_for_one_by_one
-                    a_release_wakes_the_whole_crowd a_waiter_is_forgotten_when_several_permits_come_free;
+                permits: no_more_hold_than_there_are_permits every_permit_is_granted one_release_admits_one
+                    one_permits_lapse_ends_no_other a_lapsed_permit_is_given_back_once two_limits_at_once_conflict
+                    another_limit_on_several_keys_is_overlooked a_limit_ends_with_its_holds
+                    permits_of_one_process_are_asked_for_at_once few_of_a_crowd_ask_at_a_release
+                    every_waiter_is_granted_when_several_permits_come_free;
             }
             [write] "about writers" {
-                phases: a_newcomer_reads_past_a_waiting_writer a_cancelled_writer_shuts_readers_out
-                    a_frozen_writer_shuts_readers_out a_writer_starves_among_readers an_upgrade_waits_for_itself
-                    a_writer_that_reads_waits_for_itself a_downgrade_keeps_readers_out a_nested_read_shortens_the_write
-                    a_nested_read_is_released_by_the_one_before a_write_is_handed_over_past_its_own_read
-                    an_owner_that_reads_and_writes_at_once_waits_for_itself;
+                phases: a_new_reader_waits_behind_a_waiting_writer a_cancelled_writer_blocks_no_readers
+                    a_frozen_writer_blocks_readers_for_seconds a_writer_is_granted_among_readers
+                    an_upgrade_is_refused_at_once a_writer_reads_under_its_own_write a_downgrade_lets_readers_in
+                    a_nested_read_does_not_shorten_the_write the_end_of_a_nested_read_does_not_release_the_next
+                    a_write_is_not_handed_over_past_its_own_read
+                    an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself;
             }
         }
         $crate::__conformance! { @also [$($mode)+] $($claim)* }
@@ -113,12 +118,12 @@ macro_rules! __conformance {
     (@also $has:tt line $($claim:ident)*) => {
         $crate::__conformance! { @cases LINE $has
             [reentrant write permit] "fair waiters have a queue, and readers enter together" {
-                line: processes_overtake_each_other a_newcomer_overtakes_the_line a_release_wakes_the_whole_line
-                    one_that_is_cancelled_keeps_its_place one_that_is_frozen_keeps_its_place
-                    a_lone_task_in_a_loop_gets_all_or_nothing;
+                line: processes_are_granted_in_order a_newcomer_does_not_overtake_the_line
+                    a_release_wakes_only_the_first_in_line a_cancelled_waiter_in_line_loses_its_place
+                    a_frozen_waiter_in_line_loses_its_place a_lone_task_in_a_loop_gets_its_turns;
             }
             [permit] "about permits" {
-                permits: processes_overtake_each_other_for_a_permit;
+                permits: processes_are_granted_a_permit_in_order;
             }
         }
         $crate::__conformance! { @also $has $($claim)* }
@@ -126,11 +131,11 @@ macro_rules! __conformance {
     (@also $has:tt fenced $($claim:ident)*) => {
         $crate::__conformance! { @cases FENCED $has
             [reentrant fair write] "readers and permits are not fenced" {
-                fencing: a_later_grant_has_a_smaller_token re_entry_changes_the_token
-                    a_token_is_made_up_where_none_was_asked_for;
+                fencing: a_later_grant_has_a_larger_token re_entry_keeps_the_token
+                    no_token_is_made_up_for_a_hold_without_one;
             }
             [read permit] "they are fenced" {
-                fencing: a_reader_is_given_a_token;
+                fencing: readers_and_permits_cannot_be_fenced;
             }
         }
         $crate::__conformance! { @also $has $($claim)* }

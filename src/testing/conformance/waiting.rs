@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::{KEY, rival};
 
 /// It also leaves nothing in the store that another request would wait for.
-pub async fn a_request_without_patience_waits(env: &Env, mode: LockMode) {
+pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     for client in [&locks, &env.client().await] {
@@ -30,7 +30,7 @@ pub async fn a_request_without_patience_waits(env: &Env, mode: LockMode) {
     env.store_is_empty().await;
 }
 
-pub async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
+pub async fn a_wait_ends_at_its_time_limit(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     let wait = env.moment() * 5;
@@ -49,7 +49,7 @@ pub async fn a_wait_ends_early_or_late(env: &Env, mode: LockMode) {
 }
 
 /// There is one time limit for the wait in the process and the wait in the store.
-pub async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockMode) {
+pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
     let wait = env.moment() * 5;
@@ -67,7 +67,7 @@ pub async fn a_wait_begins_again_at_the_front_of_the_line(env: &Env, mode: LockM
     holder.release().await.unwrap();
 }
 
-pub async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
+pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env, mode: LockMode) {
     let lease = Duration::from_secs(30);
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn the_hint_to_come_back_is_absurd(env: &Env, mode: LockMode) {
     holder.release().await.unwrap();
 }
 
-pub async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
+pub async fn the_number_of_waiters_is_bounded(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let asking = locks.lock(KEY).mode(mode).max_waiters(2);
@@ -115,7 +115,7 @@ pub async fn a_crowd_waits_without_bound(env: &Env, mode: LockMode) {
     }
 }
 
-pub async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
+pub async fn a_wait_for_ever_does_not_overflow(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let asking = locks.lock(KEY).mode(mode).wait(Duration::MAX);
@@ -124,7 +124,7 @@ pub async fn a_wait_for_ever_overflows(env: &Env, mode: LockMode) {
     waiter.promptly().await.release().await.unwrap();
 }
 
-pub async fn keys_are_in_use_without_bound(env: &Env, mode: LockMode) {
+pub async fn the_number_of_keys_in_use_is_bounded(env: &Env, mode: LockMode) {
     let locks = env.client_with(|builder| builder.max_keys(3)).await;
     let one = locks.lock("one").mode(mode).await.unwrap();
     let two = locks.lock_all(["two", "three"]).mode(mode).await.unwrap();

@@ -68,7 +68,7 @@ async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
 /// A check runs on the runtime of its first caller. If that runtime is not driven, the other callers wait for a few
 /// seconds at most.
 #[test]
-fn a_check_on_a_runtime_at_rest_keeps_nobody_waiting() {
+fn a_check_on_a_runtime_at_rest_does_not_block_other_callers() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (at_rest, here) = (runtime(), runtime());
     let locks = LockClient::new(MemoryStore::new());

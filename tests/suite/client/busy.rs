@@ -130,7 +130,7 @@ async fn outlive_busy_workers(
 }
 
 #[tokio::test]
-async fn busy_workers_lose_their_locks_in_redis() {
+async fn busy_workers_keep_their_locks_in_redis() {
     let redis = RedisServer::start().await;
     let service = Service::new();
     let (locks, stranger) = (
@@ -143,7 +143,7 @@ async fn busy_workers_lose_their_locks_in_redis() {
 }
 
 #[tokio::test]
-async fn busy_workers_lose_their_locks_in_a_quorum() {
+async fn busy_workers_keep_their_locks_in_a_quorum() {
     const MODES: [LockMode; 3] = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
     let servers = [
         RedisServer::start().await,
@@ -169,7 +169,7 @@ async fn busy_workers_lose_their_locks_in_a_quorum() {
 
 /// A store in memory has no thread of its own: the lock is lost, and the loss is reported.
 #[tokio::test]
-async fn busy_workers_hide_the_loss_of_a_lock_in_memory() {
+async fn a_lock_in_memory_that_busy_workers_lose_is_reported_lost() {
     let service = Service::new();
     let locks = LockClient::new(MemoryStore::new());
     let lease = Duration::from_millis(300);
@@ -181,7 +181,7 @@ async fn busy_workers_hide_the_loss_of_a_lock_in_memory() {
 }
 
 #[tokio::test]
-async fn busy_workers_lose_a_lock_in_memory_that_is_renewed_elsewhere() {
+async fn busy_workers_keep_a_lock_in_memory_that_is_renewed_elsewhere() {
     let service = Service::new();
     let store = MemoryStore::new();
     let stranger = LockClient::new(store.clone());
@@ -192,7 +192,7 @@ async fn busy_workers_lose_a_lock_in_memory_that_is_renewed_elsewhere() {
 
 /// Without the store's thread the lock is lost.
 #[tokio::test]
-async fn busy_workers_that_renew_by_themselves_hide_the_loss_of_a_lock() {
+async fn a_lock_that_busy_workers_fail_to_renew_is_reported_lost() {
     let redis = RedisServer::start().await;
     let service = Service::new();
     let (url, stranger) = (redis.url(), client(redis.url()).await);
@@ -213,7 +213,7 @@ async fn busy_workers_that_renew_by_themselves_hide_the_loss_of_a_lock() {
 
 /// A guard that outlives its runtime is renewed on the store's thread, and released on another runtime.
 #[tokio::test]
-async fn a_runtime_that_ends_takes_its_locks_along() {
+async fn a_lock_outlives_the_runtime_that_took_it() {
     let redis = RedisServer::start().await;
     let service = Service::new();
     let (locks, stranger) = (
@@ -229,7 +229,7 @@ async fn a_runtime_that_ends_takes_its_locks_along() {
 
 /// Two clients of one store share its thread; the end of one does not affect the other.
 #[tokio::test]
-async fn a_client_that_ends_takes_the_renewals_of_another_along() {
+async fn a_client_that_ends_does_not_end_the_renewals_of_another() {
     let redis = RedisServer::start().await;
     let store = RedisStore::connect(redis.url())
         .await
@@ -245,7 +245,7 @@ async fn a_client_that_ends_takes_the_renewals_of_another_along() {
 
 /// The server has no room for the connection that renews.
 #[tokio::test]
-async fn a_hold_is_lost_for_want_of_one_more_connection() {
+async fn a_hold_is_kept_when_the_server_takes_no_more_connections() {
     let redis = RedisServer::start().await;
     let store = RedisStore::connect(redis.url())
         .await

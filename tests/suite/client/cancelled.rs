@@ -106,7 +106,7 @@ async fn a_release_dropped_on_its_way_goes_on() {
 }
 
 #[tokio::test]
-async fn a_shutdown_releases_fails_the_waiters_and_refuses_the_rest() {
+async fn a_shutdown_releases_holds_fails_waiters_and_refuses_new_requests() {
     let redis = RedisServer::start().await;
     let locks = client(redis.url()).await;
     let guard = locks.lock("a").await.expect("free");

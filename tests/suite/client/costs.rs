@@ -157,7 +157,7 @@ async fn a_fair_section_in_a_crowd_takes_three_scripts() {
 
 /// A request is moved into the caller's future, and so are the futures of layers and extractors.
 #[test]
-fn a_request_is_a_large_future() {
+fn a_request_is_a_small_future() {
     let locks = LockClient::new(MemoryStore::new());
     let one = locks.lock("n");
     let request = size_of_val(&one);

@@ -107,7 +107,7 @@ async fn a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later() {
 }
 
 #[tokio::test]
-async fn a_release_that_nobody_confirms_says_so() {
+async fn a_release_without_an_answer_is_not_confirmed() {
     let redis = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&redis).await;
     let locks = client(proxy.url()).await;

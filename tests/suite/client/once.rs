@@ -88,7 +88,7 @@ async fn a_repeat_waits_while_the_work_runs_and_does_not_run_it() {
 }
 
 #[tokio::test]
-async fn a_repeat_that_does_not_wait_is_told_that_the_work_runs() {
+async fn a_repeat_that_does_not_wait_is_busy_while_the_work_runs() {
     let locks = LockClient::new(MemoryStore::new());
     let inner = locks.clone();
     let outer = locks.once("job", DAY).run(async |_| {

@@ -143,7 +143,7 @@ async fn contest() -> Vec<Vec<Turn>> {
 }
 
 #[tokio::test]
-async fn hand_over_lets_processes_overlap_starve_or_overtake() {
+async fn hand_over_lets_no_process_overlap_starve_or_overtake() {
     let all = contest().await;
     let shares: Vec<_> = all.iter().map(Vec::len).collect();
     let total: usize = shares.iter().sum();

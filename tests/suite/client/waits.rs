@@ -15,7 +15,7 @@ use crate::support::RedisServer;
 
 /// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]
-async fn a_guard_is_lost_before_it_is_returned() {
+async fn a_guard_is_not_lost_when_it_is_returned() {
     const LEASE: Lease = Lease::Fixed(Duration::from_millis(50));
     let (mut taken, mut late) = (0, 0);
     for seed in 0..40 {
@@ -44,7 +44,7 @@ async fn a_guard_is_lost_before_it_is_returned() {
 
 /// One request asks, and others wait behind it. None of them knows a holder.
 #[tokio::test(start_paused = true)]
-async fn a_silent_store_is_taken_for_one_that_is_busy() {
+async fn a_silent_store_is_unavailable_unless_a_holder_is_known() {
     for mode in MODES {
         let silent = Faults::none().chance(Fault::RequestLost, 1.0);
         let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 1);
@@ -87,9 +87,9 @@ async fn a_silent_store_is_taken_for_one_that_is_busy() {
     }
 }
 
-/// Each of them is an owner of its own, as every HTTP request is.
+/// Each reader is an owner of its own, as every HTTP request is.
 #[tokio::test]
-async fn a_crowd_of_readers_stops_the_process() {
+async fn a_reader_costs_the_same_however_many_share_the_hold() {
     const READERS: usize = 60_000;
     let builder = LockClient::builder(MemoryStore::new());
     let locks = builder.share_window(Duration::from_secs(3600)).build();

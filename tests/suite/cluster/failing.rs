@@ -92,7 +92,7 @@ async fn a_replica_that_takes_over_is_counted_as_a_failover() {
 
 /// No replica takes over. Holders of locks on other servers keep them and are confirmed.
 #[tokio::test]
-async fn a_part_that_is_gone_takes_no_other_locks_along() {
+async fn a_part_that_is_down_ends_no_other_locks() {
     const SHORT: Duration = Duration::from_secs(3);
     let mut cluster = RedisCluster::start_with(&[
         ("cluster-node-timeout", "3000"),
@@ -160,7 +160,7 @@ async fn a_server_hangs_and_its_replica_takes_over() {
 
 /// A replica without the hold takes over: the worst failure of a Cluster.
 #[tokio::test]
-async fn a_failover_forgets_a_hold() {
+async fn a_hold_that_a_failover_forgets_is_reported_lost() {
     let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
     let locks = LockClient::new(store(&cluster).await);
     let name = cluster.name_on(0, "forgotten-").await;
@@ -238,7 +238,7 @@ fn is_unacknowledged(error: &LockError) -> bool {
 }
 
 #[tokio::test]
-async fn a_failover_that_forgets_a_hold_lets_no_response_out() {
+async fn a_request_whose_hold_a_failover_forgets_is_500() {
     let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
     let locks = LockClient::new(store(&cluster).await);
     let name = cluster.name_on(0, "response-").await;

@@ -113,7 +113,7 @@ async fn a_key_that_is_on_its_way_is_asked_for_where_it_has_arrived() {
 }
 
 #[tokio::test]
-async fn keys_that_are_neither_here_nor_there_are_waited_for() {
+async fn keys_that_are_being_moved_are_waited_for() {
     let (cluster, store) = movers().await;
     let (name, slot) = on_first(cluster).await;
     let locks = LockClient::new(store.clone());
@@ -143,7 +143,7 @@ async fn keys_that_are_neither_here_nor_there_are_waited_for() {
 }
 
 #[tokio::test]
-async fn a_store_that_slept_through_a_move_finds_the_way() {
+async fn a_store_that_missed_two_moves_finds_the_slot_by_one_redirection() {
     let (cluster, store) = movers().await;
     let (name, slot) = on_first(cluster).await;
     let held = attempt(name.as_str(), LockMode::Fair);

@@ -17,7 +17,7 @@ use crate::redis_store::{
 use crate::support::{RedisServer, ReservedPort};
 
 #[tokio::test]
-async fn every_operation_on_every_server() {
+async fn every_operation_works_on_every_server() {
     let (cluster, store) = shared().await;
     let beginning = beginning();
     for node in 0..3 {
@@ -72,7 +72,7 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
 }
 
 #[tokio::test]
-async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() {
+async fn a_name_that_would_use_several_slots_is_refused_with_a_remedy() {
     let (cluster, store) = shared().await;
     let beginning = beginning();
     let locks = LockClient::new(store.clone());
@@ -96,7 +96,7 @@ async fn a_name_that_would_scatter_is_refused_and_the_refusal_says_what_to_do() 
 }
 
 #[tokio::test]
-async fn a_store_with_faults_hides_what_it_stands_before() {
+async fn a_store_with_faults_shows_the_properties_of_its_inner_store() {
     let (_, store) = shared().await;
     let faulty = FaultyStore::new(store.clone(), Faults::none(), 0);
     let names = ["a", "b", "c"].map(LockKey::new);

@@ -14,12 +14,12 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 const TIME: Duration = Duration::from_millis(1200);
 
 #[test]
-fn exclusive_locks_are_torn_apart() {
+fn exclusive_locks_never_overlap_in_random_operations() {
     storm([LockMode::Reentrant, LockMode::Fair]);
 }
 
 #[test]
-fn read_write_locks_are_torn_apart() {
+fn read_write_locks_never_overlap_in_random_operations() {
     storm([LockMode::Read, LockMode::Write]);
 }
 

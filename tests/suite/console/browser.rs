@@ -94,7 +94,7 @@ async fn a_person_breaks_a_lock_by_typing_its_name() {
 }
 
 #[tokio::test]
-async fn without_leave_the_page_offers_no_breaking() {
+async fn without_permission_the_page_offers_no_breaking() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;
     let _guard = locks.lock("report").await.unwrap();
@@ -216,7 +216,7 @@ async fn the_keyboard_reaches_everything_and_everything_has_a_name() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_paused_stands_still_and_a_process_that_is_gone_is_said() {
+async fn a_paused_page_does_not_change_and_a_lost_connection_is_shown() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;
     let browser = Browser::open(&page.url).await;

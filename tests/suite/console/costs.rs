@@ -85,7 +85,7 @@ async fn pairs(locks: &LockClient) {
 }
 
 #[tokio::test]
-async fn a_console_that_nobody_looks_at_costs_no_allocation() {
+async fn a_console_without_viewers_costs_no_allocation() {
     let mut peer = Peer::start("watched");
     let said = peer.hear().await;
     let counts: Vec<usize> = said

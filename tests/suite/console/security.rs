@@ -102,7 +102,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
 }
 
 #[tokio::test]
-async fn the_name_is_to_be_typed() {
+async fn a_lock_is_not_broken_without_its_exact_name() {
     let locks = locks();
     let guard = locks.lock("k").await.unwrap();
     let console = Console::new(&locks).allow_force_unlock().router();

@@ -88,7 +88,7 @@ async fn fenced(locks: &LockClient, mode: LockMode) -> LockGuard {
 
 /// S5, S6, L2: every lease ends at once. No release is confirmed, and waiting requests are granted with higher tokens.
 #[tokio::test]
-async fn a_clock_put_forward_ends_every_lease_and_nobody_confirms_one() {
+async fn a_clock_put_forward_ends_every_lease_and_no_release_is_confirmed() {
     let (clock, server) = Clock::and_server().await;
     let (holder, other) = (client(server.url()).await, client(server.url()).await);
     let mut guards = Vec::new();

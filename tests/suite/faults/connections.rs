@@ -35,7 +35,7 @@ async fn blocked(server: &RedisServer) -> usize {
 /// S5, S9, L6, L7. Questions on a broken connection are asked again, with another hold id if the first question may
 /// have had an effect.
 #[tokio::test]
-async fn commands_killed_with_their_connection_are_made_up_for() {
+async fn commands_killed_with_their_connection_are_sent_again() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
     let mut redis = server.connection().await;
@@ -104,7 +104,7 @@ async fn a_subscriber_that_is_cut_off_for_its_backlog_misses_no_wake_up() {
 
 /// L6. The server closes idle connections, and no caller notices.
 #[tokio::test]
-async fn a_server_that_ends_idle_connections_costs_nothing() {
+async fn a_server_that_ends_idle_connections_fails_no_request() {
     let server = RedisServer::builder().config("timeout", "1").start().await;
     let locks = client(server.url()).await;
     for mode in MODES {
@@ -136,7 +136,7 @@ async fn is_refused(locks: &LockClient, why: &str) {
 
 /// L4, L6, S5. A request without the right to ask fails at once; holds remain until they can be released.
 #[tokio::test]
-async fn a_password_changed_while_connected_refuses_at_once_and_is_forgiven() {
+async fn a_password_changed_while_connected_refuses_at_once_until_it_is_restored() {
     for password in ["secret", ""] {
         let server = match password {
             "" => RedisServer::start().await,

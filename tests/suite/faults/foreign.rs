@@ -131,7 +131,7 @@ async fn passes_on([holder, other]: &[LockClient; 2], name: &str, mode: LockMode
 
 /// S4. The expiry of a held lock is removed: its next renewal sets it again, so that the lock does not outlive its holder.
 #[tokio::test]
-async fn a_lock_that_lost_its_end_is_given_one_by_its_renewal() {
+async fn a_lock_without_an_expiry_gets_one_by_its_renewal() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
     for mode in MODES {

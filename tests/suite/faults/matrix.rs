@@ -68,14 +68,14 @@ const MATRIX: &[(&str, &[&str])] = &[
     (
         "server: SIGTERM and restart",
         &[
-            "faults::outages::a_terminated_server_confirms_nothing_and_strands_nobody",
+            "faults::outages::a_terminated_server_confirms_nothing_and_every_waiter_is_answered",
             "client::faults::a_restart_loses_what_is_held_and_the_next_acquisition_works",
         ],
     ),
     (
         "server: kill -9 without an append-only file",
         &[
-            "faults::outages::a_killed_server_without_persistence_loses_locks_and_nobody_releases_them_with_success",
+            "faults::outages::a_killed_server_without_persistence_loses_locks_and_confirms_no_release",
             "faults::idempotent::a_claim_lost_in_a_crash_is_not_confirmed_and_its_repetition_is",
         ],
     ),
@@ -96,9 +96,9 @@ const MATRIX: &[(&str, &[&str])] = &[
         "server: DEL while held",
         &[
             "faults::wiped::a_flush_takes_every_lock_and_the_waiters_notice_by_themselves",
-            "conformance::redis::a_stolen_hold_goes_unnoticed::",
-            "conformance::redis::a_stolen_hold_is_confirmed::",
-            "conformance::redis::a_stolen_hold_is_handed_over::",
+            "conformance::redis::a_stolen_hold_is_reported_lost::",
+            "conformance::redis::the_release_of_a_stolen_hold_is_not_confirmed::",
+            "conformance::redis::a_stolen_hold_that_is_handed_over_is_lost::",
         ],
     ),
     (
@@ -111,24 +111,24 @@ const MATRIX: &[(&str, &[&str])] = &[
     (
         "server: CLIENT KILL of the command connection",
         &[
-            "faults::connections::commands_killed_with_their_connection_are_made_up_for",
+            "faults::connections::commands_killed_with_their_connection_are_sent_again",
             "redis_store::connections::connections_killed_while_idle_are_replaced_without_an_error",
         ],
     ),
     (
         "server: CLIENT KILL of the pub/sub connection",
-        &["redis_store::wakeups::a_killed_connection_subscribes_again_and_wakes_everybody"],
+        &["redis_store::wakeups::a_killed_connection_subscribes_again_and_wakes_every_listener"],
     ),
     (
         "server: CLIENT PAUSE WRITE",
         &[
-            "faults::stalled::a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_lapsed_hold",
+            "faults::stalled::a_paused_server_serves_long_waits_fails_short_ones_and_confirms_no_lapsed_hold",
         ],
     ),
     (
         "server: CLIENT PAUSE ALL",
         &[
-            "faults::stalled::a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_lapsed_hold",
+            "faults::stalled::a_paused_server_serves_long_waits_fails_short_ones_and_confirms_no_lapsed_hold",
             "server::faults::a_hanging_redis_does_not_outlast_the_wait",
         ],
     ),
@@ -146,7 +146,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ),
     (
         "server: maxclients",
-        &["faults::outages::a_server_that_lets_nobody_in_costs_the_wait_and_no_lock"],
+        &["faults::outages::a_server_at_its_connection_limit_fails_waits_and_loses_no_lock"],
     ),
     (
         "server: output-buffer limit on pub/sub",
@@ -154,7 +154,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ),
     (
         "server: clock stepped forward",
-        &["faults::clock::a_clock_put_forward_ends_every_lease_and_nobody_confirms_one"],
+        &["faults::clock::a_clock_put_forward_ends_every_lease_and_no_release_is_confirmed"],
     ),
     (
         "server: clock stepped back",
@@ -162,14 +162,14 @@ const MATRIX: &[(&str, &[&str])] = &[
     ),
     (
         "network: latency and jitter",
-        &["faults::network::a_slow_and_uneven_network_lets_nobody_overlap"],
+        &["faults::network::holders_never_overlap_on_a_slow_and_uneven_network"],
     ),
     (
         "network: silent partition",
         &[
-            "faults::network::a_holder_behind_a_partition_gives_up_before_another_is_let_in",
+            "faults::network::a_holder_behind_a_partition_loses_its_lock_before_another_is_granted",
             "faults::network::a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll",
-            "faults::network::connections_in_a_black_hole_silence_a_process",
+            "faults::network::silent_connections_are_replaced_before_a_command_times_out",
             "faults::idempotent::a_success_whose_record_is_not_stored_is_not_sent",
             "client::faults::a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later",
             "redis_store::connections::a_connection_that_died_silently_is_replaced",
@@ -190,7 +190,7 @@ const MATRIX: &[(&str, &[&str])] = &[
             "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
             "faults::idempotent::a_record_whose_acknowledgement_is_lost_is_replayed",
             "client::cancelled::an_acquisition_dropped_with_its_reply_on_the_way_leaves_nothing",
-            "client::faults::a_release_that_nobody_confirms_says_so",
+            "client::faults::a_release_without_an_answer_is_not_confirmed",
         ],
     ),
     (
@@ -198,7 +198,7 @@ const MATRIX: &[(&str, &[&str])] = &[
         &[
             "faults::network::a_connection_that_ends_with_a_grant_on_it_leaves_no_lock",
             "faults::network::a_connection_that_ends_with_several_grants_on_it_leaves_none",
-            "redis_store::wakeups::a_cut_connection_subscribes_again_and_wakes_everybody",
+            "redis_store::wakeups::a_cut_connection_subscribes_again_and_wakes_every_listener",
         ],
     ),
     (
@@ -207,7 +207,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     ),
     (
         "network: idle timeout",
-        &["faults::connections::a_server_that_ends_idle_connections_costs_nothing"],
+        &["faults::connections::a_server_that_ends_idle_connections_fails_no_request"],
     ),
     (
         "cluster: MOVED, ASK and TRYAGAIN during slot migration",
@@ -223,8 +223,8 @@ const MATRIX: &[(&str, &[&str])] = &[
     (
         "cluster: failover that loses the write",
         &[
-            "cluster::failing::a_failover_forgets_a_hold",
-            "cluster::failing::a_failover_that_forgets_a_hold_lets_no_response_out",
+            "cluster::failing::a_hold_that_a_failover_forgets_is_reported_lost",
+            "cluster::failing::a_request_whose_hold_a_failover_forgets_is_500",
         ],
     ),
     (
@@ -252,13 +252,13 @@ const MATRIX: &[(&str, &[&str])] = &[
         "access: wrong password",
         &[
             "redis_store::connections::connecting_fails_fast_and_says_why",
-            "faults::connections::a_password_changed_while_connected_refuses_at_once_and_is_forgiven",
+            "faults::connections::a_password_changed_while_connected_refuses_at_once_until_it_is_restored",
         ],
     ),
     (
         "access: password changed while connected",
         &[
-            "faults::connections::a_password_changed_while_connected_refuses_at_once_and_is_forgiven",
+            "faults::connections::a_password_changed_while_connected_refuses_at_once_until_it_is_restored",
         ],
     ),
     (
@@ -282,7 +282,7 @@ const MATRIX: &[(&str, &[&str])] = &[
         &[
             "faults::foreign::something_that_is_no_lock_is_a_conflict_at_once_and_stays",
             "faults::foreign::a_lock_overwritten_while_it_is_waited_for_ends_the_wait",
-            "faults::foreign::a_lock_that_lost_its_end_is_given_one_by_its_renewal",
+            "faults::foreign::a_lock_without_an_expiry_gets_one_by_its_renewal",
         ],
     ),
     (
@@ -334,21 +334,21 @@ const MATRIX: &[(&str, &[&str])] = &[
         "client: handler panic",
         &[
             "layer::cancel::a_panic_releases",
-            "conformance::redis::a_panic_goes_on_holding::",
+            "conformance::redis::a_panicking_holder_releases::",
         ],
     ),
     (
         "client: future dropped at every poll, at once",
         &[
-            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_something::",
-            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_something::",
+            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_nothing::",
+            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_nothing::",
         ],
     ),
     (
         "client: future dropped at every poll, one tick later",
         &[
-            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_something::",
-            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_something::",
+            "conformance::redis::a_cancelled_request_for_a_free_lock_leaves_nothing::",
+            "conformance::redis::a_cancelled_request_for_a_taken_lock_leaves_nothing::",
         ],
     ),
     (
@@ -368,7 +368,7 @@ const MATRIX: &[(&str, &[&str])] = &[
     (
         "client: runtime shutdown while releasing",
         &[
-            "faults::runtimes::a_release_that_ends_with_its_runtime_keeps_nobody_waiting",
+            "faults::runtimes::a_release_that_ends_with_its_runtime_is_answered",
             "faults::runtimes::a_release_begun_on_a_runtime_that_ended_harms_no_other_lock",
         ],
     ),
@@ -379,9 +379,9 @@ const MATRIX: &[(&str, &[&str])] = &[
     (
         "client: blocked executor",
         &[
-            "client::busy::busy_workers_lose_their_locks_in_redis",
-            "client::busy::busy_workers_lose_their_locks_in_a_quorum",
-            "client::busy::busy_workers_hide_the_loss_of_a_lock_in_memory",
+            "client::busy::busy_workers_keep_their_locks_in_redis",
+            "client::busy::busy_workers_keep_their_locks_in_a_quorum",
+            "client::busy::a_lock_in_memory_that_busy_workers_lose_is_reported_lost",
         ],
     ),
     (
@@ -408,7 +408,7 @@ const MATRIX: &[(&str, &[&str])] = &[
         "design: a dead connection is answered in milliseconds until a probe finds the store back",
         &[
             "redis_store::connections::while_redis_is_down_calls_fail_at_once_and_when_it_is_back_they_do_not",
-            "redis_store::connections::a_server_that_comes_back_is_found_without_anybody_asking",
+            "redis_store::connections::a_server_that_comes_back_is_found_without_a_request",
             "server::faults::a_dead_redis_is_503_at_once_and_comes_back_without_a_restart",
         ],
     ),

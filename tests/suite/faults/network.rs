@@ -13,7 +13,7 @@ use crate::support::{Ending, Proxy, RedisServer, eventually};
 
 /// S1, S5. Calls that overtake each other never let two holders in.
 #[tokio::test]
-async fn a_slow_and_uneven_network_lets_nobody_overlap() {
+async fn holders_never_overlap_on_a_slow_and_uneven_network() {
     let server = RedisServer::start().await;
     let proxies = [
         Proxy::in_front_of(&server).await,
@@ -72,7 +72,7 @@ async fn a_slow_and_uneven_network_lets_nobody_overlap() {
 /// S1, S2, S3, S4, S5. The holder behind the partition knows that its lock is lost before another client gets it, and its
 /// delayed requests do not harm the new holder.
 #[tokio::test]
-async fn a_holder_behind_a_partition_gives_up_before_another_is_let_in() {
+async fn a_holder_behind_a_partition_loses_its_lock_before_another_is_granted() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     let (cut_off, other) = (hasty_client(proxy.url()).await, client(server.url()).await);
@@ -216,7 +216,7 @@ async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
 /// L6. The network silences the connections, and new ones work. When one silenced connection is used, all of them are found
 /// before a command times out.
 #[tokio::test]
-async fn connections_in_a_black_hole_silence_a_process() {
+async fn silent_connections_are_replaced_before_a_command_times_out() {
     const RESPONSE: Duration = Duration::from_secs(12);
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;

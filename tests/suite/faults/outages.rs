@@ -15,7 +15,7 @@ use crate::support::{RedisServer, eventually};
 /// S5, L4, L6. The holds are gone with the data, and no release is confirmed; waiting requests are granted or fail in
 /// time.
 #[tokio::test]
-async fn a_terminated_server_confirms_nothing_and_strands_nobody() {
+async fn a_terminated_server_confirms_nothing_and_every_waiter_is_answered() {
     let mut server = RedisServer::start().await;
     let (holder, other) = (client(server.url()).await, client(server.url()).await);
     let guards = hold_everything(&holder).await;
@@ -43,7 +43,7 @@ async fn a_terminated_server_confirms_nothing_and_strands_nobody() {
 
 /// S5, S6, L6. A release that began while the server was dead learns of the loss when the server is back.
 #[tokio::test]
-async fn a_killed_server_without_persistence_loses_locks_and_nobody_releases_them_with_success() {
+async fn a_killed_server_without_persistence_loses_locks_and_confirms_no_release() {
     let mut server = RedisServer::start().await;
     let (holder, other) = (client(server.url()).await, client(server.url()).await);
     let mut guards = Vec::new();
@@ -185,7 +185,7 @@ async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
 
 /// L4, L6. A server at its connection limit is not down, and holds remain.
 #[tokio::test]
-async fn a_server_that_lets_nobody_in_costs_the_wait_and_no_lock() {
+async fn a_server_at_its_connection_limit_fails_waits_and_loses_no_lock() {
     let server = RedisServer::start().await;
     let locks = client(server.url()).await;
     let guards = hold_everything(&locks).await;

@@ -91,7 +91,7 @@ async fn a_runtime_that_ends_does_not_end_the_renewals_of_another() {
 /// S9, L4. Two guards share a hold. The runtime ends while the release of the last guard is under way. The release of
 /// the first guard, which asks whether the hold was held, fails.
 #[tokio::test]
-async fn a_release_that_ends_with_its_runtime_keeps_nobody_waiting() {
+async fn a_release_that_ends_with_its_runtime_is_answered() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     for mode in MODES {

@@ -12,7 +12,7 @@ use crate::support::{Proxy, RedisServer, eventually};
 
 /// S4, S5, L4. Patient requests are granted afterwards; others fail in time; holds that were not renewed are lost.
 #[tokio::test]
-async fn a_paused_server_serves_the_patient_answers_the_others_and_confirms_no_lapsed_hold() {
+async fn a_paused_server_serves_long_waits_fails_short_ones_and_confirms_no_lapsed_hold() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     for kind in ["WRITE", "ALL"] {

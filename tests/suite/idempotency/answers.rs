@@ -16,7 +16,7 @@ use tower_distributed_lock::{DistributedLockLayer, LockMode, key};
 use super::{Runs, answering, is_replay, pay, remembering, text};
 
 #[tokio::test(start_paused = true)]
-async fn final_answers_are_recorded_and_invitations_to_repeat_are_not() {
+async fn final_answers_are_recorded_and_others_are_not() {
     for status in 200..=599 {
         let status = StatusCode::from_u16(status).unwrap();
         let (_store, _locks, layer) = remembering();
@@ -157,7 +157,7 @@ fn promised(length: u64, frames: Vec<Result<http_body::Frame<Bytes>, &'static st
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_keep_its_promise_reaches_the_client_as_it_is() {
+async fn a_body_that_differs_from_its_length_reaches_the_client_unchanged() {
     type Frames = fn() -> Vec<Result<http_body::Frame<Bytes>, &'static str>>;
     let cases: [(&str, Frames, &[&str]); 3] = [
         (

@@ -36,7 +36,7 @@ async fn without_a_key_a_request_passes_or_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_key_may_be_as_long_as_it_likes_one_with_a_key_may_not() {
+async fn only_a_request_with_a_key_has_a_limit_of_length() {
     let (_store, _locks, layer) = remembering();
     let echo = Router::new()
         .route(

@@ -80,7 +80,7 @@ async fn a_claim_that_lapses_ends_the_handler() {
 /// The first request is paused past its lease, and the second one has recorded; the first learns of it at its
 /// release.
 #[tokio::test(start_paused = true)]
-async fn the_one_that_was_overtaken_does_not_overwrite_the_record() {
+async fn a_request_that_was_overtaken_does_not_overwrite_the_record() {
     let (store, _locks, layer) = remembering();
     let runs = Runs::default();
     let (thief, counted) = (store.clone(), runs.clone());
@@ -110,7 +110,7 @@ async fn the_one_that_was_overtaken_does_not_overwrite_the_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_gone_at_the_end_is_believed_for_a_lease_or_not_at_all() {
+async fn without_the_store_at_the_end_the_lease_confirms_unless_strict_is_set() {
     for (confirm, status) in [(Confirm::Store, 200), (Confirm::Strict, 500)] {
         let (store, _locks, layer) = remembering();
         let unplugged = store.clone();
@@ -278,7 +278,7 @@ async fn impossible_settings_are_refused_when_the_layer_is_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_that_no_clock_can_name_are_as_good_as_for_ever() {
+async fn durations_beyond_the_range_of_the_clock_last_for_ever() {
     const FAR: Duration = Duration::MAX;
     let (_store, _locks, layer) = remembering();
     let layer = layer.lease(Lease::Fixed(FAR)).retention(FAR).wait(FAR);

@@ -137,7 +137,7 @@ async fn a_function_decides_what_makes_two_requests_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reading_is_repeated_as_it_pleases() {
+async fn safe_methods_run_each_time() {
     let app = app();
     for method in ["GET", "HEAD", "QUERY", "OPTIONS", "TRACE"] {
         for _ in 0..2 {

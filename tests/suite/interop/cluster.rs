@@ -96,7 +96,7 @@ impl Meeting {
 }
 
 #[tokio::test]
-async fn whoever_holds_keeps_the_other_language_out_of_every_slot() {
+async fn a_holder_excludes_the_other_language_in_every_slot() {
     let meeting = Meeting::open().await;
     let mut all = Vec::new();
     let mut contests = Vec::new();
@@ -128,7 +128,7 @@ async fn whoever_holds_keeps_the_other_language_out_of_every_slot() {
 
 /// Only the message counts here, because our client would also poll.
 #[tokio::test]
-async fn every_release_of_redisson_is_heard_in_a_cluster() {
+async fn every_release_of_redisson_wakes_us_in_a_cluster() {
     let meeting = Meeting::open().await;
     for (held, wanted) in CONTESTS {
         let names = meeting.names().await;

@@ -22,7 +22,7 @@ const CONTESTS: [(Kind, Kind); 9] = [
 ];
 
 #[tokio::test]
-async fn whoever_holds_keeps_the_other_language_out() {
+async fn a_holder_excludes_the_other_language() {
     let meeting = Meeting::open().await;
     let mut contests = Vec::new();
     let mut names = Vec::new();

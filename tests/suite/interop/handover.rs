@@ -85,7 +85,7 @@ async fn a_release_wakes_the_other_language() {
 /// L2. A thread of Redisson that was refused and does not sleep yet misses a `1`: it is woken by the `0` that follows. A
 /// writer's section that is as short as a round trip meets such threads often.
 #[tokio::test]
-async fn no_thread_sleeps_through_the_release_of_a_short_write() {
+async fn the_release_of_a_short_write_wakes_every_thread() {
     const ROUNDS: usize = 60;
     let meeting = Meeting::open().await;
     let contests =
@@ -147,7 +147,7 @@ fn all(meeting: &Meeting) -> Vec<HandOver> {
 
 /// A client of ours also polls, at least every second. Only the message counts here.
 #[tokio::test]
-async fn every_release_of_redisson_is_heard() {
+async fn every_release_of_redisson_wakes_us() {
     let meeting = Meeting::open().await;
     let mut releases = Vec::new();
     for version in Version::ALL {

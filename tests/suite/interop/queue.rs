@@ -45,7 +45,7 @@ async fn serve(meeting: &Meeting, holder: &Party, name: &str) {
 
 /// A waiter that gives up leaves the queue, at any position.
 #[tokio::test]
-async fn who_gives_up_leaves_the_others_in_order() {
+async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
     const PATIENCE: Duration = Duration::from_secs(2);
     let meeting = Meeting::open().await;
     let names = meeting.names();
@@ -81,7 +81,7 @@ async fn who_gives_up_leaves_the_others_in_order() {
 
 /// The lock is free and has a queue: no request of either language overtakes the queue.
 #[tokio::test]
-async fn who_does_not_queue_does_not_pass_the_queue() {
+async fn a_request_that_does_not_queue_does_not_overtake_the_queue() {
     let meeting = Meeting::open().await;
     let name = meeting.name();
     let hold = meeting.rust().lock(Kind::Fair, &name, LONG).await;

@@ -23,7 +23,7 @@ struct Share {
 /// after it. After a section of theirs, whichever asks first takes the lock: on an idle machine, each language has between
 /// a quarter and three quarters of the sections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_language_gets_nearly_every_turn() {
+async fn each_language_gets_a_share_of_the_turns() {
     let meeting = Meeting::open().await;
     for (kind, work) in [
         (Kind::Reentrant, Duration::ZERO),

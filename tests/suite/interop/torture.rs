@@ -52,7 +52,7 @@ async fn pause(most: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_loses_an_update_and_everybody_gets_on() {
+async fn no_update_is_lost_and_both_languages_make_progress() {
     let meeting = Meeting::open().await;
     let kinds = [Kind::Reentrant, Kind::Fair, Kind::Fenced, Kind::Write];
     join_all(kinds.map(|kind| torture(&meeting, kind))).await;

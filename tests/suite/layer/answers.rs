@@ -77,7 +77,7 @@ async fn a_wait_in_the_queue_of_the_process_ends_with_the_time_that_the_lease_ha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_told() {
+async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_the_store_gave() {
     for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
         let (store, locks, layer) = locking();
         let layer = layer.key(key::path()).mode(mode);
@@ -109,7 +109,7 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_it_was_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_turn_comes_too_late_to_be_answered_is_423_too() {
+async fn a_request_whose_turn_comes_too_late_to_be_answered_is_423_too() {
     for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
         let (store, _locks, layer) = locking();
         let layer = layer.key(|_: &Parts| LockKey::new("k")).mode(mode);
@@ -181,7 +181,7 @@ async fn one_waiter_too_many_is_503_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_may_wait_the_second_is_503_at_once_and_the_first_is_not() {
+async fn with_no_waiters_allowed_the_third_request_is_503_at_once() {
     for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
         let (_store, _locks, layer) = locking();
         let app = slow_orders().layer(layer.mode(mode).max_waiters(0));
@@ -272,7 +272,7 @@ async fn the_status_of_contention_is_a_setting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_ones_own_sees_the_request_and_still_carries_the_rejection() {
+async fn a_custom_answer_sees_the_request_and_still_carries_the_rejection() {
     let (store, _locks, layer) = locking();
     let layer = layer
         .lease(Lease::Fixed(Duration::from_millis(100)))

@@ -59,7 +59,7 @@ async fn frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_while_the_body_streams_and_free_when_it_has_ended() {
+async fn a_lock_is_held_until_the_body_has_ended() {
     for response in [fixed, streaming, measured, with_trailers] {
         let (store, layer) = at_body_end();
         let mut body = put(&answering(layer, response), "/orders/1")
@@ -118,7 +118,7 @@ async fn the_end_of_a_body_of_unknown_length_is_withheld() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_whose_lock_was_stolen_never_ends_well() {
+async fn a_body_whose_lock_was_stolen_ends_with_an_error() {
     for response in [fixed, streaming, measured, with_trailers] {
         let (store, layer) = at_body_end();
         let response = put(&answering(layer, response), "/orders/1").await;
@@ -144,7 +144,7 @@ async fn a_body_is_cut_off_when_its_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_who_never_reads_holds_for_the_longest_hold_at_most() {
+async fn a_client_that_never_reads_holds_for_the_longest_hold_at_most() {
     let (store, layer) = at_body_end();
     let app = answering(layer.max_hold(Duration::from_secs(60)), fixed);
     let body = put(&app, "/orders/1").await.into_body();
@@ -204,7 +204,7 @@ async fn the_length_of_a_fixed_body_is_still_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_before_the_head_a_body_streams_without_the_lock() {
+async fn a_body_streams_without_a_lock_that_is_released_before_the_head() {
     let (store, _locks, layer) = locking();
     let response = put(&answering(layer, streaming), "/orders/1").await;
     assert!(store.is_free());

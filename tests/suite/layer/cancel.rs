@@ -15,7 +15,7 @@ use tower_http::timeout::TimeoutLayer;
 use super::{locking, put, settle, slow_orders};
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_handler_runs_or_while_it_waits() {
+async fn a_request_dropped_while_it_runs_or_waits_releases() {
     for mode in [
         LockMode::Reentrant,
         LockMode::Fair,
@@ -41,7 +41,7 @@ async fn dropped_while_the_handler_runs_or_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_after_any_number_of_polls() {
+async fn a_request_dropped_after_any_number_of_polls_releases() {
     for polls in 0..10 {
         let (store, locks, layer) = locking();
         let app = slow_orders().layer(layer);

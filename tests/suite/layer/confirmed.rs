@@ -17,7 +17,7 @@ use super::{locking, orders, problem, put, request, send, slow_orders};
 const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
 
 #[tokio::test(start_paused = true)]
-async fn stolen_while_the_handler_runs() {
+async fn a_lock_stolen_while_the_handler_runs_is_500() {
     for confirm in [Confirm::Store, Confirm::Strict] {
         for on_lost in [OnLost::Abort, OnLost::Continue] {
             for mode in [
@@ -47,7 +47,7 @@ async fn stolen_while_the_handler_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_while_the_handler_runs_whatever_is_asked_for() {
+async fn a_lock_expired_while_the_handler_runs_is_500_whatever_confirms() {
     for confirm in HOWS {
         for on_lost in [OnLost::Abort, OnLost::Continue] {
             let (_store, _locks, layer) = locking();
@@ -123,7 +123,7 @@ async fn abort_drops_the_handler_at_once_and_continue_only_tells_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_vanished_before_the_release() {
+async fn without_a_store_at_the_release_only_strict_is_500() {
     for (confirm, status, within) in [
         (Confirm::Store, 200, 1_100),
         (Confirm::Strict, 500, 1_100),
@@ -157,7 +157,7 @@ async fn a_store_that_vanished_before_the_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_vanished_and_a_deadline_that_passed() {
+async fn without_a_store_until_the_deadline_only_the_deadline_confirms() {
     for confirm in HOWS {
         let (store, _locks, layer) = locking();
         let handler = {
@@ -243,8 +243,7 @@ async fn a_write_that_the_store_does_not_confirm_is_never_answered_by_default_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_overlapping_writes_are_not_both_answered_when_the_store_loses_a_hold_and_is_not_heard()
-{
+async fn a_write_whose_hold_is_lost_and_whose_release_is_unanswered_is_500() {
     let (store, _locks, layer) = locking();
     let handler = {
         let store = store.clone();

@@ -24,7 +24,7 @@ fn ok() -> Response<Full<Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_ready_although_the_service_inside_is_not() {
+async fn a_layer_is_ready_although_the_service_inside_is_not() {
     let (store, _locks, layer) = locking();
     let (inner, mut handle): (Mock, _) = mock::pair();
     handle.allow(0);

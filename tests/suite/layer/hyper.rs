@@ -51,7 +51,7 @@ async fn serve(layer: DistributedLockLayer<key::Path>, endless: bool) -> SocketA
 }
 
 #[tokio::test]
-async fn serves_under_the_lock_with_http1_and_http2() {
+async fn a_request_is_served_under_its_lock_with_http1_and_http2() {
     let (store, _locks, layer) = patient();
     let address = serve(layer, false).await;
     let mut client = http1(
@@ -73,7 +73,7 @@ async fn serves_under_the_lock_with_http1_and_http2() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_gives_the_lock_up() {
+async fn a_client_that_disconnects_ends_its_request() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(layer, true).await;

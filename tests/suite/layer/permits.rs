@@ -91,7 +91,7 @@ fn counted(most: &Arc<AtomicUsize>) -> Router {
 
 /// Two servers share the permits.
 #[tokio::test(start_paused = true)]
-async fn those_that_wait_are_served_as_permits_come_free() {
+async fn waiters_are_served_as_permits_come_free() {
     let (store, _locks, layer) = locking();
     let other = DistributedLockLayer::new(LockClient::new(store));
     let most = Arc::default();

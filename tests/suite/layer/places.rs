@@ -19,7 +19,7 @@ async fn locked_as(app: Router) -> String {
 }
 
 #[tokio::test]
-async fn in_a_router_a_route_a_method_and_a_handler() {
+async fn a_layer_locks_in_a_router_a_route_a_method_and_a_handler() {
     let (_store, _locks, layer) = locking();
     let key = "write /orders/%7Bid%7D:1";
     let route = |method: MethodRouter| Router::new().route("/orders/{id}", method);
@@ -37,7 +37,7 @@ async fn in_a_router_a_route_a_method_and_a_handler() {
 }
 
 #[tokio::test]
-async fn around_a_whole_router_it_sees_the_path() {
+async fn a_layer_around_a_whole_router_locks_the_path() {
     let (_store, _locks, layer) = locking();
     let service = ServiceBuilder::new().layer(layer).service(orders());
     let response = service
@@ -49,7 +49,7 @@ async fn around_a_whole_router_it_sees_the_path() {
 }
 
 #[tokio::test]
-async fn without_axum_on_bodies_that_have_neither_a_default_nor_a_conversion() {
+async fn without_axum_a_body_needs_neither_a_default_nor_a_conversion() {
     struct Upload;
     let (store, _locks, layer) = locking();
     let service =

@@ -67,7 +67,7 @@ async fn a_job_waits_for_a_request_on_the_same_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exclusive_resource_is_locked_exclusively_and_both_sides_are_told_of_another_mode() {
+async fn an_exclusive_resource_is_locked_exclusively_and_another_mode_is_refused() {
     let (_store, locks, layer) = locking();
     let guard = locks.lock(LEDGERS.id(1)).await.unwrap();
     assert_eq!(guard.mode(), LockMode::Reentrant);
@@ -152,7 +152,7 @@ fn locking_again(layer: DistributedLockLayer<key::Param>, locks: &LockClient) ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_locks_what_its_layer_holds_is_told_at_once_what_to_do() {
+async fn a_handler_that_locks_what_its_layer_holds_is_500_at_once_with_a_remedy() {
     let (_store, locks, layer) = locking();
     let app = locking_again(by_id(layer), &locks);
     let asked = tokio::time::Instant::now();

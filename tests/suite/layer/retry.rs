@@ -52,7 +52,7 @@ async fn a_lock_that_is_held_for_milliseconds_is_soon_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_for_whom_there_is_no_room_are_spread_over_the_time_that_the_queue_takes() {
+async fn requests_beyond_the_queue_are_spread_over_the_time_that_it_takes() {
     let (_store, _locks, layer) = locking();
     let app = held_for(Duration::from_millis(100)).layer(layer.max_waiters(50));
     assert_eq!(put(&app, "/orders/1").await.status(), 200);

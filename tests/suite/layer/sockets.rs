@@ -89,7 +89,7 @@ pub(super) fn put_order(address: SocketAddr) -> Request<()> {
 pub(super) const PUT: &str = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\n\r\n";
 
 #[tokio::test]
-async fn http1_closed_while_the_handler_runs_or_the_request_waits() {
+async fn http1_closed_while_the_handler_runs_or_the_request_waits_releases() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(endless().layer(layer)).await;
@@ -137,7 +137,7 @@ async fn large_upload(address: SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
-async fn http1_with_a_large_unread_body_is_not_seen_to_go_unless_the_body_is_buffered() {
+async fn http1_closed_with_a_large_unread_body_is_noticed_only_if_the_body_is_buffered() {
     let (store, locks, layer) = patient();
     let held = elsewhere(&store).await;
     let address =
@@ -162,7 +162,7 @@ async fn http1_with_a_large_unread_body_is_not_seen_to_go_unless_the_body_is_buf
 }
 
 #[tokio::test]
-async fn http2_reset_while_the_handler_runs_or_the_request_waits() {
+async fn http2_reset_while_the_handler_runs_or_the_request_waits_releases() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(endless().layer(layer)).await;
@@ -182,7 +182,7 @@ async fn http2_reset_while_the_handler_runs_or_the_request_waits() {
 }
 
 #[tokio::test]
-async fn http2_closed_with_requests_that_run_and_wait() {
+async fn http2_closed_with_requests_that_run_and_wait_releases() {
     let (store, locks, layer) = patient();
     let address = serve(endless().layer(layer)).await;
     let stream = TcpStream::connect(address).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_panic_releases_whether_or_not_it_is_caught_outside() {
 }
 
 #[tokio::test]
-async fn shutdown_answers_those_who_wait_and_releases_those_who_hold() {
+async fn shutdown_answers_waiters_and_releases_holds() {
     let (store, locks, layer) = patient();
     let app = endless().layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

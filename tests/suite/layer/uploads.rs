@@ -34,7 +34,7 @@ fn reading() -> Router {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_that_dribbles_holds_nothing_by_default() {
+async fn a_slow_sender_holds_no_lock_by_default() {
     let (store, _locks, layer) = locking();
     let app = reading().layer(layer);
     let slow = {

@@ -157,7 +157,7 @@ async fn a_password_comes_from_where_others_do_not_see_it() {
 }
 
 #[tokio::test]
-async fn without_an_address_nothing_is_guessed() {
+async fn without_a_usable_address_the_command_line_is_refused() {
     let none = done(lockctl("", &RUN)).await;
     assert_eq!(none.code, 64, "{none:?}");
     assert!(none.err.contains("REDIS_URL"), "{none:?}");

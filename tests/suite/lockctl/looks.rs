@@ -79,7 +79,7 @@ async fn queued(
 }
 
 #[tokio::test]
-async fn those_who_wait_are_shown_in_their_order() {
+async fn waiters_are_shown_in_their_order() {
     let redis = RedisServer::start().await;
     let holder = client(&redis).await;
     let guard = holder

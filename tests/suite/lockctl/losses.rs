@@ -53,7 +53,7 @@ async fn a_command_is_ended_also_where_messages_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn what_a_tidy_command_has_left_behind_is_killed_as_well() {
+async fn a_process_that_outlives_its_command_is_killed_as_well() {
     let redis = RedisServer::start().await;
     let script =
         "(trap '' TERM; while :; do sleep 0.02; done) & echo pid $!; echo ready; exec sleep 60";

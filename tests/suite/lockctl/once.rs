@@ -116,7 +116,7 @@ async fn a_failure_runs_again_if_only_success_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_command_that_was_killed_has_not_run() {
+async fn a_command_that_was_killed_runs_again() {
     let redis = RedisServer::start().await;
     let runs = Runs::new();
     let script = "[ $(wc -l < log) = 2 ] || kill -9 $$";
@@ -263,7 +263,7 @@ async fn a_record_of_another_program_is_not_replayed() {
 }
 
 #[tokio::test]
-async fn two_services_with_name_spaces_of_their_own_do_not_meet() {
+async fn services_with_different_name_spaces_share_no_lock() {
     let redis = RedisServer::start().await;
     let script = "echo ready $LOCK_KEY; sleep 60";
     let run = |space| {

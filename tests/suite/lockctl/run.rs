@@ -47,7 +47,7 @@ async fn a_command_that_is_killed_or_cannot_run_has_the_code_that_a_shell_gives(
 }
 
 #[tokio::test]
-async fn options_after_the_command_are_the_commands() {
+async fn options_after_the_command_are_passed_to_it() {
     let redis = RedisServer::start().await;
     let command = lockctl(
         &redis.url(),

@@ -18,7 +18,7 @@ async fn is_free(locks: &LockClient) -> bool {
 
 /// Redisson, issue 7272: the watchdog's renewal outlives the release, and the key of a free lock is renewed for ever.
 #[test]
-fn a_renewal_races_the_release() {
+fn a_renewal_that_races_the_release_creates_no_hold() {
     exhibit(Bug::RenewalCreates, async |store| {
         let locks = client(&store);
         let guard = locks.lock(KEY).lease(Lease::Renewed(LEASE)).await.unwrap();
@@ -34,7 +34,7 @@ fn a_renewal_races_the_release() {
 
 /// Laravel, issue 26213: the release of an expired lock deleted the lock of the next holder.
 #[test]
-fn a_stale_owner_releases_the_next_ones_lock() {
+fn a_stale_owner_does_not_release_the_next_hold() {
     exhibit(Bug::ReleaseDeletesAnything, async |store| {
         let stale = client(&store);
         let stale = stale.lock(KEY).lease(Lease::Fixed(LEASE)).await.unwrap();
@@ -52,7 +52,7 @@ fn a_stale_owner_releases_the_next_ones_lock() {
 /// DistributedLock, its lock for readers and writers in Redis: the set of the readers has one expiry, which each reader
 /// renews, so that a dead reader remains in the set while another reader lives.
 #[test]
-fn readers_share_one_time_to_live() {
+fn each_reader_has_its_own_time_to_live() {
     exhibit(Bug::OneTimeToLive, async |store| {
         let dead = Hold {
             key: KEY.into(),
@@ -79,7 +79,7 @@ fn readers_share_one_time_to_live() {
 /// redis-py, issue 3847: a task that is cancelled in the middle of a command leaves a lock without an owner. There it was
 /// the release; here it is the acquisition, whose answer is under way.
 #[test]
-fn a_cancelled_acquisition_leaves_an_orphan() {
+fn a_cancelled_acquisition_leaves_no_hold() {
     exhibit(Bug::NothingIsTakenBack, async |store| {
         let locks = client(&store);
         store.answering.close();

@@ -35,7 +35,7 @@ fn expect_the_limit(held: usize) -> Result<(), Shown> {
 /// Redisson, issue 4086: `tryRelease` returned true for a permit that had expired. Here it expires early, by a clock of the
 /// store that is ahead.
 #[test]
-fn an_expired_permit_is_confirmed() {
+fn the_release_of_an_expired_permit_is_not_confirmed() {
     exhibit(Bug::ExpiredPermitConfirmed, async |store| {
         let slow = client(&store);
         let guard = permit(&slow).await.unwrap();
@@ -51,7 +51,7 @@ fn an_expired_permit_is_confirmed() {
 /// Redisson, issue 7329, of its rate limiter: what had been released was counted again when it expired, so that there were
 /// more permits than the limit.
 #[test]
-fn a_permit_comes_back_twice() {
+fn a_permit_comes_back_once() {
     exhibit(Bug::PermitReturnsTwice, async |store| {
         let slow = client(&store);
         // A guard that knows of its loss sends no release.
@@ -70,7 +70,7 @@ fn a_permit_comes_back_twice() {
 /// Redisson, issue 4678: `trySetPermits` set the number of free permits again when none was free, so that all permits were
 /// granted once more.
 #[test]
-fn a_limit_is_set_again_while_every_permit_is_held() {
+fn a_limit_that_is_named_again_frees_no_permit() {
     exhibit(Bug::LimitForgetsHolders, async |store| {
         expect_the_limit(count(|| client(&store)).await)
     });
@@ -78,7 +78,7 @@ fn a_limit_is_set_again_while_every_permit_is_held() {
 
 /// Redisson, issue 2045: the permit of a machine that was switched off never came back.
 #[test]
-fn a_dead_holder_keeps_its_permit() {
+fn the_permit_of_a_dead_holder_comes_back() {
     exhibit(Bug::DeadKeepTheirPermits, async |store| {
         for number in 0..u64::from(LIMIT) {
             let hold = Hold {

@@ -14,7 +14,7 @@ use super::{KEY, client, exhibit, expect};
 ///
 /// The lock becomes free between a waiter's question and its subscription: no message wakes the waiter.
 #[test]
-fn a_wake_up_is_lost_between_try_and_subscribe() {
+fn no_wake_up_is_lost_between_try_and_subscribe() {
     exhibit(Bug::SleepsAfterSubscribing, async |store| {
         let (holder, waiter) = (client(&store), client(&store));
         let guard = holder.lock(KEY).await.unwrap();
@@ -32,7 +32,7 @@ fn a_wake_up_is_lost_between_try_and_subscribe() {
 /// Redisson, pull requests 3166 to 3202: threads that had died in the queue of a fair lock blocked a free lock, each
 /// for as long as it would have waited.
 #[test]
-fn a_fair_queue_is_stuck_behind_a_dead_head() {
+fn a_dead_head_delays_a_fair_queue_by_seconds() {
     exhibit(Bug::DeadKeepTheirPlace, async |store| {
         let fair = |locks: &LockClient| locks.lock(KEY).mode(LockMode::Fair);
         let (holder, waiter) = (client(&store), client(&store));

@@ -18,7 +18,7 @@ use super::{client, exhibit, expect};
 /// Friday, pull request 403, and many like it: the answer is recorded when nothing protects the key any more, so that a
 /// duplicate in between finds neither a record nor a lock.
 #[test]
-fn a_duplicate_webhook_races_through() {
+fn concurrent_duplicates_of_a_webhook_run_once() {
     exhibit(Bug::RecordsAfterRelease, async |store| {
         let runs = Arc::new(AtomicUsize::new(0));
         // Two servers: one delivery each.

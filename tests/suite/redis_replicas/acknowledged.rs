@@ -24,7 +24,7 @@ async fn everywhere(replicated: &Replicated, key: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_told() {
+async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_answered() {
     let replicated = Replicated::start(2).await;
     for replicas in ALL {
         let store = store(&replicated, replicas).await;
@@ -55,7 +55,7 @@ async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_told() {
 }
 
 #[tokio::test]
-async fn several_keys_renewals_and_records_too() {
+async fn several_keys_renewals_and_records_are_in_the_replicas_when_answered() {
     let replicated = Replicated::start(2).await;
     let store = store(&replicated, Replicas::All).await;
     for link in &replicated.links {
@@ -96,7 +96,7 @@ async fn several_keys_renewals_and_records_too() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_hold_that_is_gone_wait_for_nobody() {
+async fn a_refusal_and_a_hold_that_is_gone_wait_for_no_replica() {
     let mut replicated = Replicated::start(1).await;
     let store = store(&replicated, Replicas::AtLeast(1)).await;
     let holder = lasting(attempt("k", LockMode::Write), Duration::from_secs(300));

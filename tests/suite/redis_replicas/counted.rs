@@ -27,7 +27,7 @@ async fn a_server_that_never_had_a_replica_needs_none() {
 }
 
 #[tokio::test]
-async fn replicas_come_and_go_but_the_last_one_is_missed() {
+async fn replicas_may_leave_and_return_but_the_last_one_is_required() {
     let mut replicated = Replicated::start(2).await;
     let store = patient_store(&replicated, Replicas::All, SHORT).await;
     works(&store).await;

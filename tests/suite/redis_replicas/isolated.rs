@@ -30,7 +30,7 @@ async fn replace(replicated: &Replicated) -> LockClient {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_confirmed_or_renewed_by_it() {
+async fn a_replaced_master_grants_and_confirms_nothing() {
     for replicas in [Replicas::All, Replicas::AtLeast(2)] {
         let replicated = Replicated::start(2).await;
         let store = patient_store(&replicated, replicas, SHORT).await;
@@ -49,7 +49,7 @@ async fn nothing_is_granted_confirmed_or_renewed_by_it() {
 }
 
 #[tokio::test]
-async fn an_owner_check_on_an_idle_connection_is_not_believed() {
+async fn an_owner_check_on_an_idle_connection_needs_acknowledgements() {
     let replicated = Replicated::start(1).await;
     let store = patient_store(&replicated, Replicas::All, SHORT).await;
     let hold = attempt("k", LockMode::Write);
@@ -145,7 +145,7 @@ async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
 }
 
 #[tokio::test]
-async fn before_the_deadline_strict_sends_nothing_and_store_may_because_nobody_else_can_have_it() {
+async fn before_the_deadline_strict_is_500_and_store_is_200_while_the_lock_is_not_free() {
     let lease = Duration::from_secs(120);
     let expected = [
         (Confirm::Strict, StatusCode::INTERNAL_SERVER_ERROR),

@@ -23,7 +23,7 @@ async fn locks_in(server: &RedisServer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_grant_that_too_few_acknowledge_is_taken_back_and_told_so() {
+async fn a_grant_that_too_few_acknowledge_is_taken_back_and_fails() {
     let mut replicated = Replicated::start(2).await;
     for replicas in [Replicas::AtLeast(2), Replicas::All, Replicas::AtLeast(3)] {
         let strict = patient_store(&replicated, replicas, SHORT).await;
@@ -55,7 +55,7 @@ async fn a_grant_that_too_few_acknowledge_is_taken_back_and_told_so() {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_that_a_grant_was_taken_back() {
+async fn a_grant_that_is_taken_back_wakes_waiters() {
     let replicated = Replicated::start(1).await;
     let strict = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
     let plain = store(&replicated, Replicas::None).await;
@@ -86,7 +86,7 @@ async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_noth
 }
 
 #[tokio::test]
-async fn a_caller_is_told_by_the_kind_of_the_error() {
+async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
     let mut replicated = Replicated::start(1).await;
     let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
     let locks = LockClient::new(store);
@@ -116,7 +116,7 @@ async fn a_caller_is_told_by_the_kind_of_the_error() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_nobody_acknowledges_moves_no_deadline() {
+async fn a_renewal_without_acknowledgements_moves_no_deadline() {
     let mut replicated = Replicated::start(1).await;
     let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
     let locks = LockClient::new(store);
@@ -176,7 +176,7 @@ async fn a_user_who_may_not_wait_holds_nothing() {
 
 /// `WAIT` blocks every later command on its connection, so renewals have a connection of their own.
 #[tokio::test]
-async fn a_renewal_that_too_few_acknowledge_holds_up_the_callers_connections() {
+async fn a_renewal_that_too_few_acknowledge_does_not_block_the_callers_connections() {
     let replicated = Replicated::start(0).await;
     let plain = store(&replicated, Replicas::None).await;
     let strict = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;

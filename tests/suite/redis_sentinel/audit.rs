@@ -26,7 +26,7 @@ fn warnings(audit: &Audit) -> Vec<Warning> {
 }
 
 #[tokio::test]
-async fn what_is_seen_of_sentinels_that_are_well() {
+async fn healthy_sentinels_are_shown_without_a_warning() {
     let sentinels = RedisSentinels::start().await;
     for server in &sentinels.replicated.servers {
         configure(server, "min-replicas-to-write", "1").await;
@@ -128,7 +128,7 @@ async fn sentinels_that_are_down_are_named_and_those_that_are_left_say_that_they
 }
 
 #[tokio::test]
-async fn sentinels_that_the_store_was_not_told_of_are_a_warning() {
+async fn sentinels_that_are_not_listed_are_a_warning() {
     let sentinels = RedisSentinels::start().await;
     let one = sentinels.urls().into_iter().take(1);
     let audit = audit(RedisStore::sentinel(one, RedisSentinels::NAME)).await;
@@ -169,7 +169,7 @@ async fn a_failover_that_begins_too_late_for_the_default_lease_is_a_warning() {
 }
 
 #[tokio::test]
-async fn a_lone_sentinel_over_a_lone_master_can_help_nobody() {
+async fn a_lone_sentinel_over_a_lone_master_is_a_warning() {
     let mut sentinels = RedisSentinels::start().await;
     // The other sentinels are forgotten, and not only down.
     for sentinel in &mut sentinels.sentinels[1..] {

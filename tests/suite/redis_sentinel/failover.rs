@@ -136,7 +136,7 @@ async fn a_former_master_is_left_although_the_runtime_that_connected_has_ended()
 }
 
 #[tokio::test]
-async fn a_former_master_that_nobody_could_demote_is_left() {
+async fn a_former_master_that_could_not_be_demoted_is_left() {
     let sentinels = RedisSentinels::start().await;
     let store = store(&sentinels).await;
     let waiter = patient("k", LockMode::Reentrant);
@@ -179,7 +179,7 @@ async fn replicas_that_acknowledge_are_those_of_the_new_master() {
 }
 
 #[tokio::test]
-async fn between_two_masters_calls_are_worth_another_try() {
+async fn between_two_masters_calls_fail_as_transient() {
     let mut sentinels = RedisSentinels::start().await;
     let store = store(&sentinels).await;
     works(&store, "k").await;

@@ -42,7 +42,7 @@ async fn promote(sentinels: &RedisSentinels, lost: &str) {
 }
 
 #[tokio::test]
-async fn the_first_holder_is_told_that_it_lost_and_its_release_says_so() {
+async fn the_first_holder_learns_of_its_loss_and_its_release_is_not_confirmed() {
     let (sentinels, a, b) = world().await;
     sentinels.replicated.hold_links();
     let quick = Lease::Renewed(Duration::from_secs(60));
@@ -66,7 +66,7 @@ async fn the_first_holder_is_told_that_it_lost_and_its_release_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_that_lost_its_lock_so_is_500_and_never_the_handlers_answer() {
+async fn a_request_whose_lock_a_failover_lost_is_500_and_never_the_handlers_answer() {
     let (sentinels, a, b) = world().await;
     let go = Arc::new(Semaphore::new(0));
     let handler = {

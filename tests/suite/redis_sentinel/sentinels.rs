@@ -42,7 +42,7 @@ async fn two_stores_that_know_only_the_sentinels_exclude_and_wake_each_other() {
 }
 
 #[tokio::test]
-async fn dead_sentinels_stop_nobody_who_is_connected_and_come_back() {
+async fn dead_sentinels_stop_no_connected_store_and_come_back() {
     let mut sentinels = RedisSentinels::start().await;
     let before = store(&sentinels).await;
     let listener = attempt("listened", LockMode::Reentrant);
@@ -86,7 +86,7 @@ async fn a_sentinel_that_is_silent_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_wrong_name_a_wrong_password_and_a_server_that_is_no_sentinel_are_told_apart() {
+async fn a_wrong_name_a_wrong_password_and_a_server_that_is_no_sentinel_are_distinguished() {
     let sentinels = RedisSentinels::start().await;
     let server = RedisServer::start().await;
     let connecting = [

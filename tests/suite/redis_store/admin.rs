@@ -49,7 +49,7 @@ async fn example<S: Inspect + Clone>(store: S) {
 }
 
 #[tokio::test]
-async fn whoever_administers_sees_and_ends_holds_on_every_store() {
+async fn an_administrator_sees_and_ends_holds_on_every_store() {
     let (_server, store) = server_and_store().await;
     example(store).await;
     example(MemoryStore::new()).await;
@@ -135,7 +135,7 @@ async fn redissons_holders_are_shown_with_their_counts_and_lapsed_ones_are_not()
 }
 
 #[tokio::test]
-async fn force_ends_any_hold_wakes_whoever_waits_and_leaves_nothing() {
+async fn force_ends_any_hold_wakes_its_waiters_and_leaves_nothing() {
     let (server, store) = server_and_store().await;
     for mode in MODES {
         for waiting in MODES

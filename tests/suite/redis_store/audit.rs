@@ -54,7 +54,7 @@ async fn what_is_written_to_disk_decides_what_is_promised() {
 }
 
 #[tokio::test]
-async fn both_protocols_tell_the_same() {
+async fn both_protocols_give_the_same_audit() {
     let server = RedisServer::builder()
         .config("appendonly", "yes")
         .start()
@@ -264,7 +264,7 @@ async fn a_server_that_is_down_cannot_be_audited() {
 }
 
 #[tokio::test]
-async fn a_quorum_reports_its_members_one_server_in_two_places_and_who_is_silent() {
+async fn a_quorum_reports_silent_members_and_one_server_in_two_places() {
     let (one, two) = tokio::join!(RedisServer::start(), RedisServer::start());
     configure(&two, "maxmemory-policy", "allkeys-lru").await;
     let mut down = RedisServer::start().await;

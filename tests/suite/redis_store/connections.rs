@@ -173,7 +173,7 @@ async fn while_redis_is_down_calls_fail_at_once_and_when_it_is_back_they_do_not(
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_found_without_anybody_asking() {
+async fn a_server_that_comes_back_is_found_without_a_request() {
     let (mut server, store) = server_and_store().await;
     server.kill9();
     for n in 0..8 {
@@ -222,7 +222,7 @@ async fn a_connection_that_died_silently_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_does_not_cost_the_connection() {
+async fn a_slow_answer_does_not_end_the_connection() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     let store = RedisStore::builder(proxy.url())
@@ -372,7 +372,7 @@ async fn unix_sockets_configurations_and_given_pools_work() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_leaves_its_place_in_the_pool() {
+async fn a_broken_connection_is_replaced_in_the_pool() {
     let server = RedisServer::start().await;
     let pool = deadpool_redis::Config::from_url(server.url())
         .create_pool(Some(deadpool_redis::Runtime::Tokio1))

@@ -37,7 +37,7 @@ async fn waiters_are_granted_in_the_order_of_their_first_question() {
 }
 
 #[tokio::test]
-async fn the_next_in_line_is_told_and_nobody_else() {
+async fn only_the_next_in_line_is_woken() {
     let (_server, store) = server_and_store().await;
     let (holder, next, last) = (fair(), fair(), fair());
     assert!(asks(&store, &holder).await);
@@ -56,7 +56,7 @@ async fn the_next_in_line_is_told_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn withdrawing_a_hold_or_releasing_an_expired_one_tells_the_next() {
+async fn withdrawing_a_hold_or_releasing_an_expired_one_wakes_the_next() {
     let (server, store) = server_and_store().await;
     let (holder, next) = (fair(), fair());
     assert!(asks(&store, &holder).await);
@@ -72,7 +72,7 @@ async fn withdrawing_a_hold_or_releasing_an_expired_one_tells_the_next() {
 }
 
 #[tokio::test]
-async fn nobody_without_patience_queues_or_overtakes() {
+async fn an_attempt_without_patience_neither_queues_nor_overtakes() {
     let (server, store) = server_and_store().await;
     let (holder, waiter) = (fair(), fair());
     let hurried = attempt("k", LockMode::Fair);

@@ -48,7 +48,7 @@ async fn tokens_rise_from_grant_to_grant_and_survive_the_loss_of_the_counter() {
 }
 
 #[tokio::test]
-async fn reserved_tokens_are_given_to_nobody_else_and_a_larger_counter_is_continued() {
+async fn reserved_tokens_are_given_to_no_other_and_a_larger_counter_is_continued() {
     let (server, store) = server_and_store().await;
     let mut redis = server.connection().await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

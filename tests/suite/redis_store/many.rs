@@ -148,7 +148,7 @@ async fn any_is_the_first_that_is_free_in_the_order_of_asking() {
 }
 
 #[tokio::test]
-async fn a_question_about_several_keys_leaves_nobody_waiting() {
+async fn a_question_about_several_keys_leaves_no_waiter() {
     let (server, store) = server_and_store().await;
     for mode in MODES {
         let holder = attempt(

@@ -310,7 +310,7 @@ async fn force_ends_every_permit() {
 
 /// The requests of a process ask side by side: the refusal of another does not end what the first in line hears.
 #[tokio::test]
-async fn the_first_in_line_hears_redisson_beside_another_of_its_process() {
+async fn the_first_in_line_listens_to_redisson_although_another_of_its_process_asks() {
     let (server, store) = server_and_store().await;
     let mut redis = redis_of(&server).await;
     let late = now_ms(&mut redis).await + 60_000;

@@ -39,7 +39,7 @@ async fn a_waiting_writer_holds_back_new_readers_until_it_withdraws() {
 }
 
 #[tokio::test]
-async fn a_writer_without_patience_holds_nobody_back() {
+async fn a_writer_without_patience_blocks_no_readers() {
     let (server, store) = server_and_store().await;
     let reading = read();
     assert!(asks(&store, &reading).await);

@@ -79,7 +79,7 @@ async fn leaving_and_coming_back_at_once_loses_no_wake_up() {
 }
 
 #[tokio::test]
-async fn a_cut_connection_subscribes_again_and_wakes_everybody() {
+async fn a_cut_connection_subscribes_again_and_wakes_every_listener() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     let store = RedisStore::connect(proxy.url()).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_cut_connection_subscribes_again_and_wakes_everybody() {
 }
 
 #[tokio::test]
-async fn a_killed_connection_subscribes_again_and_wakes_everybody() {
+async fn a_killed_connection_subscribes_again_and_wakes_every_listener() {
     let (server, store) = server_and_store().await;
     let waiter = attempt("k", LockMode::Write);
     let mut wakeups = store.subscribe(&waiter).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_channel_that_is_not_allowed_is_refused_and_others_are_not_disturbed()
 /// The connection runs on the runtime of the first listener; the other listeners continue when that runtime
 /// ends.
 #[tokio::test]
-async fn a_runtime_that_ends_deafens_the_listeners_of_others() {
+async fn a_runtime_that_ends_does_not_end_the_subscriptions_of_others() {
     let (server, store) = server_and_store().await;
     let first = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

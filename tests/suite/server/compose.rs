@@ -100,7 +100,7 @@ async fn three_replicas_behind_a_proxy_lose_no_update() {
 }
 
 #[test]
-fn the_file_names_what_is_there() {
+fn the_compose_file_matches_the_server_and_the_proxy() {
     let compose = compose();
     let settings = read("examples/server/settings.rs");
     let server = &compose["services"]["server"];

@@ -182,7 +182,7 @@ async fn prometheus_sees_routes_and_modes_and_no_documents() {
 }
 
 #[tokio::test]
-async fn an_upload_that_does_not_end_keeps_nobody_out() {
+async fn an_upload_that_does_not_end_holds_no_lock() {
     let redis = RedisServer::start().await;
     let settings = [("LOCK_WAIT_MS", "0")];
     let [a, b] = pair(&redis, &settings).await;

@@ -183,7 +183,7 @@ async fn a_hanging_redis_does_not_outlast_the_wait() {
 }
 
 #[tokio::test]
-async fn it_says_at_its_start_what_its_store_promises_and_what_weakens_it() {
+async fn a_server_says_at_its_start_what_its_store_promises_and_what_weakens_it() {
     let redis = RedisServer::builder()
         .config("maxmemory-policy", "allkeys-lru")
         .start()

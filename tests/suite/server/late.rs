@@ -89,7 +89,7 @@ async fn a_late_write_does_not_replace_a_confirmed_document() {
 }
 
 #[tokio::test]
-async fn a_late_write_and_the_next_transfer_make_no_money() {
+async fn a_late_write_and_the_next_transfer_keep_the_sum() {
     let pair = Pair::start().await;
     let (late, other) = (pair.late.url(), pair.other.url());
     let first = json!({"from": "a", "to": "b", "amount": 300});

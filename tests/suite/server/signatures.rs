@@ -11,7 +11,7 @@ use super::webhooks::{SECRET, now, sign, webhook};
 use crate::support::DemoServer;
 
 #[tokio::test]
-async fn whoever_has_not_signed_this_webhook_lately_is_401() {
+async fn a_webhook_without_a_valid_recent_signature_is_401() {
     let encoded = format!("whsec_{}", BASE64_STANDARD.encode(SECRET));
     for secret in [SECRET, &encoded] {
         let server = DemoServer::start(&[("WEBHOOK_SECRET", secret)]).await;
@@ -82,7 +82,7 @@ async fn a_server_without_a_secret_takes_no_webhooks() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_breaks_off_is_not_called_too_long() {
+async fn a_webhook_that_breaks_off_is_400_and_a_long_one_is_413() {
     let server = DemoServer::start(&[("WEBHOOK_SECRET", SECRET)]).await;
     // The first is one byte longer than the limit, so that nothing remains unread.
     let long = ["content-length: 65537\r\n\r\n", &"x".repeat(65537)].concat();

@@ -116,7 +116,7 @@ async fn a_sender_that_hangs_up_and_comes_back_is_served_once() {
 }
 
 #[tokio::test]
-async fn a_sender_that_hangs_up_in_the_middle_cuts_nothing_in_half() {
+async fn a_webhook_runs_to_its_end_when_its_sender_hangs_up() {
     let redis = RedisServer::start().await;
     let url = redis.url();
     let server = DemoServer::start(&[("REDIS_URL", &url), ("WEBHOOK_SECRET", SECRET)]).await;

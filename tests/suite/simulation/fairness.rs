@@ -82,24 +82,27 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 }
 
 #[test]
-fn whoever_came_first_goes_first_and_the_dead_cost_seconds() {
+fn waiters_are_granted_in_order_and_a_dead_one_costs_seconds() {
     let seen = schedules(
-        "fairness::whoever_came_first_goes_first_and_the_dead_cost_seconds",
+        "fairness::waiters_are_granted_in_order_and_a_dead_one_costs_seconds",
         Weather::Calm,
     );
     seen.has_counted("cancelled");
 }
 
 #[test]
-fn who_is_not_woken_keeps_its_place() {
-    let seen = schedules("fairness::who_is_not_woken_keeps_its_place", Weather::Deaf);
+fn a_waiter_that_is_not_woken_keeps_its_place() {
+    let seen = schedules(
+        "fairness::a_waiter_that_is_not_woken_keeps_its_place",
+        Weather::Deaf,
+    );
     seen.was_struck_by(Fault::WakeupLost);
 }
 
 #[test]
-fn a_request_that_fails_costs_its_callers_place_and_nobody_elses() {
+fn a_request_that_fails_loses_its_own_place_and_no_other() {
     let seen = schedules(
-        "fairness::a_request_that_fails_costs_its_callers_place_and_nobody_elses",
+        "fairness::a_request_that_fails_loses_its_own_place_and_no_other",
         Weather::Flaky,
     );
     seen.was_struck_by(Fault::Late);

@@ -113,17 +113,17 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 }
 
 #[test]
-fn repeats_from_everywhere_get_the_one_answer() {
+fn repeats_from_every_process_get_the_same_answer() {
     schedules(
-        "idempotency::repeats_from_everywhere_get_the_one_answer",
+        "idempotency::repeats_from_every_process_get_the_same_answer",
         Weather::Calm,
     );
 }
 
 #[test]
-fn over_a_bad_network_nothing_is_done_twice_that_was_recorded() {
+fn over_a_bad_network_recorded_work_is_not_done_twice() {
     let seen = schedules(
-        "idempotency::over_a_bad_network_nothing_is_done_twice_that_was_recorded",
+        "idempotency::over_a_bad_network_recorded_work_is_not_done_twice",
         Weather::Flaky,
     );
     seen.was_struck_by(Fault::ReplyLost);

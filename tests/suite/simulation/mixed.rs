@@ -46,9 +46,9 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 }
 
 #[test]
-fn a_distant_store_keeps_nobody_waiting_and_lets_nobody_overlap() {
+fn requests_to_a_distant_store_are_granted_and_never_overlap() {
     let seen = schedules(
-        "mixed::a_distant_store_keeps_nobody_waiting_and_lets_nobody_overlap",
+        "mixed::requests_to_a_distant_store_are_granted_and_never_overlap",
         Weather::Calm,
     );
     seen.has_counted("confirmed");
@@ -70,9 +70,9 @@ fn a_bad_network_breaks_no_promise() {
 }
 
 #[test]
-fn a_store_that_forgets_lets_no_two_confirmed_overlap() {
+fn confirmed_holds_never_overlap_on_a_store_that_forgets() {
     let seen = schedules(
-        "mixed::a_store_that_forgets_lets_no_two_confirmed_overlap",
+        "mixed::confirmed_holds_never_overlap_on_a_store_that_forgets",
         Weather::Hostile,
     );
     seen.met_everything();

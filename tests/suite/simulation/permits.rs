@@ -71,9 +71,9 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 }
 
 #[test]
-fn never_more_hold_a_permit_than_the_limit_and_no_free_permit_is_left_untaken() {
+fn the_limit_is_kept_and_every_free_permit_is_taken() {
     let seen = schedules(
-        "permits::never_more_hold_a_permit_than_the_limit_and_no_free_permit_is_left_untaken",
+        "permits::the_limit_is_kept_and_every_free_permit_is_taken",
         Weather::Calm,
     );
     seen.has_counted("cancelled");

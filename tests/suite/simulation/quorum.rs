@@ -86,18 +86,18 @@ fn a_minority_that_is_away_breaks_no_promise() {
 }
 
 #[test]
-fn bad_networks_to_every_store_let_nobody_overlap() {
+fn holds_never_overlap_with_bad_networks_to_every_store() {
     let seen = schedules(
-        "quorum::bad_networks_to_every_store_let_nobody_overlap",
+        "quorum::holds_never_overlap_with_bad_networks_to_every_store",
         Weather::Flaky,
     );
     seen.was_struck_by(Fault::Late);
 }
 
 #[test]
-fn stores_that_forget_let_no_two_confirmed_overlap() {
+fn confirmed_holds_never_overlap_on_stores_that_forget() {
     let seen = schedules(
-        "quorum::stores_that_forget_let_no_two_confirmed_overlap",
+        "quorum::confirmed_holds_never_overlap_on_stores_that_forget",
         Weather::Hostile,
     );
     seen.met_everything();

@@ -78,7 +78,7 @@ mod tests {
     use crate::support::{DemoServer, RedisServer};
 
     #[tokio::test]
-    async fn it_listens_where_it_says_and_ends_when_asked() {
+    async fn a_demo_server_listens_where_it_says_and_ends_when_asked() {
         let redis = RedisServer::start().await;
         let mut server = DemoServer::start(&[("REDIS_URL", &redis.url())]).await;
         reqwest::get(server.url()).await.unwrap();

@@ -26,7 +26,7 @@ async fn waiters_are_served_in_the_order_of_their_first_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_impatient_neither_queues_nor_jumps_the_queue() {
+async fn an_attempt_without_patience_neither_queues_nor_overtakes() {
     let store = MemoryStore::new();
     granted(&store, &fair(0));
     refused(&store, &impatient(LockMode::Fair, 1), LEASE);
@@ -52,7 +52,7 @@ async fn a_dead_head_is_skipped_after_its_liveness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_waiter_delays_the_queue_by_its_liveness_however_many_they_are() {
+async fn dead_waiters_delay_the_queue_by_one_liveness_however_many_they_are() {
     let store = MemoryStore::new();
     granted(&store, &fair(0));
     (1..=100).for_each(|n| refused(&store, &fair(n), LEASE));
@@ -111,7 +111,7 @@ async fn a_withdrawn_head_makes_room_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_plain_mode_passes_the_queue_and_excludes_it() {
+async fn the_plain_mode_overtakes_the_queue_and_excludes_it() {
     let store = MemoryStore::new();
     granted(&store, &fair(0));
     refused(&store, &fair(1), LEASE);

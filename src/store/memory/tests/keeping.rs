@@ -37,7 +37,7 @@ async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_no_more_records_nothing() {
+async fn a_lapsed_hold_records_nothing() {
     for mode in EXCLUDING {
         let store = MemoryStore::new();
         let lapsed = attempt(mode, 1);

@@ -258,7 +258,7 @@ async fn tokens_rise_over_releases_lapses_and_repeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_for_those_who_ask_and_exclude() {
+async fn a_hold_that_is_shared_or_does_not_ask_has_no_token() {
     let store = MemoryStore::new();
     let fencing = Some(Fencing::default());
     let reader = Attempt {

@@ -13,7 +13,7 @@ fn waiting(store: &MemoryStore, waiter: &Attempt) -> Wakeups {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_of_a_hold_wakes_those_who_wait_for_it() {
+async fn the_end_of_a_hold_wakes_its_waiters() {
     for held in MODES {
         for wanted in MODES {
             let concerned = match held {
@@ -156,7 +156,7 @@ async fn listening_ends_with_the_wakeups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_waiter_hears_a_release_from_another_task() {
+async fn a_release_in_another_task_wakes_a_sleeping_waiter() {
     let store = MemoryStore::new();
     granted(&store, &attempt(LockMode::Write, 1));
     let mut wakeups = waiting(&store, &attempt(LockMode::Read, 2));

@@ -1,4 +1,4 @@
-//! Hazards of acquiring.
+//! Acquiring.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn three_dead_stores_fail_at_once_and_leave_nothing_in_the_living() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_happened_only_if_surely_nothing_happened() {
+async fn an_attempt_is_unanswered_unless_it_can_have_had_no_effect() {
     let (stores, quorum) = five();
     set(&stores, Mood::Failing(StoreErrorKind::Unreachable));
     let answer = quorum.acquire(&reentrant(1)).await;

@@ -198,7 +198,7 @@ async fn a_majority_that_died_is_answered_soon_and_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fair_and_fenced_requests_are_told_why_not() {
+async fn fair_and_fenced_requests_are_refused_with_the_reason() {
     let (stores, _) = five();
     let [locks] = clients(&stores);
     let fair = locks.lock("key").mode(LockMode::Fair).await;

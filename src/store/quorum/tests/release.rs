@@ -1,4 +1,4 @@
-//! Hazards of releasing and withdrawing.
+//! Releasing and withdrawing.
 
 use super::*;
 
@@ -31,7 +31,7 @@ async fn a_hold_that_a_majority_forgot_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
+async fn a_release_that_takes_several_tries_keeps_earlier_answers() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[2..], Mood::Failing(StoreErrorKind::Unreachable));
@@ -50,7 +50,7 @@ async fn a_release_that_takes_several_tries_remembers_what_it_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_may_have_released_unheard_is_no_witness() {
+async fn a_store_that_may_have_released_without_an_answer_does_not_count() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..3], Mood::Unanswered);

@@ -1,4 +1,4 @@
-//! Hazards of renewals and checks.
+//! Renewals and checks.
 
 use super::*;
 
@@ -183,7 +183,7 @@ async fn a_renewal_waits_for_an_undecided_hold_no_longer_than_a_quarter_of_its_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_about_nothing_has_no_answers() {
+async fn a_question_about_no_holds_has_no_answers() {
     let (_, quorum) = five();
     assert_eq!(quorum.check(&[]).await.unwrap(), []);
     assert_eq!(quorum.renew(&[]).await.unwrap(), []);

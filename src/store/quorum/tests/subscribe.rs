@@ -1,4 +1,4 @@
-//! Hazards of waking up.
+//! Subscriptions and wake-ups.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn a_release_wakes_once_and_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minority_that_cannot_be_listened_to_costs_a_moment() {
+async fn a_minority_that_cannot_be_subscribed_to_loses_no_wake_up() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     refused(&quorum, &reentrant(2)).await;
@@ -90,7 +90,7 @@ async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_echo_that_is_not_known_as_such_dies_away() {
+async fn an_echo_that_is_not_recognised_causes_few_questions() {
     let (stores, quorum) = five();
     occupy(&stores[..3]).await;
     // The case of several keys: the attempt that subscribes is never sent by itself.

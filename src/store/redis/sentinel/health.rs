@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_differ_are_taken_at_their_worst_but_one_is_enough_for_a_failover() {
+    fn of_different_answers_the_worst_counts_but_one_is_enough_for_a_failover() {
         let ok = Value::SimpleString("OK 2 usable Sentinels. Quorum and …".to_owned());
         let unknown = Value::SimpleString("something else".to_owned());
         let mut seen = None;

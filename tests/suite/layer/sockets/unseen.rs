@@ -13,7 +13,7 @@ const UNFINISHED: &str =
     "PUT /orders/1 HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
 
 #[tokio::test]
-async fn the_wait_ends_for_clients_that_are_not_seen_to_go() {
+async fn a_wait_ends_although_its_client_is_not_seen_to_disconnect() {
     let pipelined = PUT.repeat(2);
     for head in [EXPECTING, UNFINISHED, &pipelined] {
         let (store, locks, layer) = patient();
@@ -37,7 +37,7 @@ async fn the_wait_ends_for_clients_that_are_not_seen_to_go() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_leave_to_send_its_body_is_given_it_and_seen_to_go() {
+async fn a_client_that_expects_100_continue_gets_it_and_its_end_is_noticed() {
     let (store, locks, layer) = patient();
     let _held = elsewhere(&store).await;
     let address = serve(endless().layer(layer.buffer_body(16))).await;

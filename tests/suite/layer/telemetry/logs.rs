@@ -74,7 +74,7 @@ async fn names_do_not_stand_in_logs_at_debug_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_told_from_others_by_its_digest() {
+async fn a_lock_is_identified_by_its_digest() {
     let (log, _guard) = Log::at(Level::DEBUG);
     let locks = LockClient::new(MemoryStore::new());
     let guard = locks.lock("secret").await.unwrap();
@@ -208,7 +208,7 @@ async fn handlers_without_a_layer_do_not_fill_the_log() {
 
 /// A layer around a whole router does not see the route.
 #[tokio::test]
-async fn a_layer_that_locks_paths_for_want_of_a_route_says_so_once() {
+async fn a_layer_that_locks_paths_without_a_route_says_so_once() {
     const WARNING: &str = "a request that no axum route has matched is locked by its path";
     let (log, _guard) = Log::at(Level::WARN);
     let layer = || DistributedLockLayer::new(LockClient::new(MemoryStore::new()));

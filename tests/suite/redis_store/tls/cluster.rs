@@ -163,7 +163,7 @@ async fn a_server_whose_certificate_was_replaced_by_a_wrong_one_fails_alone_unti
 
 /// When the store asks again, it has only the address of the former master.
 #[tokio::test]
-async fn a_former_master_that_comes_back_as_a_stranger_hides_nobody_who_took_its_place() {
+async fn a_former_master_with_a_wrong_certificate_does_not_hide_its_successor() {
     let authorities = Authorities::new();
     let mut cluster = authorities.hasty_cluster().await;
     let store = authorities.store(cluster.urls()).connect().await.unwrap();

@@ -176,7 +176,7 @@ async fn a_server_that_is_down_resets_what_the_proxy_accepted() {
 }
 
 #[tokio::test]
-async fn megabytes_pass_unharmed() {
+async fn megabytes_pass_unchanged() {
     let (_server, proxy, mut redis) = server_and_proxy().await;
     let text = "0123456789abcdef".repeat(1 << 18);
     redis.set("a", &text).await.unwrap();

@@ -41,7 +41,7 @@ async fn an_append_only_file_outlives_sigkill() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_says_goodbye() {
+async fn a_stopped_server_ends_in_order() {
     let mut server = RedisServer::start().await;
     server.stop().await;
     assert!(server.log().contains("bye bye"), "{}", server.log());
