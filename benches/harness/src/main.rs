@@ -87,7 +87,10 @@ async fn run(arguments: Vec<String>) -> Result<()> {
     println!("\n{table}");
     if filters.is_empty() && !quick {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
-        std::fs::write(results, sections::preamble()? + &table + PLOTS + bench.report.appendix())?;
+        std::fs::write(
+            results,
+            sections::preamble()? + &table + PLOTS + bench.report.appendix(),
+        )?;
     }
     Ok(())
 }

@@ -47,7 +47,12 @@ fn draw_one(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     chart: &Chart<'_>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let Chart { caption, x, y, curves } = chart;
+    let Chart {
+        caption,
+        x,
+        y,
+        curves,
+    } = chart;
     let mut drawn = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 18))
         .margin(12)

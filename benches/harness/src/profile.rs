@@ -90,8 +90,16 @@ async fn requests(app: Router, number: usize) -> Result<()> {
 }
 
 const WARM: usize = 64;
-const KEYS: [&str; 4] = ["lock:order:1", "lock:order:2", "lock:order:3", "lock:order:4"];
+const KEYS: [&str; 4] = [
+    "lock:order:1",
+    "lock:order:2",
+    "lock:order:3",
+    "lock:order:4",
+];
 
 fn say(began: Instant, number: usize) {
-    println!("{}", began.elapsed().as_nanos() as f64 / number.max(1) as f64);
+    println!(
+        "{}",
+        began.elapsed().as_nanos() as f64 / number.max(1) as f64
+    );
 }

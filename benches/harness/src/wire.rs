@@ -218,9 +218,7 @@ pub(crate) fn pipelined(
         let mut eaten = 0;
         while let Some(length) = answer(&answers[eaten..])? {
             eaten += length;
-            let task = asked
-                .pop_front()
-                .context("an answer without a question")?;
+            let task = asked.pop_front().context("an answer without a question")?;
             turns[task] += 1;
             if turns[task] == recipe.len() {
                 turns[task] = 0;

@@ -109,8 +109,12 @@ impl Figures {
             .push(rate(rounds, |_| turns(mutex.clone(), rounds)).await?);
         self.one_client
             .push(rate(rounds, |_| of_client("one".into())).await?);
-        self.one_unconfirmed
-            .push(rate(rounds, |_| unconfirmed(client.clone(), "one".into(), rounds)).await?);
+        self.one_unconfirmed.push(
+            rate(rounds, |_| {
+                unconfirmed(client.clone(), "one".into(), rounds)
+            })
+            .await?,
+        );
         Ok(())
     }
 }

@@ -34,7 +34,8 @@ impl Path {
 }
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
-    const ADDED: &str = "layer in memory: instructions of a request / those with a layer that boxes";
+    const ADDED: &str =
+        "layer in memory: instructions of a request / those with a layer that boxes";
     if let Err(error) = Command::new(valgrind()).arg("--version").output().await {
         let why = format!("no valgrind: {error}");
         bench.report.missing(ADDED, AtMost(2.0), &why);
@@ -100,8 +101,8 @@ async fn measure(name: &'static str) -> Result<Path> {
 async fn profile(name: &str, operations: usize) -> Result<Profile> {
     let file = std::env::temp_dir().join(format!("callgrind.{}.{name}", std::process::id()));
     let output = Command::new(valgrind())
-        .args(["--tool=callgrind", "--callgrind-out-file"])
-        .arg(&file)
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program()?)
         .args([name, &operations.to_string()])
         .kill_on_drop(true)
@@ -122,7 +123,10 @@ fn table(what: &str, path: &Path, without: Option<&Path>) -> String {
     let line = |table: &mut String, cells: [String; 4]| {
         let _ = write!(table, "\n| {} |", cells.join(" | "));
     };
-    line(&mut table, ["---", "---:", "---:", "---:"].map(str::to_owned));
+    line(
+        &mut table,
+        ["---", "---:", "---:", "---:"].map(str::to_owned),
+    );
     let cells = |place: &str, count: f64| {
         let part = count / all;
         [
@@ -137,7 +141,13 @@ fn table(what: &str, path: &Path, without: Option<&Path>) -> String {
     }
     line(&mut table, cells("all", all));
     if let Some(without) = without {
-        line(&mut table, cells(&format!("of that without the layer (`{}`)", without.name), without.all()));
+        line(
+            &mut table,
+            cells(
+                &format!("of that without the layer (`{}`)", without.name),
+                without.all(),
+            ),
+        );
     }
     table + "\n"
 }

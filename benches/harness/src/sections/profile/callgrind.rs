@@ -17,7 +17,10 @@ impl<'a> Names<'a> {
         if !name.is_empty() {
             self.0.insert(number, name.trim_start());
         }
-        self.0.get(number).copied().context("a name that was written")
+        self.0
+            .get(number)
+            .copied()
+            .context("a name that was written")
     }
 }
 
@@ -32,10 +35,12 @@ impl Profile {
             match line.split_once('=') {
                 Some(("fl" | "fi" | "fe", name)) => file = files.name(name)?,
                 Some(("fn", name)) => function = functions.name(name)?,
-                Some(("cfi" | "cfl", name)) => drop(files.name(name)?),
-                Some(("cfn", name)) => drop(functions.name(name)?),
+                Some(("cfi" | "cfl", name)) => _ = files.name(name)?,
+                Some(("cfn", name)) => _ = functions.name(name)?,
                 Some(("calls", _)) => is_call = true,
-                _ if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) => {
+                _ if line
+                    .starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) =>
+                {
                     let cost = line.split(' ').nth(1).context("a cost")?;
                     if !std::mem::take(&mut is_call) {
                         *places.entry(place(file, function)).or_default() += cost.parse::<u64>()?;
