@@ -120,7 +120,12 @@ impl LockAdmin {
         };
         for (client, holder) in &mut holders {
             let place = clients.binary_search(client).ok();
-            holder.process = place.and_then(|place| processes.get(place)?.clone());
+            let Some(process) = place.and_then(|place| processes.get(place)?.as_ref()) else {
+                continue;
+            };
+            let number = holder.number();
+            holder.route = number.and_then(|number| process.routes.get(&number).cloned());
+            holder.process = Some(process.without_routes());
         }
     }
 

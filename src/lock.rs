@@ -228,6 +228,11 @@ impl HoldId {
         (client.get_version_num() == 8).then_some(client)
     }
 
+    /// Its number among the grants of the client: it rises.
+    pub(crate) fn number(self) -> u64 {
+        self.n
+    }
+
     /// The client that this grant belongs to.
     pub fn client(self) -> Uuid {
         self.client

@@ -29,6 +29,7 @@ mod key_state;
 mod owners;
 mod permits;
 mod queued;
+mod routes;
 mod shards;
 mod share;
 mod shares;

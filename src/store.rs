@@ -39,6 +39,7 @@ pub use inspect::Inspect;
 pub(crate) use inspection::SHOWN;
 pub use inspection::{Holder, Inspection};
 pub use listing::{Cursor, ListQuery, LockEntry, Page, RecordEntry};
+pub(crate) use process::MAX_ROUTES;
 pub use process::ProcessInfo;
 pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};
 pub use wakeups::Wakeups;

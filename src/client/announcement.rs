@@ -1,18 +1,20 @@
 //! The entry of this process in the store.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::store::{DynInspect, ProcessInfo};
+use crate::error::StoreError;
+use crate::queue::Queues;
+use crate::store::{DynInspect, MAX_ROUTES, ProcessInfo};
 
-/// How often the entry is renewed.
-const PERIOD: Duration = Duration::from_secs(60);
+/// How often the entry is renewed. It has the routes of the present holders.
+const PERIOD: Duration = Duration::from_secs(20);
 
 /// How long the store keeps an entry that is not renewed.
 const LIFETIME: Duration = Duration::from_secs(3 * 60);
@@ -31,17 +33,25 @@ struct Entry {
     client: Uuid,
     process: ProcessInfo,
     store: Arc<dyn DynInspect>,
+    /// The task does not keep the client alive.
+    queues: Weak<Queues>,
     /// Whether the task runs.
     runs: AtomicBool,
 }
 
 impl Announcement {
-    pub(super) fn new(client: Uuid, process: ProcessInfo, store: Arc<dyn DynInspect>) -> Self {
+    pub(super) fn new(
+        client: Uuid,
+        process: ProcessInfo,
+        store: Arc<dyn DynInspect>,
+        queues: &Arc<Queues>,
+    ) -> Self {
         Self {
             entry: Arc::new(Entry {
                 client,
                 process,
                 store,
+                queues: Arc::downgrade(queues),
                 runs: AtomicBool::new(false),
             }),
             ended: watch::Sender::new(false),
@@ -111,10 +121,10 @@ async fn renew(running: Running, mut ended: watch::Receiver<bool>) {
 }
 
 impl Entry {
-    async fn keep(&self, lifetime: Duration) -> Result<(), crate::error::StoreError> {
-        let Self {
-            client, process, ..
-        } = self;
-        self.store.announce(*client, process, lifetime).await
+    async fn keep(&self, lifetime: Duration) -> Result<(), StoreError> {
+        let queues = self.queues.upgrade();
+        let routes = queues.map(|queues| queues.routes(MAX_ROUTES));
+        let process = self.process.with_routes(routes.unwrap_or_default());
+        self.store.announce(self.client, &process, lifetime).await
     }
 }

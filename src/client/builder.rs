@@ -160,9 +160,10 @@ impl LockClientBuilder {
     /// Announces this process in the store under `label`, such as the name of the service (default: it does not).
     ///
     /// [`LockAdmin`](crate::LockAdmin), the console and `lockctl` then show its [host, id and label](crate::store::ProcessInfo)
-    /// beside the locks that it holds. The entry exists from the first request until [`shutdown`](LockClient::shutdown), or the
-    /// end of the last clone, and is renewed once a minute; that of a process that dies expires after three minutes. A request
-    /// costs nothing more. A store without entries, and a user of Redis without the [right](crate::AclRules::announce), is
+    /// beside the locks that it holds, and the route of a hold that has lived for some seconds (with the feature `metrics` or
+    /// `console`). The entry exists from the first request until [`shutdown`](LockClient::shutdown), or the end of the last clone,
+    /// and is written every 20 seconds; that of a process that dies expires after three minutes. A request costs nothing more. A
+    /// store without entries, and a user of Redis without the [right](crate::AclRules::announce), is
     /// logged, and locks work as before.
     ///
     /// It is not the default, because every user of the store can read the entry, and because a user of Redis with few rights
@@ -199,18 +200,20 @@ impl LockClientBuilder {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
         let id = new_id();
+        let queues = Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on);
         let announcement = self.label.and_then(|label| {
             let store = self.store.capabilities().inspector();
             let store = store.inspect_err(|error| {
                 tracing::warn!(%error, "could not announce this process");
             });
-            Some(Announcement::new(id, ProcessInfo::here(label), store.ok()?))
+            let process = ProcessInfo::here(label);
+            Some(Announcement::new(id, process, store.ok()?, &queues))
         });
         LockClient {
             inner: Arc::new(Inner {
                 id,
                 grants: AtomicU64::new(1),
-                queues: Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on),
+                queues,
                 store: self.store,
                 doors: Doors::default(),
                 token_retention: self.token_retention,

@@ -48,6 +48,8 @@ pub(super) struct Who {
     id: Option<String>,
     /// Its process, if that has announced itself.
     process: Option<ProcessInfo>,
+    /// The route of its request, if its process has announced it.
+    route: Option<String>,
 }
 
 impl Who {
@@ -56,6 +58,7 @@ impl Who {
             kind: "unknown",
             id: None,
             process: None,
+            route: None,
         }
     }
 
@@ -64,6 +67,7 @@ impl Who {
             kind: "here",
             id: Some(id.to_string()),
             process: None,
+            route: None,
         }
     }
 }
@@ -88,6 +92,7 @@ impl HolderCache {
             kind,
             id: Some(holder.id.clone()),
             process: holder.process.clone(),
+            route: holder.route.clone(),
         }
     }
 

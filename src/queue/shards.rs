@@ -65,7 +65,6 @@ impl Shards {
     }
 
     /// Looks at every key that is in use, shard by shard.
-    #[cfg(feature = "console")]
     pub(super) fn look_at_all(&self, mut look: impl FnMut(&LockKey, &KeyState)) {
         for shard in &self.shards {
             for (key, state) in &*shard.keys.lock() {

@@ -65,6 +65,10 @@ pub struct Holder {
     /// [`LockClientBuilder::announce`](crate::LockClientBuilder::announce). It is serialized unless it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessInfo>,
+    /// The route of its request, or its [label](crate::LockRequest::label), if its process has announced itself and has held
+    /// the lock for some seconds: see [`ProcessInfo::routes`]. It is serialized unless it is `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
 }
 
 impl Holder {
@@ -76,6 +80,7 @@ impl Holder {
             count: 1,
             remaining,
             process: None,
+            route: None,
         }
     }
 
@@ -88,6 +93,11 @@ impl Holder {
     /// Whether it is a client of this crate: its id tells. Others are Redisson, or speak its protocol.
     pub fn is_ours(&self) -> bool {
         self.client().is_some()
+    }
+
+    /// The number of its grant, if it is a client of this crate.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.id.split(':').nth(1)?.parse().ok()
     }
 
     /// The id of its client, if it is a client of this crate: see [`LockClient::id`](crate::LockClient::id).

@@ -1,14 +1,17 @@
 //! Processes that have announced themselves.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-/// The longest label, and the longest name of a host, in characters.
+/// The longest label, name of a host and route, in characters.
 const LONGEST: usize = 100;
 
+/// The largest number of [`ProcessInfo::routes`] of this crate's entries.
+pub(crate) const MAX_ROUTES: usize = 64;
+
 /// The process of a client that announces itself: see [`LockClientBuilder::announce`].
-///
-/// The route of a hold is not part of it: it changes with each grant, and would cost a write for each. The console of the
-/// process shows it.
 ///
 /// [`LockClientBuilder::announce`]: crate::LockClientBuilder::announce
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +23,11 @@ pub struct ProcessInfo {
     pub pid: u32,
     /// What it calls itself, such as the name of the service.
     pub label: String,
+    /// The routes of the requests that held locks when the entry was written, by the number of the hold: of the 64 oldest holds.
+    /// A grant writes nothing, so a hold that is younger than the entry is not here. [`LockAdmin`](crate::LockAdmin) puts them
+    /// into [`Holder::route`](crate::Holder::route), and shows none here.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub routes: BTreeMap<u64, String>,
 }
 
 impl ProcessInfo {
@@ -29,7 +37,22 @@ impl ProcessInfo {
             host: cut(host.into()),
             pid,
             label: cut(label.into()),
+            routes: BTreeMap::new(),
         }
+    }
+
+    pub(crate) fn with_routes(&self, routes: BTreeMap<u64, Arc<str>>) -> Self {
+        let routes = routes.into_iter();
+        Self {
+            routes: routes
+                .map(|(n, route)| (n, cut(route.to_string())))
+                .collect(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn without_routes(&self) -> Self {
+        self.with_routes(BTreeMap::new())
     }
 
     /// This process.

@@ -11,8 +11,7 @@ impl Route {
     }
 
     /// The template; `None` outside of any route.
-    #[cfg(feature = "metrics")]
-    pub(super) fn template(&self) -> Option<&Arc<str>> {
+    pub(crate) fn template(&self) -> Option<&Arc<str>> {
         self.0.as_ref()
     }
 

@@ -71,10 +71,16 @@ fn holders(holders: &[Holder]) -> String {
 /// What a holder is a client of; its process, if that has announced itself.
 pub(crate) fn client(holder: &Holder) -> String {
     match &holder.process {
-        Some(process) => plain(&format!(
-            "{}, process {} on {}",
-            process.label, process.pid, process.host
-        )),
+        Some(process) => {
+            let route = holder.route.iter().map(|route| format!(", {route}"));
+            plain(&format!(
+                "{}, process {} on {}{}",
+                process.label,
+                process.pid,
+                process.host,
+                route.collect::<String>()
+            ))
+        }
         None if holder.is_ours() => "this crate".to_owned(),
         None => "Redisson".to_owned(),
     }

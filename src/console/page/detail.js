@@ -84,7 +84,7 @@ function inStore({ holders, waiters, truncated, limit, error }) {
     parts.push(make("p", { class: "empty" }, "Free: it has no holder."));
   } else {
     const rows = holders.map((holder) => [
-      who(holder.kind, holder.process),
+      who(holder.kind, holder.process, holder.route),
       holder.mode,
       count(holder.count),
       holder.lease_left_ms === null ? "no end" : duration(holder.lease_left_ms),

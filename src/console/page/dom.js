@@ -94,13 +94,14 @@ export const count = (number) => number.toLocaleString("en");
 const KINDS = { here: "this process", ours: "another of ours", java: "Java (Redisson)", unknown: "unknown" };
 
 /** A holder: a mark and words, and its process if that is known. */
-export function who(kind, process) {
+export function who(kind, process, route = null) {
   const mark = make("span", { class: "who", "data-kind": kind }, make("span", { class: "dot", "aria-hidden": "true" }), KINDS[kind] ?? kind);
   if (!process) {
     return mark;
   }
   const { label, host, pid } = process;
-  const words = printable(`${label}, process ${pid} on ${host}`);
+  const known = `${label}, process ${pid} on ${host}`;
+  const words = printable(route === null ? known : `${known}, ${route}`);
   return make("span", { class: "known" }, mark, " ", make("span", { class: "process" }, words));
 }
 

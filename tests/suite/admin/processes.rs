@@ -204,3 +204,58 @@ async fn a_user_without_the_right_takes_locks_and_is_not_shown() {
         assert_eq!(server.dump().await, Default::default(), "{user}");
     }
 }
+
+/// The oldest holds have a route in the entry; the newest are left out of it.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_lives_for_some_seconds_is_shown_with_its_route() {
+    let store = MemoryStore::new();
+    let admin = LockAdmin::new(store.clone());
+    let locks = LockClient::builder(store).announce("api").build();
+    let mut held = Vec::new();
+    for n in 0..70 {
+        let request = locks.lock(format!("k{n}")).label("nightly");
+        held.push(request.await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_secs(21)).await;
+    let route = async |key: &str| admin.inspect(key).await.unwrap().holders[0].route.clone();
+    assert_eq!(route("k0").await.as_deref(), Some("nightly"));
+    assert_eq!(route("k63").await.as_deref(), Some("nightly"));
+    assert_eq!(route("k64").await, None);
+    let inspection = admin.inspect("k0").await.unwrap();
+    assert!(
+        inspection.holders[0]
+            .process
+            .as_ref()
+            .unwrap()
+            .routes
+            .is_empty()
+    );
+    let json = serde_json::to_value(inspection).unwrap();
+    assert_eq!(json["holders"][0]["route"], "nightly");
+    let json = serde_json::to_value(admin.inspect("k64").await.unwrap()).unwrap();
+    assert_eq!(json["holders"][0].get("route"), None);
+
+    drop(held);
+    tokio::time::sleep(Duration::from_secs(21)).await;
+    let _next = locks.lock("k0").await.unwrap();
+    assert_eq!(route("k0").await, None, "another hold has another number");
+}
+
+#[tokio::test]
+async fn the_route_of_a_hold_is_read_from_the_entry_in_redis() {
+    let server = RedisServer::start().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let locks = LockClient::new(store.clone());
+    let _write = locks.lock("k").mode(LockMode::Write).await.unwrap();
+    let admin = locks.admin().unwrap();
+    let id = admin.inspect("k").await.unwrap().holders[0].id.clone();
+    let number = id.split(':').nth(1).unwrap().parse().unwrap();
+    let mut process = ProcessInfo::new("pod-1", 7, "orders");
+    process.routes.insert(number, "/orders/{id}".to_owned());
+    store.announce(locks.id(), &process, LIMIT).await.unwrap();
+    let [holder] = &admin.inspect("k").await.unwrap().holders[..] else {
+        panic!("one holder");
+    };
+    assert_eq!(holder.route.as_deref(), Some("/orders/{id}"));
+    assert_eq!(holder.process, Some(ProcessInfo::new("pod-1", 7, "orders")));
+}

@@ -376,7 +376,7 @@ fn a_peer_that_is_no_address_is_refused() {
 const FIELDS: &[(&str, &str)] = &[
     (
         "/api/keys",
-        "held keys keys[].age_ms keys[].handovers keys[].holder keys[].holder.id keys[].holder.kind keys[].holder.process keys[].holds keys[].key \
+        "held keys keys[].age_ms keys[].handovers keys[].holder keys[].holder.id keys[].holder.kind keys[].holder.process keys[].holder.route keys[].holds keys[].key \
          keys[].lease_left_ms keys[].lease_ms keys[].longest_wait_ms keys[].mode keys[].renewals keys[].renewed \
          keys[].route keys[].shares keys[].state keys[].token keys[].waiters keys_in_use matching page pages size waiters",
     ),
@@ -385,7 +385,8 @@ const FIELDS: &[(&str, &str)] = &[
         "holds holds[].age_ms holds[].granted_ms holds[].handovers holds[].id holds[].lease_left_ms holds[].lease_ms \
          holds[].mode holds[].renewals holds[].renewed holds[].route holds[].shares holds[].state holds[].token key store \
          store.error store.holders store.holders[].count store.holders[].id store.holders[].kind \
-         store.holders[].lease_left_ms store.holders[].mode store.holders[].process store.limit store.truncated store.waiters waiters waiters[].asks_store \
+         store.holders[].lease_left_ms store.holders[].mode store.holders[].process \
+         store.holders[].route store.limit store.truncated store.waiters waiters waiters[].asks_store \
          waiters[].mode waiters[].route waiters[].waited_ms waiting",
     ),
     (
