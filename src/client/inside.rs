@@ -16,6 +16,11 @@ impl LockClient {
 }
 
 impl Inside<'_> {
+    /// The key with this name in the name space of the client.
+    pub(crate) fn own(&self, key: &LockKey) -> LockKey {
+        self.0.inner.namespace.key(key.clone())
+    }
+
     /// Every key that requests of this process hold or wait for, in no particular order.
     pub(crate) fn keys(&self) -> Vec<KeyView> {
         self.0.inner.queues.view()

@@ -88,6 +88,7 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, patience: Duration) -> 
         Err(_) => StoreSide::unknown(format!("the store has not answered within {patience:?}")),
     };
     let inside = shared.locks.inside();
+    let key = &inside.own(key);
     let (holds, queued) = inside.key(key);
     let now = Instant::now();
     let refused = inside.journal().store_waiters();

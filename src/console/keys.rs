@@ -154,13 +154,13 @@ pub(super) struct KeyRow {
     token: Option<String>,
 }
 
-/// A key in JSON: its name.
+/// A key in JSON: its name, without the name space of the client.
 #[derive(Debug, Clone)]
 pub(super) struct LockKeyText(pub(super) LockKey);
 
 impl Serialize for LockKeyText {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.as_str())
+        serializer.serialize_str(self.0.name())
     }
 }
 

@@ -78,7 +78,7 @@ impl KeysQuery {
             Which::Elsewhere => !is_held,
             Which::Contended => row.waiters > 0,
         };
-        is_asked_for && row.view.key.as_str().contains(&self.text)
+        is_asked_for && row.view.key.name().contains(&self.text)
     }
 
     fn compare(&self, a: &Row, b: &Row) -> Ordering {

@@ -154,7 +154,10 @@ const MATRIX: &[(&str, &[&str])] = &[
     ),
     (
         "server: clock stepped forward",
-        &["faults::clock::a_clock_put_forward_ends_every_lease_and_no_release_is_confirmed"],
+        &[
+            "faults::clock::an_audit_shows_how_far_the_clock_was_stepped",
+            "faults::clock::a_clock_put_forward_ends_every_lease_and_no_release_is_confirmed",
+        ],
     ),
     (
         "server: clock stepped back",
