@@ -103,11 +103,11 @@ impl RenewalSchedule {
 
     /// Removes a hold.
     pub(super) fn remove(&mut self, live: &LiveHold) {
-        if let Some(entry) = self.holds.remove(&live.serial) {
-            if entry.state != RenewalState::New {
-                self.queue.remove(&(entry.look, live.serial));
-                self.leave_failing(entry.state);
-            }
+        if let Some(entry) = self.holds.remove(&live.serial)
+            && entry.state != RenewalState::New
+        {
+            self.queue.remove(&(entry.look, live.serial));
+            self.leave_failing(entry.state);
         }
     }
 
