@@ -10,7 +10,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
 
 use super::key::StoreSide;
-use super::keys::LockKeyText;
 use super::problem::Problem;
 use super::same_origin::is_same_origin;
 use super::shared::Shared;
@@ -31,7 +30,7 @@ struct BreakRequest {
 /// `api/break`.
 #[derive(Debug, Serialize)]
 pub(super) struct BreakReply {
-    key: LockKeyText,
+    key: LockKey,
     /// Whether any hold was ended.
     broken: bool,
     /// The state just before.
@@ -89,7 +88,7 @@ pub(super) async fn break_lock(
     }
     Ok(Json(BreakReply {
         was: StoreSide::of(&was, &shared.holders),
-        key: LockKeyText(key),
+        key,
         broken,
     }))
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::keys::LockKeyText;
 use super::{millis, problem};
 use crate::client::LockClient;
+use crate::lock::LockKey;
 use crate::telemetry::{self, Event, EventCause, Histogram};
 
 /// How many contended keys are shown.
@@ -32,7 +32,7 @@ struct EventJson {
     kind: &'static str,
     /// Of a refusal: `contended`, `overloaded`, `unavailable`, `conflict`, `shutdown`, `lost` or `misused`.
     outcome: Option<&'static str>,
-    key: LockKeyText,
+    key: LockKey,
     mode: Option<&'static str>,
     route: String,
     cause: String,
@@ -76,7 +76,7 @@ pub(super) struct ContendedJson {
 
 #[derive(Debug, Serialize)]
 struct ContendedKey {
-    key: LockKeyText,
+    key: LockKey,
     waits: u64,
     waited_ms: u64,
 }
@@ -99,7 +99,7 @@ impl From<&Event> for EventJson {
             at_ms: millis::of_day(event.at),
             kind: event.cause.kind(),
             outcome: event.cause.outcome(),
-            key: LockKeyText(event.key.clone()),
+            key: event.key.clone(),
             mode: event.mode,
             route: event.route.as_str().to_owned(),
             cause: text(&event.cause),
@@ -155,7 +155,7 @@ pub(super) fn contended(locks: &LockClient) -> ContendedJson {
     let contended = locks.inside().journal().contended();
     let hottest = contended.into_iter().take(HOTTEST);
     let keys = hottest.map(|one| ContendedKey {
-        key: LockKeyText(one.key),
+        key: one.key,
         waits: one.waits,
         waited_ms: millis::of(one.waited),
     });

@@ -6,7 +6,6 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
 use super::holders::{HolderCache, Who};
-use super::keys::LockKeyText;
 use super::millis;
 use super::problem;
 use super::shared::Shared;
@@ -20,7 +19,7 @@ const SHOWN: usize = 200;
 /// `api/key`.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyJson {
-    key: LockKeyText,
+    key: LockKey,
     /// The holds of this process.
     holds: Vec<HoldJson>,
     /// The waiting requests of this process, in the order of their arrival.
@@ -108,7 +107,7 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, patience: Duration) -> 
         asks_store,
     });
     KeyJson {
-        key: LockKeyText(key.clone()),
+        key: key.clone(),
         holds: holds
             .iter()
             .take(SHOWN)

@@ -130,7 +130,7 @@ pub(super) struct KeysPage {
 /// One key of a page.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyRow {
-    key: LockKeyText,
+    key: LockKey,
     /// `held`, `releasing`, `lost`, or `waiting` where this process does not hold it.
     state: &'static str,
     mode: &'static str,
@@ -154,22 +154,12 @@ pub(super) struct KeyRow {
     token: Option<String>,
 }
 
-/// A key in JSON: its name, without the name space of the client.
-#[derive(Debug, Clone)]
-pub(super) struct LockKeyText(pub(super) LockKey);
-
-impl Serialize for LockKeyText {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
-    }
-}
-
 impl KeysPage {
     /// Adds the holders of keys that this process waits for, from the store.
     pub(super) async fn complete(mut self, holders: &HolderCache) -> Self {
         let unknown = self.keys.iter_mut().filter(|row| row.state == "waiting");
         holders
-            .find(unknown.map(|row| (&row.key.0, &mut row.holder, &mut row.lease_left_ms)))
+            .find(unknown.map(|row| (&row.key, &mut row.holder, &mut row.lease_left_ms)))
             .await;
         self
     }
@@ -179,7 +169,7 @@ impl KeyRow {
     pub(super) fn new(row: &Row, now: Instant) -> Self {
         let hold = row.view.hold.as_ref();
         Self {
-            key: LockKeyText(row.view.key.clone()),
+            key: row.view.key.clone(),
             state: hold.map_or("waiting", |hold| hold.state),
             mode: row.mode(),
             holder: hold.map_or_else(Who::unknown, |hold| Who::here(hold.id)),
