@@ -7,5 +7,5 @@
 -- Returns  0 or {0, token} granted, {1, ms} refused, {1, ms, 1} refused, and Redisson's channel says when to ask again,
 --          2 withdrawn before, 3 a read-write lock, 4 no expiry, 5 no lock
 -- Needs    exclusive/grant_free.lua, exclusive/ask.lua and what they need
-local refused, grant = ask_exclusive(KEYS, ARGV)
+local refused, grant = ask_exclusive(KEYS, ARGV, true)
 return refused or grant()

@@ -2,15 +2,16 @@
 -- function that grants. A refused attempt keeps its place in line.
 -- keys     as exclusive/acquire.lua
 -- args     as exclusive/acquire.lua
+-- taken    whether a key of the lock is known to exist
 -- Needs    exclusive/grant.lua, now.lua, holds.lua, outside.lua, place.lua and what it needs
-local function ask_exclusive(keys, args)
+local function ask_exclusive(keys, args, taken)
   local name, alive, line, outside, id = keys[1], keys[3], keys[4], keys[5], args[2]
 
   local function grant()
     return grant_exclusive(keys, args)
   end
 
-  if is_free_exclusive(keys) then
+  if not taken and is_free_exclusive(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then

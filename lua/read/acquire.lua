@@ -4,5 +4,5 @@
 -- Returns  0 granted, {1, ms} refused, {1, ms, 1} refused, and Redisson's channel says when to ask again,
 --          2 withdrawn before, 3 an exclusive lock, 4 no expiry, 5 no lock
 -- Needs    read/grant_free.lua, read/ask.lua and what they need
-local refused, grant = ask_read(KEYS, ARGV)
+local refused, grant = ask_read(KEYS, ARGV, true)
 return refused or grant()

@@ -3,8 +3,9 @@
 -- waiting.
 -- keys     as read/acquire.lua
 -- args     as read/acquire.lua
+-- taken    whether a key of the lock is known to exist
 -- Needs    read/grant.lua, now.lua, waiters.lua, holds.lua, outside.lua
-local function ask_read(keys, args)
+local function ask_read(keys, args, taken)
   local name, id, lease = keys[1], args[2], tonumber(args[1])
   local life, mode, waits = lease, nil, false
 
@@ -16,7 +17,7 @@ local function ask_read(keys, args)
     return grant_read(keys, args, mode or 'read', life)
   end
 
-  if is_free_read(keys) then
+  if not taken and is_free_read(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then

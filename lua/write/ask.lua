@@ -2,8 +2,9 @@
 -- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. The last of
 -- several readers may be Redisson's.
 -- keys, args   as write/acquire.lua
+-- taken    whether a key of the lock is known to exist
 -- Needs    write/grant.lua, now.lua, waiters.lua, settle.lua, outside.lua, place.lua and what they need
-local function ask_write(keys, args)
+local function ask_write(keys, args, taken)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
 
@@ -15,7 +16,7 @@ local function ask_write(keys, args)
     return granted
   end
 
-  if is_free_write(keys) then
+  if not taken and is_free_write(keys) then
     return nil, grant
   end
   if redis.call('EXISTS', keys[2]) == 1 then
