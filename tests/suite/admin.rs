@@ -41,6 +41,21 @@ async fn names(admin: &LockAdmin, query: ListQuery) -> Vec<String> {
     entries.map(|entry| entry.key.to_string()).collect()
 }
 
+/// Lists the keys with a prefix, in pages of each size.
+async fn each_is_listed_once(
+    admin: &LockAdmin,
+    prefix: &str,
+    expected: &BTreeSet<String>,
+    limits: [usize; 3],
+) {
+    for limit in limits {
+        let query = ListQuery::new().prefix(prefix).limit(limit);
+        let found = names(admin, query).await;
+        assert_eq!(found.len(), expected.len(), "each once: {found:?}");
+        assert_eq!(&BTreeSet::from_iter(found), expected);
+    }
+}
+
 /// Runs a case on a quorum of three, and on every other store.
 async fn on_every_store(case: impl AsyncFn(LockClient)) {
     let stores = std::array::from_fn::<_, 3, _>(|_| MemoryStore::new());
@@ -79,12 +94,7 @@ async fn every_held_key_is_listed_once_with_its_holders() {
         let freed = locks.lock(format!("{prefix}freed")).await.unwrap();
         freed.release().await.unwrap();
 
-        for limit in [1, 10, 1000] {
-            let query = ListQuery::new().prefix(prefix).limit(limit);
-            let found = names(&admin, query).await;
-            assert_eq!(found.len(), expected.len(), "each once: {found:?}");
-            assert_eq!(BTreeSet::from_iter(found), expected);
-        }
+        each_is_listed_once(&admin, prefix, &expected, [1, 10, 1000]).await;
         let literal = ListQuery::new().prefix(format!("{prefix}*["));
         assert_eq!(names(&admin, literal).await.len(), 1);
         let list = async |query: &ListQuery| admin.locks(query).await;
@@ -130,12 +140,7 @@ async fn every_key_with_permits_is_listed_once_with_its_holders() {
         let freed = locks.lock(format!("{prefix}freed")).permits(2);
         freed.await.unwrap().release().await.unwrap();
 
-        for limit in [1, 5, 1000] {
-            let query = ListQuery::new().prefix(prefix).limit(limit);
-            let found = names(&admin, query).await;
-            assert_eq!(found.len(), expected.len(), "each once: {found:?}");
-            assert_eq!(BTreeSet::from_iter(found), expected);
-        }
+        each_is_listed_once(&admin, prefix, &expected, [1, 5, 1000]).await;
         let list = async |query: &ListQuery| admin.locks(query).await;
         let found = pages(ListQuery::new().prefix(format!("{prefix}7")), list).await;
         let entry = found.concat().remove(0);
