@@ -1,10 +1,16 @@
 //! A loopback port that no other process gets.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
 use tokio::net::{TcpListener, TcpSocket};
+
+/// The ports that this process has given out. No other test gets one of them: a store that looks for its server would find another
+/// test's server there.
+static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A port of 127.0.0.1, held by a socket that is bound but never listens.
 ///
@@ -17,9 +23,19 @@ pub(crate) struct ReservedPort {
 }
 
 impl ReservedPort {
-    /// Reserves a free port.
+    /// Reserves a free port that was not given out before.
     pub(crate) fn reserve() -> io::Result<Self> {
-        Self::reserve_number(0)
+        // Held until the end, so that the kernel does not offer the same port again.
+        let mut unfit = Vec::new();
+        loop {
+            let port = Self::reserve_number(0)?;
+            let mut given = GIVEN.lock().unwrap();
+            if given.get_or_insert_default().insert(port.number()) {
+                return Ok(port);
+            }
+            drop(given);
+            unfit.push(port);
+        }
     }
 
     /// Reserves a free port, and the one that is higher by `distance`.
