@@ -29,7 +29,7 @@ impl ReservedPort {
         let mut unfit = Vec::new();
         loop {
             let port = Self::reserve_number(0)?;
-            let mut given = GIVEN.lock().unwrap();
+            let mut given = GIVEN.lock().expect("no panic holds it");
             if given.get_or_insert_default().insert(port.number()) {
                 return Ok(port);
             }
