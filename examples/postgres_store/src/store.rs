@@ -251,7 +251,7 @@ impl LockStore for PostgresStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let Names { keys, modes, ids } = Names::of([&attempt.hold]);
-        let memory = unanswered.then_some(micros(LATENESS));
+        let memory = unanswered.then(|| micros(attempt.lease.max(LATENESS)));
         let id = attempt.id.to_string();
         let question = "SELECT tower_lock.withdraw($1, $2, $3, $4, $5)";
         let with: [&(dyn ToSql + Sync); 5] = [&keys[0], &modes[0], &ids[0], &id, &memory];

@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::Wakeups;
 
 use super::step::SENTINEL;
+use super::world::arrives;
 
 /// The clock of a Redis server.
 pub(super) struct Clock {
@@ -64,7 +65,7 @@ impl Clock {
             .query_async::<u64>(&mut self.connection)
             .await;
         assert_eq!(published.expect("it is sent"), 1, "a client listens");
-        sentinel.wait().await;
+        arrives(sentinel).await;
     }
 
     /// The names of all keys, and whether each expires.

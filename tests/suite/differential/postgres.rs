@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::FutureExt;
 use postgres_store::PostgresStore;
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
@@ -12,7 +13,7 @@ use tower_distributed_lock::{LockStore, MemoryStore, Wakeups};
 use super::Pair;
 use super::seen::{Reply, Seen};
 use super::step::{LONG, SENTINEL, Step, Who, sentinel};
-use super::world::{World, runtimes};
+use super::world::{World, arrives, runtimes};
 use crate::support::PostgresServer;
 
 /// A clock that stands still until it is moved.
@@ -46,8 +47,8 @@ impl Worlds {
             let store = PostgresStore::connect(&database.config()).await;
             let store = store.expect("a store");
             let mut sentinel = store.subscribe(&sentinel()).await.expect("it listens");
-            // The connection has just begun to listen, which wakes all.
-            sentinel.wait().await;
+            // If the connection began to listen after the subscription, it has woken all.
+            let _ = sentinel.wait().now_or_never();
             (store, client, sentinel)
         });
         Self {
@@ -106,7 +107,7 @@ impl Pair for Worlds {
             let delivered = format!("SELECT pg_notify('tower_lock', 'exclusive {SENTINEL}')");
             let sent = self.client.batch_execute(&delivered).await;
             sent.expect("it is sent");
-            self.sentinel.wait().await;
+            arrives(&mut self.sentinel).await;
             self.postgres.look(reply).await
         });
         // The table in `seen`: PostgreSQL does not tell how many have been woken, and has no line.
