@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::audit::Audit;
+use crate::cleanup::Driven;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::keeper::Driven;
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::Queues;
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
@@ -221,14 +221,14 @@ impl LockClient {
     /// Dropping the future does not undo the shutdown.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         let doors = &self.inner.doors;
-        let keeper = self.inner.queues.keeper();
+        let background = self.inner.queues.background();
         doors.close();
-        keeper.abandon_all();
+        background.abandon_all();
         let done = async {
             // The last request may have been granted a hold since.
             doors.empty().await;
-            keeper.abandon_all();
-            keeper.drained().await;
+            background.abandon_all();
+            background.drained().await;
             if let Some(announcement) = &self.inner.announcement {
                 announcement.end().await;
             }
@@ -331,7 +331,7 @@ impl LockClient {
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
     fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Result<T, StoreError>> {
-        Driven::new(self.inner.queues.keeper().clone(), answer)
+        self.inner.queues.background().drive(answer)
     }
 
     /// The journal of events, for a console.

@@ -191,3 +191,16 @@ impl Error for StoreError {
         Some(&*self.source)
     }
 }
+
+/// The most important of several results: a loss, otherwise the first error.
+pub(crate) fn worst(
+    results: impl IntoIterator<Item = Result<(), LockError>>,
+) -> Result<(), LockError> {
+    let mut worst = Ok(());
+    for result in results {
+        if worst.is_ok() || matches!(result, Err(LockError::Lost)) {
+            worst = result;
+        }
+    }
+    worst
+}

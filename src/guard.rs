@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::error::LockError;
-use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::{Share, Shares};
 use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
+use crate::watchdog::LiveHold;
 
 /// A held lock: one key, or several at once.
 ///

@@ -78,7 +78,9 @@
 
 pub mod admin;
 pub mod audit;
+mod background;
 mod backoff;
+mod cleanup;
 pub mod client;
 #[cfg(feature = "console")]
 pub mod console;
@@ -90,7 +92,6 @@ pub mod extract;
 pub mod guard;
 pub mod guide;
 pub mod idempotency;
-mod keeper;
 pub mod key;
 pub mod layer;
 mod limits;
@@ -101,6 +102,7 @@ mod sync;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod watchdog;
 pub mod work;
 
 #[doc(inline)]

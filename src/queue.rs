@@ -17,11 +17,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::background::Background;
 use crate::error::LockError;
-use crate::keeper::{Keeper, LiveHold};
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
 use crate::store::{DynStore, Wakeups};
 use crate::telemetry::{self, Journal, Route};
+use crate::watchdog::LiveHold;
 
 mod fairness;
 mod hold;
@@ -119,7 +120,7 @@ impl Terms {
 /// The holds and the waiting requests of a client in this process.
 pub(crate) struct Queues {
     journal: Journal,
-    keeper: Keeper,
+    background: Background,
     pace: Pace,
     shards: Shards,
 }
@@ -150,7 +151,7 @@ impl Queues {
             };
             let journal = Journal::default();
             Self {
-                keeper: Keeper::new(store, renew_on, journal.clone(), Box::new(on_lost)),
+                background: Background::new(store, renew_on, journal.clone(), Box::new(on_lost)),
                 journal,
                 pace,
                 shards: Shards::new(max_keys),
@@ -166,8 +167,8 @@ impl Queues {
         &self.journal
     }
 
-    pub(crate) fn keeper(&self) -> &Keeper {
-        &self.keeper
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     /// Joins a hold, or gets the turn to ask, or queues.

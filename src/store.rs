@@ -71,6 +71,14 @@ fn grouped<T>(
     groups
 }
 
+/// The error if the store answered, but could not decide about a hold.
+pub(crate) fn undecided() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store cannot say whether it carries the hold",
+    )
+}
+
 /// The refusal of a record under a shared hold: the record does not describe the work of the other shares.
 fn shared_work() -> StoreError {
     StoreError::new(

@@ -10,7 +10,6 @@ use super::attempt::{AttemptGuard, Reply, Wanted};
 use super::places::{Places, sooner};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::keeper::Driven;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms};
 use crate::store::{Attempt, Wakeups};
@@ -74,8 +73,8 @@ impl LockClient {
     /// Subscribes; `None` if that is not possible now, so that the request only polls.
     async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
         let subscribing = self.inner.store.clone().subscribe(attempt);
-        let keeper = self.inner.queues.keeper().clone();
-        match timeout_at(wait.until, Driven::new(keeper, subscribing)).await {
+        let subscribing = self.inner.queues.background().drive(subscribing);
+        match timeout_at(wait.until, subscribing).await {
             Ok(Ok(wakeups)) => Some(wakeups),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "could not subscribe, polling instead");

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::{Inner, LockClient};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::keeper::LiveHold;
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
 use crate::store::{
     self, Answer, Attempt, BATCH, DynStore, Fencing, HoldStatus, Outcome, Release, SeveralOutcome,
     Wakeups,
 };
+use crate::watchdog::LiveHold;
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -257,7 +257,7 @@ impl<'a> AttemptGuard<'a> {
         let (want, sent) = (self.want, Instant::now());
         let Inner { store, queues, .. } = &*self.client.inner;
         let store = store.clone();
-        queues.keeper().adopt(Box::pin(async move {
+        queues.background().adopt(Box::pin(async move {
             let after = match asking {
                 // What to withdraw is known only after the answer.
                 Some(mut asking) => residue(before, want, &asking.answer(sent).await),

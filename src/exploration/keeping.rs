@@ -1,4 +1,4 @@
-//! One hold between its keeper, its holder, a thief and the clock: GUARANTEES S2 to S5.
+//! One hold between its watchdog, its holder, a thief and the clock: GUARANTEES S2 to S5.
 
 use std::slice;
 use std::sync::Arc;
@@ -13,18 +13,20 @@ use uuid::Uuid;
 
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
+use crate::background::Background;
+use crate::cleanup::PATIENCE;
 use crate::error::LockError;
-use crate::keeper::{Keeper, LiveHold, PATIENCE, Phase};
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, erase};
 use crate::telemetry::Journal;
+use crate::watchdog::{LiveHold, Phase};
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The hold, and the states in which it was observed.
 struct Watch {
     store: Paced,
-    keeper: Keeper,
+    background: Background,
     live: Arc<LiveHold>,
     lost: Arc<AtomicUsize>,
     stolen: AtomicBool,
@@ -37,7 +39,7 @@ impl Watch {
     async fn begin() -> Arc<Self> {
         let store = Paced::default();
         let lost = Arc::new(AtomicUsize::new(0));
-        let keeper = Keeper::new(erase(store.clone()), None, Journal::default(), {
+        let background = Background::new(erase(store.clone()), None, Journal::default(), {
             let lost = lost.clone();
             Box::new(move |_| {
                 lost.fetch_add(1, Ordering::SeqCst);
@@ -66,10 +68,10 @@ impl Watch {
             sent,
             LEASE,
         ));
-        keeper.keep(&live);
+        background.keep(&live);
         Arc::new(Self {
             store,
-            keeper,
+            background,
             live,
             lost,
             stolen: AtomicBool::new(false),
@@ -122,7 +124,7 @@ impl Watch {
     async fn asker(self: Arc<Self>) {
         for _ in 0..3 {
             let asked = Instant::now();
-            let answer = self.keeper.check(&self.live).await;
+            let answer = self.background.check(&self.live).await;
             match answer {
                 Ok(()) => {}
                 Err(LockError::Lost) => {
@@ -140,10 +142,10 @@ impl Watch {
         for _ in 0..thread_rng().gen_range(0..40) {
             yield_now().await;
         }
-        let held = self.keeper.begin_release(&self.live);
-        assert!(!self.keeper.begin_release(&self.live), "released twice");
-        let (keeper, live) = (self.keeper.clone(), self.live.clone());
-        let released = keeper.release(live, None, |_| ()).await;
+        let held = self.background.begin_release(&self.live);
+        assert!(!self.background.begin_release(&self.live), "released twice");
+        let (background, live) = (self.background.clone(), self.live.clone());
+        let released = background.release(live, None, |_| ()).await;
         self.look();
         if held {
             let phase = self.live.phase();

@@ -9,9 +9,9 @@ use super::small_map::Counts;
 use super::{At, NewShare, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::keeper::{LiveHold, Phase};
 use crate::lock::{FencingToken, Lease, LockMode, Owner};
 use crate::telemetry::Route;
+use crate::watchdog::{LiveHold, Phase};
 
 /// A hold of this process.
 ///

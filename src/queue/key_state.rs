@@ -17,9 +17,9 @@ use super::{At, Decision, Effect, Intent, NewShare, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::keeper::LiveHold;
 use crate::lock::{LockMode, Owner};
 use crate::store::Wakeups;
+use crate::watchdog::LiveHold;
 
 mod entering;
 

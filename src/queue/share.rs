@@ -8,10 +8,12 @@ use tokio::time::Instant;
 use super::hold::LocalHolder;
 use super::key_state::Left;
 use super::{NewShare, Queues, Turn};
-use crate::error::LockError;
-use crate::keeper::{self, Driven, End, LiveHold};
+use crate::background::{Background, End};
+use crate::cleanup::Driven;
+use crate::error::{LockError, worst};
 use crate::lock::FencingToken;
 use crate::store::{Record, Released};
+use crate::watchdog::LiveHold;
 
 /// A share in a live hold. Dropping it ends the share; the last one releases the hold in the background.
 pub(crate) struct Share {
@@ -24,7 +26,7 @@ pub(crate) struct Share {
 
 impl Share {
     pub(super) fn new(queues: &Arc<Queues>, grant: NewShare) -> Self {
-        queues.keeper().shared(&grant.live);
+        queues.background().shared(&grant.live);
         Self {
             queues: queues.clone(),
             live: grant.live,
@@ -38,8 +40,8 @@ impl Share {
         &self.live
     }
 
-    pub(super) fn keeper(&self) -> &keeper::Keeper {
-        self.queues.keeper()
+    pub(super) fn background(&self) -> &Background {
+        self.queues.background()
     }
 
     pub(crate) fn token(&self) -> Option<FencingToken> {
@@ -64,7 +66,7 @@ impl Share {
         let over = self.is_over();
         let confirmed = match self.leave(Ending::PassOn) {
             Departure::Last(release) => release.in_time().await,
-            Departure::Shared => self.queues.keeper().check(&self.live).await,
+            Departure::Shared => self.queues.background().check(&self.live).await,
         };
         if over {
             Err(LockError::Lost)
@@ -99,39 +101,39 @@ impl Share {
         shares: impl IntoIterator<Item = Self>,
     ) -> Result<(), LockError> {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
-        let mut keeper = None;
+        let mut background = None;
         let mut is_over = false;
         for mut share in shares {
             is_over |= share.is_over();
-            keeper.get_or_insert_with(|| share.queues.keeper().clone());
+            background.get_or_insert_with(|| share.queues.background().clone());
             match share.depart(true) {
                 Some(departed) => last.push(departed.end()),
                 None => shared.push(share),
             }
         }
-        let Some(keeper) = keeper else {
+        let Some(background) = background else {
             return Ok(());
         };
-        let released = keeper.end_all(last).in_time();
-        let checks = shared.iter().map(|share| keeper.check(&share.live));
+        let released = background.end_all(last).in_time();
+        let checks = shared.iter().map(|share| background.check(&share.live));
         let (released, checked) = tokio::join!(released, join_all(checks));
         let over = is_over.then_some(Err(LockError::Lost));
-        keeper::worst(checked.into_iter().chain([released]).chain(over))
+        worst(checked.into_iter().chain([released]).chain(over))
     }
 
     /// Drops all shares. Holds that end are released together in the background.
     pub(crate) fn drop_all(shares: impl IntoIterator<Item = Self>) {
-        let mut keeper = None;
+        let mut background = None;
         let mut last = Vec::new();
         for mut share in shares {
-            keeper.get_or_insert_with(|| share.queues.keeper().clone());
+            background.get_or_insert_with(|| share.queues.background().clone());
             last.extend(share.depart(true).map(Departed::end));
         }
-        if let Some(keeper) = keeper
+        if let Some(background) = background
             && !last.is_empty()
         {
-            // Dropping the release hands it to the keeper.
-            drop(keeper.end_all(last));
+            // Dropping the release hands it to the background.
+            drop(background.end_all(last));
         }
     }
 
@@ -148,8 +150,8 @@ impl Share {
             asked,
             until_done,
         } = departed.end();
-        let keeper = self.queues.keeper();
-        Departure::Last(keeper.end(live, record, asked, until_done))
+        let background = self.queues.background();
+        Departure::Last(background.end(live, record, asked, until_done))
     }
 
     /// Ends the share in this process; `None` if the hold continues.
@@ -185,7 +187,7 @@ struct Departed {
 }
 
 impl Departed {
-    /// The end of the hold, for the keeper. The next request asks only after the release was sent; a nested read asks only
+    /// The end of the hold, for the background. The next request asks only after the release was sent; a nested read asks only
     /// when nothing is left of the previous one.
     fn end(self) -> End<impl FnOnce(Released) + Send + 'static, Option<Turn>> {
         let (until_done, until_asked) = match self.next {
@@ -222,7 +224,7 @@ enum Departure {
 impl Drop for Share {
     fn drop(&mut self) {
         if !self.left {
-            // Dropping the release hands it to the keeper.
+            // Dropping the release hands it to the background.
             drop(self.leave(Ending::PassOn));
         }
     }

@@ -31,7 +31,7 @@ impl Shares {
     /// The question continues in the background; the shares do not wait for it.
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
         let lives = self.0.iter().map(Share::live);
-        let extended = self.0[0].keeper().extend(lives, until);
+        let extended = self.0[0].background().extend(lives, until);
         extended.in_time().await?;
         // Only after the answer: a request that is dropped before it passes its hold on without a minimum.
         let mut lives = self.0.iter().map(Share::live);

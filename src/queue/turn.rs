@@ -11,9 +11,9 @@ use super::wait_queue::{Handoff, Others};
 use super::{Intent, Queues, Share, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::keeper::LiveHold;
 use crate::lock::{HoldId, LockKey};
 use crate::store::{Released, Wakeups};
+use crate::watchdog::LiveHold;
 
 /// The turn to ask the store for a key. If it is dropped without a grant, it passes to the next request.
 pub(crate) struct Turn {
@@ -121,8 +121,8 @@ impl Turn {
             }
             state.granted(live.clone(), terms, &self.intent, wakeups, at)
         });
-        // The keeper gets the hold only now, so that the state machine knows it if it is lost at once.
-        self.queues.keeper().keep(&live);
+        // The watchdog gets the hold only now, so that the state machine knows it if it is lost at once.
+        self.queues.background().keep(&live);
         self.queues.apply(&self.key, effects);
         Share::new(&self.queues, grant)
     }

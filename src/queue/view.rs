@@ -6,9 +6,9 @@ use super::Queues;
 use super::hold::LocalHold;
 use super::key_state::KeyState;
 use super::wait_queue::{Head, LocalWaiter, WaitQueue};
-use crate::keeper::Phase;
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
 use crate::telemetry::Route;
+use crate::watchdog::Phase;
 
 /// One key that requests of this process hold or wait for.
 #[derive(Debug, Clone)]

@@ -63,7 +63,7 @@ async fn ends_while_it_holds(
     locks
 }
 
-/// S4, S5. A client is shared by two runtimes, and its keeper lived on the one that ends.
+/// S4, S5. A client is shared by two runtimes, and its background work ran on the one that ends.
 #[tokio::test]
 async fn a_runtime_that_ends_does_not_end_the_renewals_of_another() {
     let server = RedisServer::start().await;
@@ -108,7 +108,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
         proxy.replies.hold();
         let checked = tokio::spawn(inner.release());
         proxy.replies.until_caught().await;
-        // The keeper drives it, on the runtime that is about to end.
+        // The background drives it, on the runtime that is about to end.
         first.spawn(async move { drop(outer) });
         eventually("it has been released", SOON, async || {
             !server.dump().await.contains_key("n")
@@ -126,7 +126,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
     }
 }
 
-/// S4, S9, L7. A release began on the runtime that ends, and cannot continue elsewhere. The keeper, which runs on the
+/// S4, S9, L7. A release began on the runtime that ends, and cannot continue elsewhere. The background work, which runs on the
 /// other runtime by then, is not affected.
 #[tokio::test]
 async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {

@@ -63,7 +63,7 @@ impl Profile {
 }
 
 /// The floors of this crate, as ARCHITECTURE.md names them, and what else takes part. The first that is found counts.
-const PLACES: [(&str, &str); 26] = [
+const PLACES: [(&str, &str); 28] = [
     ("/malloc/", "allocator"),
     ("/alloc.rs", "allocator"),
     ("/sys/alloc/", "allocator"),
@@ -81,7 +81,9 @@ const PLACES: [(&str, &str); 26] = [
     ("/src/key", "this crate: key"),
     ("/src/client", "this crate: client"),
     ("/src/queue", "this crate: queue"),
-    ("/src/keeper", "this crate: keeper"),
+    ("/src/background", "this crate: background"),
+    ("/src/watchdog", "this crate: watchdog"),
+    ("/src/cleanup", "this crate: cleanup"),
     ("/src/guard", "this crate: guard"),
     ("/src/store", "this crate: store"),
     ("/src/lock", "this crate: lock"),

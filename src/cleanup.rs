@@ -16,6 +16,12 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::sync::Mutex;
 
+mod driven;
+mod pace;
+
+pub(crate) use driven::{Driven, PATIENCE, is_in_background, late};
+pub(crate) use pace::{PaceSlot, ReleasePace};
+
 /// Work without a result.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -24,7 +30,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A job runs on the runtime of the caller that drops it, otherwise on the one that last took a lock. When a runtime
 /// ends, its jobs move to another one.
 #[derive(Default)]
-pub(super) struct CleanupTasks {
+pub(crate) struct CleanupTasks {
     state: Mutex<CleanupState>,
     /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
     /// drives it, so that it is always counted between the caller and the background.
@@ -36,7 +42,10 @@ pub(super) struct CleanupTasks {
     changed: Notify,
 }
 
-/// Protected by one mutex; no other mutex is taken under it. Between calls each job is either on a runtime or stranded.
+/// Protected by one mutex; no other mutex is taken under it.
+///
+/// A job is put on a runtime. When that ends, the job moves to another one, or to `stranded` if none is known; the next
+/// runtime that is noted takes it from there. Between calls each job that is not done is in one of the two places.
 #[derive(Default)]
 struct CleanupState {
     /// The runtimes from which locks were taken, the latest one last.
@@ -47,7 +56,7 @@ struct CleanupState {
 
 impl CleanupTasks {
     /// Stores a runtime, and starts the stranded jobs on it.
-    pub(super) fn note(&self, here: &Handle) {
+    pub(crate) fn note(&self, here: &Handle) {
         let (replaced, stranded) = {
             let mut state = self.state.lock();
             (state.remember(here), mem::take(&mut state.stranded))
@@ -58,18 +67,18 @@ impl CleanupTasks {
     }
 
     /// A runtime other than `ended` from which locks were taken.
-    pub(super) fn runtime_but(&self, ended: Id) -> Option<Handle> {
+    pub(crate) fn runtime_but(&self, ended: Id) -> Option<Handle> {
         self.state.lock().runtime_but(&[ended])
     }
 
     /// Counts work until the returned value is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Unfinished {
+    pub(crate) fn begin(self: &Arc<Self>) -> Unfinished {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         Unfinished(self.clone())
     }
 
     /// Does something at a later time, unless its runtime ends before. It does not count as work.
-    pub(super) fn later(&self, at: Instant, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn later(&self, at: Instant, work: impl Future<Output = ()> + Send + 'static) {
         let here = Handle::try_current().ok();
         let Some(runtime) = here.or_else(|| self.state.lock().runtime_but(&[])) else {
             return;
@@ -81,7 +90,7 @@ impl CleanupTasks {
     }
 
     /// Waits until all work is done.
-    pub(super) async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         let _draining = Draining::begin(&self.drains);
         loop {
             let changed = self.changed.notified();
@@ -135,11 +144,11 @@ impl Drop for Draining<'_> {
 }
 
 /// Counts a piece of work that is not done.
-pub(super) struct Unfinished(Arc<CleanupTasks>);
+pub(crate) struct Unfinished(Arc<CleanupTasks>);
 
 impl Unfinished {
     /// Drives the rest of the work to its end in the background. Never blocks; works outside a runtime.
-    pub(super) fn adopt(self, job: Job) {
+    pub(crate) fn adopt(self, job: Job) {
         RunningJob::start(RunningJob {
             job: Some(job),
             unfinished: self,

@@ -11,9 +11,10 @@ use crate::sync::Mutex;
 /// Limits the releases that no caller waits for, for each partition of the store: guards that are dropped together are
 /// released in turn, and a partition that is down does not delay another.
 #[derive(Default)]
-pub(super) struct ReleasePace {
-    /// The partitions with releases under way. The mutex protects the map. An entry exists exactly as long as a
-    /// [`PaceSlot`] of its partition.
+pub(crate) struct ReleasePace {
+    /// The partitions with releases under way. The mutex protects the map and its entries. The first slot of a partition makes
+    /// its entry, the last one removes it: between calls `slots` is the number of its [`PaceSlot`]s, and never zero. No other
+    /// mutex is taken under it.
     partitions: Mutex<HashMap<u16, Partition>>,
 }
 
@@ -25,7 +26,7 @@ struct Partition {
 
 impl ReleasePace {
     /// Waits for one of the places of `partition`.
-    pub(super) async fn enter(self: Arc<Self>, partition: u16) -> PaceSlot {
+    pub(crate) async fn enter(self: Arc<Self>, partition: u16) -> PaceSlot {
         let places = {
             let mut partitions = self.partitions.lock();
             let partition = partitions.entry(partition).or_insert_with(|| Partition {
@@ -46,7 +47,7 @@ impl ReleasePace {
 }
 
 /// A place, or the wait for one.
-pub(super) struct PaceSlot {
+pub(crate) struct PaceSlot {
     pace: Arc<ReleasePace>,
     partition: u16,
     place: Option<OwnedSemaphorePermit>,

@@ -18,7 +18,7 @@ use crate::telemetry::{ObservedHold, Route};
 #[derive(Debug)]
 pub(crate) struct LiveHold {
     /// Distinguishes the holds of one process: a nested read has the id of the write above it.
-    pub(super) serial: u64,
+    pub(crate) serial: u64,
     pub(crate) hold: Hold,
     pub(crate) lease: Lease,
     /// The token of the grant itself; hand-overs inside the process use the following ones.
@@ -33,7 +33,11 @@ pub(crate) struct LiveHold {
 
 /// Protected by one mutex. It is taken last: under that of a shard of the queue, or that of the watchdog.
 ///
-/// The deadline moves only while the phase is `Held`. `Released` and `Lost` are final.
+/// `Held → Releasing` by the release, `Held → Lost` by the watchdog, `Releasing → Released | Lost` by the store's answer.
+/// Between calls:
+///
+/// * The deadline moves only while the phase is `Held`, and only by a confirmation of the store that is newer than `confirmed`.
+/// * `Released` and `Lost` are final.
 #[derive(Debug)]
 struct LiveState {
     phase: Phase,
@@ -240,7 +244,7 @@ impl LiveHold {
     }
 
     /// When to renew a hold whose lease was cut short by a limit that was extended since. Returns it once.
-    pub(super) fn take_extended(&self) -> Option<Instant> {
+    pub(crate) fn take_extended(&self) -> Option<Instant> {
         let mut state = self.state();
         let lease = self.lease.duration();
         let is_cut = state.deadline < valid_until(state.confirmed, lease);

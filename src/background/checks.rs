@@ -9,13 +9,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::cleanup::CleanupTasks;
-use super::driven::Driven;
-use super::live::LiveHold;
-use super::{FIRST_BACKOFF, PATIENCE, in_batches};
+use super::{FIRST_BACKOFF, in_batches};
+use crate::cleanup::{CleanupTasks, Driven, PATIENCE};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
+use crate::watchdog::LiveHold;
 
 /// How long a failed question to the store is repeated.
 const BUDGET: Duration = Duration::from_secs(1);
@@ -26,8 +25,11 @@ type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
 pub(super) struct OwnerChecks {
     store: Arc<dyn DynStore>,
     tasks: Arc<CleanupTasks>,
-    /// The partitions with a question under way. The mutex protects the map. A partition leaves the map when its
-    /// question is answered and no check waits.
+    /// The partitions with a question under way. The mutex protects the map and its entries; no other mutex is taken under it.
+    ///
+    /// The first check of a partition makes its entry and asks. Later ones wait in it, until the one that asks takes them all
+    /// into its next question. The entry is removed when a question is answered and no check waits. Between calls each check is
+    /// in one place: it waits in an entry, or the one that took it asks.
     asked: Mutex<HashMap<u16, OpenQuestion>>,
 }
 

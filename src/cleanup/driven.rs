@@ -4,12 +4,15 @@ use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::cleanup::Unfinished;
-use super::{Keeper, PATIENCE, late};
-use crate::error::LockError;
+use super::Unfinished;
+use crate::error::{LockError, StoreError, StoreErrorKind};
+
+/// How long a caller waits for the answer to a release or an owner check. The work continues in the background.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
     static IN_BACKGROUND: ();
@@ -35,12 +38,8 @@ struct Work<T> {
 }
 
 impl<T: Send + 'static> Driven<T> {
-    pub(crate) fn new(keeper: Keeper, future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self::counted(keeper.handle.tasks.begin(), future)
-    }
-
     /// Wraps work that is counted already.
-    pub(super) fn counted(
+    pub(crate) fn counted(
         unfinished: Unfinished,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Self {
@@ -52,7 +51,7 @@ impl<T: Send + 'static> Driven<T> {
     }
 
     /// Wraps the result of work that is done.
-    pub(super) fn done(result: T) -> Self {
+    pub(crate) fn done(result: T) -> Self {
         Self {
             state: State::Done(result),
             is_lost: false,
@@ -61,7 +60,7 @@ impl<T: Send + 'static> Driven<T> {
 
     /// Marks the future as the release of a lost hold: it fails as lost, whatever the store
     /// answers.
-    pub(super) fn of_lost(mut self, is_lost: bool) -> Self {
+    pub(crate) fn of_lost(mut self, is_lost: bool) -> Self {
         self.is_lost = is_lost;
         self
     }
@@ -132,6 +131,14 @@ impl<T: Send + 'static> Drop for Driven<T> {
 }
 
 /// Whether the caller of this future has dropped it, so that it runs in the background.
-pub(super) fn is_in_background() -> bool {
+pub(crate) fn is_in_background() -> bool {
     IN_BACKGROUND.try_with(|()| ()).is_ok()
+}
+
+/// The error if the store did not answer within the caller's time limit.
+pub(crate) fn late() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store has not answered in time; the release goes on in the background",
+    )
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Batch, RenewalSchedule, RenewalState};
-use crate::keeper::live::LiveHold;
 use crate::store::BATCH;
+use crate::watchdog::LiveHold;
 
 /// The first and the longest pause between two probes of a partition whose renewals fail. A pause doubles after each probe,
 /// and is never longer than a tenth of the shortest lease in the partition.

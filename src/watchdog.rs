@@ -1,4 +1,7 @@
-//! The task that renews holds.
+//! The watchdog: renews holds in batches at a third of their lease, and finds lost holds.
+//!
+//! Renewals are one task, without a timer or a task per hold, on the store's runtime if it has one, so that holds outlive a
+//! runtime whose workers are all busy.
 
 use std::error::Error;
 use std::sync::{Arc, Weak};
@@ -10,22 +13,26 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::cleanup::CleanupTasks;
-use super::live::LiveHold;
-use super::schedule::{Batch, RenewalSchedule};
-use super::{Job, undecided};
+use crate::cleanup::{CleanupTasks, Job};
 use crate::error::StoreError;
-use crate::store::{DynStore, HoldStatus, Renewal};
+use crate::store::{DynStore, HoldStatus, Renewal, undecided};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::{self, Journal};
+
+mod live;
+mod schedule;
+mod serial_map;
+
+pub(crate) use live::{LiveHold, Phase};
+use schedule::{Batch, RenewalSchedule};
 
 /// How often an outage is logged while it lasts.
 const REMINDER: Duration = Duration::from_secs(10);
 
-pub(super) type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
+pub(crate) type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
 /// Renews every live hold of a client, and finds those that are lost.
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     store: Arc<dyn DynStore>,
     /// The runtime of the task, if the client sets one. It overrides the store's.
     runtime: Option<Handle>,
@@ -41,6 +48,13 @@ pub(super) struct Watchdog {
 
 /// Protected by one mutex. It may be taken under a shard's mutex of the queue, and only the mutex of a [`LiveHold`] is
 /// taken under it.
+///
+/// The first hold starts the task. It returns after the last hold of a retired watchdog; if it is dropped before, with its
+/// runtime, [`Watchdog::ended`] or the next hold starts another one. Between calls:
+///
+/// * At most one task runs: `task` is alive from its start until it returns or is dropped.
+/// * A hold is in `schedule` from its grant until its release begins, it is lost, or its deadline has passed.
+/// * A task that runs wakes no later than the next look at any hold.
 #[derive(Default)]
 struct WatchdogState {
     schedule: RenewalSchedule,
@@ -48,6 +62,7 @@ struct WatchdogState {
     task: Weak<()>,
     /// The task's runtime; `None` before the task begins, and after it has returned.
     home: Option<Id>,
+    /// From the first renewal that fails until an answer after which no partition fails.
     outage: Option<Outage>,
     /// When undecided holds were last logged.
     warned: Option<Instant>,
@@ -61,7 +76,7 @@ struct Outage {
 }
 
 impl Watchdog {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: Arc<dyn DynStore>,
         runtime: Option<Handle>,
         tasks: Arc<CleanupTasks>,
@@ -80,7 +95,7 @@ impl Watchdog {
     }
 
     /// Begins to renew `live`.
-    pub(super) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
+    pub(crate) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
         let mut state = self.state();
         self.ensure_running(&mut state);
         if state.schedule.enter(live) {
@@ -89,21 +104,21 @@ impl Watchdog {
     }
 
     /// Stops the renewal of `live` before its release. Returns `false` if it is lost already.
-    pub(super) fn end(&self, live: &LiveHold) -> bool {
+    pub(crate) fn end(&self, live: &LiveHold) -> bool {
         let mut state = self.state();
         state.schedule.remove(live);
         live.begin_release()
     }
 
     /// The limit of `live` was extended: a hold whose renewals had ended may be renewed again.
-    pub(super) fn extended(&self, live: &LiveHold, look: Instant) {
+    pub(crate) fn extended(&self, live: &LiveHold, look: Instant) {
         if self.state().schedule.look_earlier(live, look) {
             self.work.notify_one();
         }
     }
 
     /// Marks `live` as lost, if it has not ended.
-    pub(super) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
+    pub(crate) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
         self.state().schedule.remove(live);
         if live.lose() {
             telemetry::lost(&self.journal, &live.route, &live.hold, reason);
@@ -112,12 +127,12 @@ impl Watchdog {
     }
 
     /// Every live hold.
-    pub(super) fn all(&self) -> Vec<Arc<LiveHold>> {
+    pub(crate) fn all(&self) -> Vec<Arc<LiveHold>> {
         self.state().schedule.all().cloned().collect()
     }
 
     /// Ends the task, after the last hold.
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.state().retired = true;
         self.work.notify_one();
     }

@@ -6,19 +6,20 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::live::{LiveHold, Phase};
-use super::{FIRST_BACKOFF, Keeper, driven, undecided};
+use super::{Background, FIRST_BACKOFF};
+use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, undecided};
 use crate::telemetry;
+use crate::watchdog::{LiveHold, Phase};
 
 /// The longest pause between two attempts to release.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
-impl Keeper {
+impl Background {
     /// Releases in the store, and repeats it until the store answers or the lease is over.
     ///
-    /// Call it after [`Keeper::begin_release`].
+    /// Call it after [`Background::begin_release`].
     ///
     /// # Errors
     ///
@@ -73,10 +74,10 @@ impl Keeper {
 
     /// Ends a hold that the store keeps until the end of its minimum. Returns whether the store carries it.
     ///
-    /// Call it after [`Keeper::begin_release`]. In the background no caller wants the answer, and the store is not asked.
+    /// Call it after [`Background::begin_release`]. In the background no caller wants the answer, and the store is not asked.
     pub(super) async fn leave(self, live: Arc<LiveHold>) -> Result<(), LockError> {
         let cut_off = FinishOnDrop(live.clone());
-        let status = match driven::is_in_background() {
+        let status = match cleanup::is_in_background() {
             true => Ok(HoldStatus::Held),
             false => self.handle.checks.check(&live).await,
         };

@@ -1,0 +1,202 @@
+//! The background work of a client.
+//!
+//! The [`Watchdog`] renews holds and finds those that are lost. [`CleanupTasks`] finish the work of dropped futures and
+//! guards, on the runtimes of the callers. [`OwnerChecks`] ask the store whether it carries a hold that continues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::runtime;
+use tokio::time::{Instant, timeout};
+
+use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, late};
+use crate::error::{LockError, StoreError, worst};
+use crate::store::{BATCH, DynStore, HoldStatus, Renewal, undecided};
+use crate::telemetry::Journal;
+use crate::watchdog::{LiveHold, OnLost, Phase, Watchdog};
+
+mod checks;
+mod end;
+mod release;
+
+use checks::OwnerChecks;
+pub(crate) use end::End;
+
+/// The first pause between attempts of a failed release or check; it doubles.
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+
+/// A handle of the background work. The renewal task ends with the last handle.
+#[derive(Clone)]
+pub(crate) struct Background {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    store: Arc<dyn DynStore>,
+    watchdog: Arc<Watchdog>,
+    tasks: Arc<CleanupTasks>,
+    checks: Arc<OwnerChecks>,
+    pace: Arc<ReleasePace>,
+    journal: Journal,
+}
+
+impl Background {
+    /// Calls `on_lost` for every lost hold. Holds are renewed on `runtime`, otherwise on the store's runtime.
+    pub(crate) fn new(
+        store: Arc<dyn DynStore>,
+        runtime: Option<runtime::Handle>,
+        journal: Journal,
+        on_lost: OnLost,
+    ) -> Self {
+        let tasks = Arc::<CleanupTasks>::default();
+        Self {
+            handle: Arc::new(Handle {
+                watchdog: Watchdog::new(
+                    store.clone(),
+                    runtime,
+                    tasks.clone(),
+                    journal.clone(),
+                    on_lost,
+                ),
+                checks: OwnerChecks::new(store.clone(), tasks.clone()),
+                pace: Arc::default(),
+                journal,
+                tasks,
+                store,
+            }),
+        }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn DynStore> {
+        self.handle.store.clone()
+    }
+
+    /// Renews `live` until it ends, and notices its loss.
+    pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
+        // Remembered because the guard may be dropped outside of every runtime.
+        if let Ok(here) = runtime::Handle::try_current() {
+            self.handle.tasks.note(&here);
+        }
+        self.handle.watchdog.begin(live);
+    }
+
+    /// Another guard shares `live`: if its limit is later than before, the hold is renewed again.
+    pub(crate) fn shared(&self, live: &LiveHold) {
+        if let Some(look) = live.take_extended() {
+            self.handle.watchdog.extended(live, look);
+        }
+    }
+
+    /// Has the store keep holds until `until` at least, also without this process. Returns whether it carries all of them.
+    pub(crate) fn extend<'a>(
+        &self,
+        lives: impl IntoIterator<Item = &'a Arc<LiveHold>>,
+        until: Instant,
+    ) -> Driven<Result<(), LockError>> {
+        // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
+        let lease = until.saturating_duration_since(Instant::now());
+        let renewals = lives.into_iter();
+        let renewals = renewals.map(|live| Renewal::new(live.hold.clone(), lease));
+        let store = &self.handle.store;
+        let renewals = store.by_partition(renewals, |renewal| &renewal.hold.key);
+        let renewals = renewals.into_values();
+        let renewals = join_all(renewals.map(|renewals| self.store().renew(renewals)));
+        let held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
+            let statuses = statuses?;
+            let all = statuses.iter().all(|status| *status == HoldStatus::Held);
+            all.then_some(()).ok_or(LockError::Lost)
+        };
+        self.drive(async move { worst(renewals.await.into_iter().map(held)) })
+    }
+
+    /// Drives work to its end, also if its caller drops it.
+    pub(crate) fn drive<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Driven<T> {
+        Driven::counted(self.handle.tasks.begin(), work)
+    }
+
+    /// Asks the store whether it carries the hold now. Concurrent callers share one question.
+    ///
+    /// # Errors
+    ///
+    /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`].
+    pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
+        let checked = timeout(PATIENCE, async {
+            match self.handle.checks.check(live).await {
+                Ok(HoldStatus::Held) => Ok(()),
+                Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
+                Ok(HoldStatus::Unknown) => Err(undecided().into()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        checked.await.unwrap_or_else(|_| Err(late().into()))
+    }
+
+    async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
+        match live.phase() {
+            // A later guard of the hold has released it before the question: its confirmation covers both.
+            Phase::Released => Ok(()),
+            Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
+            _ => {
+                let watchdog = &self.handle.watchdog;
+                watchdog.lose(live, "the store does not carry it any more");
+                Err(LockError::Lost)
+            }
+        }
+    }
+
+    /// Drives `job` to its end in the background. Never blocks; works outside a runtime.
+    pub(crate) fn adopt(&self, job: Job) {
+        self.handle.tasks.begin().adopt(job);
+    }
+
+    /// Gives up every live hold: it is lost for its guards, and released in the store, or left there until the end of its
+    /// [minimum](LiveHold::minimum).
+    pub(crate) fn abandon_all(&self) {
+        // Counted first, as in `end`.
+        let _unfinished = self.handle.tasks.begin();
+        let watchdog = &self.handle.watchdog;
+        let mut rest = Vec::new();
+        for live in watchdog.all() {
+            watchdog.lose(&live, "the client was shut down");
+            match live.minimum() {
+                Some(until) => self.release_at(&live, until),
+                None => rest.push(live),
+            }
+        }
+        let store = &self.handle.store;
+        let partitions = store.by_partition(rest, |live| &live.hold.key);
+        for lives in partitions.into_values() {
+            let store = self.store();
+            self.adopt(Box::pin(async move {
+                release::release_together(store, &lives, |_, _| ()).await;
+            }));
+        }
+    }
+
+    /// Waits until all work is done, including work that callers wait for.
+    pub(crate) async fn drained(&self) {
+        self.handle.tasks.drained().await;
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.watchdog.retire();
+    }
+}
+
+fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
+    let mut items = items.into_iter();
+    let mut batches = Vec::new();
+    loop {
+        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
+        if batch.is_empty() {
+            return batches;
+        }
+        batches.push(batch);
+    }
+}
