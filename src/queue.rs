@@ -27,6 +27,7 @@ use crate::watchdog::LiveHold;
 mod fairness;
 mod hold;
 mod key_state;
+mod owed_turns;
 mod owners;
 mod permits;
 mod queued;
@@ -40,6 +41,7 @@ mod turn;
 mod view;
 mod wait_queue;
 
+use fairness::FairnessYield;
 use hold::LocalHolder;
 use key_state::{Entered, KeyState};
 pub(crate) use queued::Queued;
@@ -103,6 +105,11 @@ impl Terms {
             max_waiters: None,
             ..self
         }
+    }
+
+    /// Whether such a request yields to other processes. One that does not wait asks at once.
+    fn yields(&self) -> bool {
+        self.max_waiters.is_some() && matches!(self.mode, LockMode::Reentrant | LockMode::Write)
     }
 
     /// Whether such a request may wait behind `others` requests. `remaining`: the rest of the present hold's lease.
@@ -184,10 +191,17 @@ impl Queues {
         now: Instant,
     ) -> Result<Decision, LockError> {
         let at = self.at(now);
-        let entered = self.shards.enter(key, |state| state.enter(terms, at))?;
+        let (entered, owed) = self.shards.enter(key, |state, owed| {
+            let entered = state.enter(terms, at)?;
+            let yields = terms.yields() && matches!(entered, Entered::Ask(_));
+            Ok((entered, yields.then(|| owed.take(key, now)).flatten()))
+        })?;
         Ok(match entered {
             Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
-            Entered::Ask(intent) => Decision::Ask(Turn::new(self, key, intent, Handoff::default())),
+            Entered::Ask(intent) => {
+                let handoff = owed.map_or_else(Handoff::default, Handoff::owing);
+                Decision::Ask(Turn::new(self, key, intent, handoff))
+            }
             Entered::Wait(ticket, receiver) => {
                 Decision::Wait(Queued::new(self, key, terms, ticket, now, receiver))
             }
@@ -233,6 +247,10 @@ impl Queues {
                     drop(wakeups);
                     continue;
                 }
+                Effect::Owe(fairness) => {
+                    self.shards.owe(key, fairness, Instant::now());
+                    continue;
+                }
             };
             drop(waiter.sender.send(outcome));
         }
@@ -260,6 +278,8 @@ enum Effect {
     Refuse(LocalWaiter, LockError),
     /// Drops a subscription that no request uses.
     Unsubscribe(Wakeups),
+    /// Keeps the turns that are owed to other processes for the next request.
+    Owe(Box<FairnessYield>),
 }
 
 /// A question to the store, before it is sent.

@@ -246,7 +246,10 @@ impl<'a> Request<'a> {
     async fn let_others_go_first(&mut self) -> bool {
         while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
             self.listen().await;
-            let until = self.wait.until.min(Instant::now() + pause);
+            let now = Instant::now();
+            // A short wait ends with a question.
+            let rest = self.wait.until.saturating_duration_since(now);
+            let until = now + pause.min(rest / 2);
             let Some(turn) = self.attempts.only_turn() else {
                 break;
             };

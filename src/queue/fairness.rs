@@ -53,6 +53,11 @@ impl FairnessYield {
         (self.owed > 0).then_some(self.pause)
     }
 
+    /// Whether the woken processes have had their time since the release.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.owed == 0 || now.saturating_duration_since(self.released) >= self.pause
+    }
+
     /// The release of another process was reported.
     pub(super) fn heard_release(&mut self) {
         self.owed = self.owed.saturating_sub(1);

@@ -196,7 +196,7 @@ impl KeyState {
     }
 
     /// A request with the turn is done, without a hold.
-    pub(super) fn yielded(&mut self, intent: &Intent, handoff: Handoff, at: At) -> Vec<Effect> {
+    pub(super) fn yielded(&mut self, intent: &Intent, mut handoff: Handoff, at: At) -> Vec<Effect> {
         let mut effects = Vec::new();
         match intent.mode {
             _ if intent.nested.is_some() => {
@@ -207,7 +207,13 @@ impl KeyState {
                 effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
             }
             LockMode::Permit(_) => effects.extend(self.permit.done(handoff)),
-            mode => effects.extend(self.queue(mode).next(handoff)),
+            mode => {
+                let queue = self.queue(mode);
+                if queue.is_empty() {
+                    effects.extend(handoff.take_owed().map(Effect::Owe));
+                }
+                effects.extend(queue.next(handoff));
+            }
         }
         self.decided(&intent.owner, at, &mut effects);
         effects

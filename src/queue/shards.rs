@@ -3,10 +3,13 @@
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::fairness::FairnessYield;
 use super::key_state::KeyState;
+use super::owed_turns::OwedTurns;
 use crate::error::LockError;
 use crate::lock::{KeyMap, LockKey};
 use crate::sync::Mutex;
+use tokio::time::Instant;
 
 /// Enough that threads rarely contend, and few enough to be cheap.
 const SHARDS: usize = 16;
@@ -18,7 +21,7 @@ const SMALL: usize = 64;
 const MANY: usize = 4096;
 
 /// The state of every key that a request of this process holds or waits for, in shards. Each shard's mutex protects
-/// the states of its keys, and is never held across an await.
+/// the states of its keys and what is owed on others, and is never held across an await.
 ///
 /// A key is in the map from the first transition of its [`KeyState`] until a transition that leaves it idle.
 pub(super) struct Shards {
@@ -28,9 +31,15 @@ pub(super) struct Shards {
 
 #[derive(Default)]
 struct QueueShard {
-    keys: Mutex<KeyMap<KeyState>>,
+    state: Mutex<ShardState>,
     /// The number of keys. It is written under the mutex, and read without it.
     len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct ShardState {
+    keys: KeyMap<KeyState>,
+    owed: OwedTurns,
 }
 
 impl Shards {
@@ -46,28 +55,33 @@ impl Shards {
     pub(super) fn enter<T>(
         &self,
         key: &LockKey,
-        enter: impl FnOnce(&mut KeyState) -> Result<T, LockError>,
+        enter: impl FnOnce(&mut KeyState, &mut OwedTurns) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
-        self.change(key, |state, others| match others {
+        self.change(key, |state, owed, others| match others {
             Some(others) if self.is_full(others) => Err(LockError::Overloaded),
-            _ => enter(state),
+            _ => enter(state, owed),
         })
     }
 
     /// Changes the state of a key.
     pub(super) fn with<T>(&self, key: &LockKey, change: impl FnOnce(&mut KeyState) -> T) -> T {
-        self.change(key, |state, _| change(state))
+        self.change(key, |state, _, _| change(state))
+    }
+
+    /// Keeps what is owed to other processes, for the next request for this key.
+    pub(super) fn owe(&self, key: &LockKey, fairness: Box<FairnessYield>, now: Instant) {
+        self.shard(key).state.lock().owed.insert(key, fairness, now);
     }
 
     /// Looks at the state of a key that is in use.
     pub(super) fn look<T>(&self, key: &LockKey, look: impl FnOnce(&KeyState) -> T) -> Option<T> {
-        self.shard(key).keys.lock().get(key).map(look)
+        self.shard(key).state.lock().keys.get(key).map(look)
     }
 
     /// Looks at every key that is in use, shard by shard.
     pub(super) fn look_at_all(&self, mut look: impl FnMut(&LockKey, &KeyState)) {
         for shard in &self.shards {
-            for (key, state) in &*shard.keys.lock() {
+            for (key, state) in &shard.state.lock().keys {
                 look(key, state);
             }
         }
@@ -90,21 +104,21 @@ impl Shards {
     fn change<T>(
         &self,
         key: &LockKey,
-        change: impl FnOnce(&mut KeyState, Option<usize>) -> T,
+        change: impl FnOnce(&mut KeyState, &mut OwedTurns, Option<usize>) -> T,
     ) -> T {
         let shard = self.shard(key);
-        let mut keys = shard.keys.lock();
+        let ShardState { keys, owed } = &mut *shard.state.lock();
         let others = keys.len();
         // A single map operation: a second one would cost more than the clone of the key.
         let (mut slot, is_new) = match keys.entry(key.clone()) {
             Entry::Occupied(slot) => (slot, false),
             Entry::Vacant(slot) => (slot.insert_entry(KeyState::default()), true),
         };
-        let result = change(slot.get_mut(), is_new.then_some(others));
+        let result = change(slot.get_mut(), owed, is_new.then_some(others));
         match slot.get().is_idle() {
             true => {
                 slot.remove();
-                shrink(&mut keys);
+                shrink(keys);
             }
             false if is_new => {}
             false => return result,
@@ -132,7 +146,6 @@ mod tests {
     use crate::queue::key_state::Entered;
     use crate::queue::{At, Pace, Terms};
     use crate::telemetry::Route;
-    use tokio::time::Instant;
 
     fn terms() -> Terms {
         Terms {
@@ -157,7 +170,7 @@ mod tests {
         let intents: Vec<_> = keys
             .iter()
             .map(
-                |key| match shards.enter(key, |state| state.enter(&terms(), at)) {
+                |key| match shards.enter(key, |state, _| state.enter(&terms(), at)) {
                     Ok(Entered::Ask(intent)) => intent,
                     _ => unreachable!("the key is free"),
                 },
@@ -169,7 +182,7 @@ mod tests {
         }
         assert_eq!(shards.len(), 0);
         for shard in &shards.shards {
-            let capacity = shard.keys.lock().capacity();
+            let capacity = shard.state.lock().keys.capacity();
             assert!(capacity <= 2 * SMALL, "room for {capacity} keys");
         }
     }

@@ -66,6 +66,27 @@ pub(super) enum Others {
     Owed(Box<FairnessYield>),
 }
 
+impl Handoff {
+    /// For a request that yields to other processes first.
+    pub(super) fn owing(fairness: Box<FairnessYield>) -> Self {
+        Self {
+            others: Others::Owed(fairness),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the turns that are owed to other processes.
+    pub(super) fn take_owed(&mut self) -> Option<Box<FairnessYield>> {
+        match mem::take(&mut self.others) {
+            Others::Owed(fairness) => Some(fairness),
+            others => {
+                self.others = others;
+                None
+            }
+        }
+    }
+}
+
 impl From<Option<Wakeups>> for Handoff {
     fn from(wakeups: Option<Wakeups>) -> Self {
         Self {
