@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest, RedisStore};
@@ -259,4 +260,65 @@ async fn silent_connections_are_replaced_before_a_command_times_out() {
     // The server still has the silenced connections.
     proxy.cut(Ending::Close).await;
     works_again(&server, &[&locks, &other]).await;
+}
+
+/// L6. The same, in terms of the time limits: a command without an answer for a sixth of the response time-out starts the
+/// probes, which take a third of it. With the default of three seconds, that is a second and a half.
+#[tokio::test]
+async fn silent_connections_are_replaced_within_half_of_the_response_time_out() {
+    const RESPONSE: Duration = Duration::from_secs(3);
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let store = RedisStore::builder(proxy.url()).response_timeout(RESPONSE);
+    let locks = LockClient::new(store.connect().await.expect("Redis is there"));
+    works_again(&server, &[&locks]).await;
+
+    assert!(proxy.silence() > 0);
+    let clock = StoppedClock::stop();
+    let asking = tokio::spawn(locks.lock("free").wait(PATIENT).acquire());
+    clock.pass(RESPONSE / 6).await;
+    clock.pass(RESPONSE / 3).await;
+    // New connections take as long as the network does.
+    let guard = asking.await.expect("no panic").expect("free");
+    clock.start(RESPONSE / 2);
+    guard.release().await.expect("held");
+    proxy.cut(Ending::Close).await;
+    works_again(&server, &[&locks]).await;
+}
+
+/// The clock of this test's runtime. It moves only when it is told to; the network does not wait for it.
+struct StoppedClock {
+    at: tokio::time::Instant,
+    /// The clock stands still while a blocking task runs.
+    _running: mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    /// Timers fire with the next millisecond.
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn stop() -> Self {
+        let (running, ended) = mpsc::channel();
+        tokio::task::spawn_blocking(move || ended.recv_timeout(PATIENT));
+        tokio::time::pause();
+        Self {
+            at: tokio::time::Instant::now(),
+            _running: running,
+        }
+    }
+
+    /// Lets time pass, after every task has begun to wait for it.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(time + Self::TICK).await;
+    }
+
+    /// The clock moves again. No more than `passed` has passed until now.
+    fn start(self, passed: Duration) {
+        let elapsed = self.at.elapsed();
+        assert!(elapsed <= passed + 2 * Self::TICK, "it took {elapsed:?}");
+        tokio::time::resume();
+    }
 }

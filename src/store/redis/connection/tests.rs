@@ -1,7 +1,12 @@
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
 use deadpool::managed::PoolConfig;
+use futures_util::poll;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
-use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 
 use super::*;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
@@ -24,20 +29,109 @@ fn connection() -> Arc<SharedConnection> {
 /// A connection that an attempt to connect has just opened, and its other end.
 async fn opened() -> (NewConnection, DuplexStream) {
     let (near, far) = duplex(64);
+    let (opened, driver) = opened_on(near).await;
+    tokio::spawn(driver);
+    (opened, far)
+}
+
+type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection on `stream`, and the future that drives it.
+async fn opened_on(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> (NewConnection, Drive) {
     let settings = RedisConnectionInfo::default();
     let settings = settings
         .set_skip_set_lib_name()
         .set_protocol(ProtocolVersion::RESP2);
     let config = AsyncConnectionConfig::new();
-    let opening = MultiplexedConnection::new_with_config(&settings, near, config);
+    let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
-    tokio::spawn(driver);
     let opened = NewConnection {
         taken: Taken::uncounted(RawConnection::given(handle)),
         answer: Value::Okay,
         role: None,
     };
-    (opened, far)
+    (opened, Box::pin(driver))
+}
+
+/// A stream that ends as soon as something is written to it.
+#[derive(Clone, Default)]
+struct EndsWhenWritten(Arc<std::sync::Mutex<Written>>);
+
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    reader: Option<Waker>,
+}
+
+impl AsyncRead for EndsWhenWritten {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut written = self.0.lock().unwrap();
+        if written.bytes.is_empty() {
+            written.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for EndsWhenWritten {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut written = self.0.lock().unwrap();
+        written.bytes.extend(bytes);
+        let reader = written.reader.take();
+        drop(written);
+        reader.into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Polls a driver within the call that wakes it, as another thread may do while that call is not over.
+struct AtOnce {
+    driver: std::sync::Mutex<Option<Drive>>,
+    woken: AtomicBool,
+}
+
+impl AtOnce {
+    fn drive(driver: Drive) {
+        let driver = Self {
+            driver: std::sync::Mutex::new(Some(driver)),
+            woken: AtomicBool::new(false),
+        };
+        Arc::new(driver).wake();
+    }
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        let waker = Waker::from(self.clone());
+        let mut cx = Context::from_waker(&waker);
+        // A call from within a poll leaves the mark to the loop around that poll.
+        let Ok(mut running) = self.driver.try_lock() else {
+            return;
+        };
+        while self.woken.swap(false, Ordering::SeqCst) {
+            running.take_if(|driver| driver.as_mut().poll(&mut cx).is_ready());
+        }
+    }
 }
 
 async fn has_ended(mut far: DuplexStream) -> bool {
@@ -72,4 +166,24 @@ async fn a_connection_that_is_closed_starts_no_task() {
     let mut state = connection.state();
     connection.ensure_reconnecting(&mut state);
     assert!(state.reconnecting.is_none() && state.probing.is_none() && state.following.is_none());
+}
+
+/// The command is written, and the connection ends, before the caller's first poll has returned. On several threads that
+/// is a matter of chance.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
+    let connection = connection();
+    let stream = EndsWhenWritten::default();
+    let (opened, driver) = opened_on(stream.clone()).await;
+    AtOnce::drive(driver);
+    connection.install(opened);
+
+    let command = redis::cmd("PING");
+    let mut asking = pin!(connection.query(&command));
+    let Poll::Ready(answer) = poll!(&mut asking) else {
+        panic!("the command is sent again, or its failure is not noticed")
+    };
+    assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Unanswered);
+    let written = stream.0.lock().unwrap().bytes.clone();
+    assert_eq!(written, command.get_packed_command(), "it is sent once");
 }
