@@ -6,22 +6,32 @@
 //! ever, and shuttle reports a deadlock. A failure prints the schedule that led to it.
 //!
 //! [`finds`] shows that a scenario can fail: it runs it with a [`Mutant`] in the code.
+//!
+//! Scenarios run only with the feature `exploration`, because only they need shuttle.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
-use shuttle::current::try_get_current_task;
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, FailurePersistence, Runner};
-use tokio::runtime::Runtime;
+pub(crate) use runner::is_on;
+#[cfg(feature = "exploration")]
+use runner::{explore, finds, pass};
 
+#[cfg(feature = "exploration")]
 mod crowd;
+#[cfg(feature = "exploration")]
 mod keeping;
+#[cfg(feature = "exploration")]
 mod line;
+#[cfg(feature = "exploration")]
 mod permits;
+#[cfg(feature = "exploration")]
+mod runner;
+#[cfg(not(feature = "exploration"))]
+#[path = "exploration/no_runner.rs"]
+mod runner;
+#[cfg(feature = "exploration")]
 mod several;
+#[cfg(feature = "exploration")]
 mod store;
 
 /// A bug in the code, in unit tests only.
@@ -66,67 +76,7 @@ pub(crate) enum Mutant {
 }
 
 thread_local! {
-    /// During an exploration: the runtime whose clock it uses. No task runs on it.
-    static CLOCK: RefCell<Option<Runtime>> = const { RefCell::new(None) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
-}
-
-/// Runs `scenario` in `times` random orders.
-fn explore(times: usize, scenario: impl Fn() + Send + Sync + 'static) {
-    let mut config = Config::new();
-    config.stack_size = 0x4_0000;
-    run(times, config, scenario);
-}
-
-/// Asserts that `scenario` fails within `times` random orders when `mutant` is in the code.
-fn finds(mutant: Mutant, times: usize, scenario: impl Fn() + Send + Sync + 'static) {
-    let mut config = Config::new();
-    config.stack_size = 0x4_0000;
-    config.failure_persistence = FailurePersistence::None;
-    MUTANT.set(Some(mutant));
-    let found = catch_unwind(AssertUnwindSafe(|| run(times, config, scenario)));
-    MUTANT.set(None);
-    assert!(found.is_err(), "{mutant:?} goes unnoticed");
-}
-
-fn run(times: usize, config: Config, scenario: impl Fn() + Send + Sync + 'static) {
-    let _exploring = Exploring::begin();
-    let clock = CLOCK.with_borrow(|clock| clock.as_ref().unwrap().handle().clone());
-    let _clock = clock.enter();
-    // A fixed seed, so that a failing test fails until it is fixed.
-    let scheduler = RandomScheduler::new_from_seed(42, times);
-    Runner::new(scheduler, config).run(scenario);
-}
-
-struct Exploring;
-
-impl Exploring {
-    fn begin() -> Self {
-        let mut clock = tokio::runtime::Builder::new_current_thread();
-        let clock = clock.enable_time().start_paused(true).build().unwrap();
-        CLOCK.set(Some(clock));
-        Self
-    }
-}
-
-impl Drop for Exploring {
-    fn drop(&mut self) {
-        let clock = CLOCK.take();
-        if std::thread::panicking() {
-            // Dropping it would wake tasks that do not exist any more.
-            std::mem::forget(clock);
-        }
-    }
-}
-
-/// Whether this is a task of a scenario, and not another unit test or a drop after a scenario.
-pub(crate) fn is_on() -> bool {
-    try_get_current_task().is_some()
-}
-
-/// Moves the time, and wakes the tasks that have slept until then.
-fn pass(time: Duration) {
-    CLOCK.with_borrow(|clock| clock.as_ref().unwrap().block_on(tokio::time::advance(time)));
 }
 
 /// Whether this bug is in the code.
@@ -137,9 +87,9 @@ pub(crate) fn has(mutant: Mutant) -> bool {
 /// Lets other tasks run until `ready`; at least once, if there are others.
 pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     if is_on() {
-        shuttle::thread::sleep(Duration::ZERO);
+        runner::let_others_run();
         while !ready() {
-            shuttle::thread::sleep(Duration::ZERO);
+            runner::let_others_run();
         }
     }
 }
@@ -158,6 +108,6 @@ pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<
     if !is_on() {
         return Some(task);
     }
-    drop(shuttle::future::spawn(task));
+    runner::start(task);
     None
 }

@@ -1,7 +1,7 @@
 //! Tortures locks, and checks the promises.
 //!
 //! ```text
-//! $ cargo run --release --example torture -- --minutes 1 --procs 2 --store redis
+//! $ cargo run --release -p tower-distributed-lock-tests --example torture -- --minutes 1 --procs 2 --store redis
 //! torture: redis, 2 processes, 64 s, seed 692242
 //!
 //! operations                       10407

@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 const HELP: &str = "\
 Tortures the locks of several processes, and checks afterwards what was promised.
 
-    cargo run --release --example torture -- [options]
+    cargo run --release -p tower-distributed-lock-tests --example torture -- [options]
 
     --store memory|redis|quorum|postgres   where the locks live; servers are started where they are needed (default redis)
     --minutes N, --seconds N      for how long (default 1 minute)

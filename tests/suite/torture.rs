@@ -28,8 +28,9 @@ fn figures(report: &str) -> BTreeMap<String, u64> {
 async fn run(arguments: &[&str]) -> (ExitStatus, String) {
     let mut command = Command::new(example("torture"));
     command.args(arguments).args(["--seed", "7"]);
-    let mut process = Process::spawn(&mut command)
-        .expect("`./scripts/test` builds it, and so does `cargo build --example torture`");
+    let mut process = Process::spawn(&mut command).expect(
+        "`./scripts/test` builds it, and so does `cargo build --workspace --example torture`",
+    );
     let status = eventually("it comes to its end", LIMIT, async || process.ended()).await;
     (status, process.output())
 }
