@@ -25,6 +25,8 @@ mod line;
 #[cfg(feature = "exploration")]
 mod permits;
 #[cfg(feature = "exploration")]
+mod processes;
+#[cfg(feature = "exploration")]
 mod runner;
 #[cfg(not(feature = "exploration"))]
 #[path = "exploration/no_runner.rs"]

@@ -18,22 +18,23 @@
 //! | find a short answer | [`faq`] |
 
 macro_rules! pages {
-    ($($page:ident $file:literal)*) => {
+    ($($page:ident $file:literal $($picture:literal)?)*) => {
         $(
             #[doc = include_str!($file)]
+            $(#[doc = include_str!($picture)])?
             pub mod $page {}
         )*
     };
 }
 
 pages! {
-    getting_started "../docs/guide/getting_started.md"
+    getting_started "../docs/guide/getting_started.md" "../docs/two-requests.svg"
     keys_and_modes "../docs/guide/keys_and_modes.md"
     waiting "../docs/guide/waiting.md"
     cancellation "../docs/guide/cancellation.md"
     webhooks "../docs/guide/webhooks.md"
     exactly_once "../docs/guide/exactly_once.md"
-    promises "../docs/guide/promises.md"
+    promises "../docs/guide/promises.md" "../docs/paused-holder.svg"
     deployments "../docs/guide/deployments.md"
     console "../docs/guide/console.md"
     testing "../docs/guide/testing.md"

@@ -61,7 +61,7 @@
 //! # Where to put it
 //!
 //! Outer to inner: request id, trace, catch-panic, CORS, timeout, authentication and signature checks, rate and body limits,
-//! **lock**, handler. A lock before authentication can be held by anyone. Keep `wait` below the timeout, otherwise the timeout
+//! **lock**, handler. A lock before authentication can be held by any client. Keep `wait` below the timeout, otherwise the timeout
 //! answers first.
 //!
 //! On an axum `Router`, use `route_layer`, after the routes that are locked. `layer` also locks requests that no route matches

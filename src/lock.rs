@@ -182,7 +182,7 @@ impl Default for Lease {
 /// let owner = Owner::new();
 /// let outer = locks.lock("lock:order:7").owner(&owner).await?;
 /// let inner = locks.lock("lock:order:7").owner(&owner).await?; // at once: the owner holds it
-/// assert!(locks.lock("lock:order:7").wait(std::time::Duration::ZERO).await.is_err()); // anyone else waits
+/// assert!(locks.lock("lock:order:7").wait(std::time::Duration::ZERO).await.is_err()); // other owners wait
 /// # Ok(())
 /// # }
 /// ```

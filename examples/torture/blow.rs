@@ -163,16 +163,18 @@ impl Arm<'_> {
         let (requests, replies) =
             [(true, true), (true, false), (false, true)][self.random.usize(..3)];
         let proxies = &self.crew.workers[worker].proxies;
-        let lanes = || {
+        let directions = || {
             proxies.iter().flat_map(|proxy| {
                 let both = [(&proxy.requests, requests), (&proxy.replies, replies)];
                 both.into_iter().filter(|(_, held)| *held)
             })
         };
-        lanes().for_each(|(lane, _)| lane.hold());
+        directions().for_each(|(direction, _)| direction.hold());
         sleep(time).await;
-        let caught: u64 = lanes().map(|(lane, _)| lane.tally().held).sum();
-        lanes().for_each(|(lane, _)| lane.release());
+        let caught: u64 = directions()
+            .map(|(direction, _)| direction.tally().held)
+            .sum();
+        directions().for_each(|(direction, _)| direction.release());
         caught > 0
     }
 

@@ -1,15 +1,19 @@
-//! Callers of one key: GUARANTEES S1, S5, S6, L2, L3, L7, L8 inside a process.
+//! Callers of one key: promises S1, S5, S6, L2, L3, L7, L8 inside a process.
+
+mod site;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
-use shuttle::future::{block_on, spawn, yield_now};
+use futures_util::future::join;
+use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use tokio::time::Instant;
 
+use self::site::Site;
+use super::processes::{processes, run, unless_given_up, yields};
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
 use crate::client::{LockClient, LockRequest};
@@ -50,92 +54,6 @@ const QUIET: Plan = Plan {
     naps: false,
 };
 
-/// The place that the lock protects, and the record of all visits.
-#[derive(Default)]
-struct Site {
-    now: u64,
-    here: Vec<usize>,
-    visits: Vec<Visit>,
-    last_token: u64,
-}
-
-#[derive(Debug, Clone)]
-struct Visit {
-    client: usize,
-    mode: LockMode,
-    /// A time before the request, and a time at which it was certainly in the queue.
-    asked: (u64, u64),
-    came: u64,
-    went: u64,
-    /// The release said that the lock was held until then.
-    confirmed: bool,
-}
-
-impl Site {
-    fn tick(&mut self) -> u64 {
-        self.now += 1;
-        self.now
-    }
-
-    fn come(&mut self, plan: Plan, client: usize, asked: (u64, u64), guard: &LockGuard) -> usize {
-        let came = self.tick();
-        let mode = guard.mode();
-        if let Some(token) = guard.fencing_token() {
-            // After a theft, the resource refuses tokens that are older than the latest it has seen.
-            let rises = token.value() > self.last_token;
-            assert!(rises || plan.thefts, "a token did not rise");
-            self.last_token = token.value();
-        }
-        let crowded = self
-            .here
-            .iter()
-            .any(|&other| mode != LockMode::Read || self.visits[other].mode != LockMode::Read);
-        assert!(!crowded || plan.thefts || plan.naps, "two at once");
-        self.visits.push(Visit {
-            client,
-            mode,
-            asked,
-            came,
-            went: u64::MAX,
-            confirmed: false,
-        });
-        self.here.push(self.visits.len() - 1);
-        self.visits.len() - 1
-    }
-
-    fn go(&mut self, visit: usize) {
-        self.visits[visit].went = self.tick();
-        self.here.retain(|&other| other != visit);
-    }
-
-    /// The checks after the last visit.
-    fn review(&self, plan: Plan) {
-        for (n, one) in self.visits.iter().enumerate() {
-            for other in &self.visits[n + 1..] {
-                let apart = one.went < other.came || other.went < one.came;
-                let shared = one.mode == LockMode::Read && other.mode == LockMode::Read;
-                let both = one.confirmed && other.confirmed;
-                assert!(
-                    apart || shared || !both,
-                    "confirmed overlap: {one:?} {other:?}"
-                );
-                // First in the queue, first granted. This is not checked between clients, where the store has the
-                // queue, or where requests enter together.
-                let in_line = one.client == other.client
-                    && one.mode == other.mode
-                    && matches!(one.mode, LockMode::Reentrant | LockMode::Write);
-                let overtook = other.asked.1 < one.asked.0;
-                // A granted hold may vanish before its task runs: the queue then continues without it.
-                let vanished = plan.thefts && !other.confirmed;
-                assert!(
-                    plan.owners || !in_line || !overtook || vanished,
-                    "overtaken: {one:?} {other:?}"
-                );
-            }
-        }
-    }
-}
-
 /// One run of a plan.
 struct Crowd {
     plan: Plan,
@@ -143,38 +61,34 @@ struct Crowd {
     site: Mutex<Site>,
 }
 
-fn scenario(plan: Plan) -> impl Fn() + Send + Sync {
-    move || {
-        let crowd = Arc::new(Crowd {
-            plan,
-            store: Paced::default(),
-            site: Mutex::default(),
-        });
-        block_on(crowd.run());
+impl Plan {
+    /// Runs the plan in many orders of events.
+    fn explore(self) {
+        explore(ORDERS, self.scenario());
+    }
+
+    /// Asserts that some order shows the mutant.
+    fn finds(self, mutant: Mutant) {
+        finds(mutant, ORDERS, self.scenario());
+    }
+
+    fn scenario(self) -> impl Fn() + Send + Sync {
+        move || {
+            let crowd = Arc::new(Crowd {
+                plan: self,
+                store: Paced::default(),
+                site: Mutex::default(),
+            });
+            block_on(crowd.run());
+        }
     }
 }
 
 impl Crowd {
     async fn run(self: Arc<Self>) {
-        let mut callers = Vec::new();
-        let mut clients = Vec::new();
-        for n in 0..self.plan.clients {
-            let client = LockClient::builder(self.store.clone())
-                .handovers(2)
-                .handover_time(Duration::from_secs(3600))
-                .build();
-            for _ in 0..self.plan.callers {
-                callers.push(spawn(self.clone().call(n, client.clone())));
-            }
-            clients.push(client);
-        }
-        for caller in callers {
-            caller.await.unwrap();
-        }
-        for client in &clients {
-            until("no key is in use", || client.keys_in_use() == 0).await;
-        }
-        until("the store is empty", || self.store.store.is_empty()).await;
+        let clients = processes(self.plan.clients, &self.store);
+        let call = |n, client| self.clone().call(n, client);
+        run((&self.store, &clients), self.plan.callers, call).await;
         if !self.plan.naps {
             self.store.balances();
         }
@@ -212,15 +126,7 @@ impl Crowd {
         let granted = match first {
             Poll::Ready(granted) => granted,
             Poll::Pending if self.plan.cancels && thread_rng().gen_bool(0.5) => {
-                let patience = pin!(yields(thread_rng().gen_range(0..30)));
-                match select(asking, patience).await {
-                    Either::Left((granted, _)) => granted,
-                    Either::Right((_, _asking)) => {
-                        // Meanwhile the queue may give it something that it does not poll for any more.
-                        yields(thread_rng().gen_range(0..10)).await;
-                        return None;
-                    }
-                }
+                unless_given_up(asking).await?
             }
             Poll::Pending => asking.await,
         };
@@ -247,7 +153,9 @@ impl Crowd {
         }
         let released = guard.release().await;
         assert!(released.is_ok() || plan.thefts || plan.naps, "{released:?}");
-        self.site.lock().unwrap().visits[visit].confirmed = released.is_ok();
+        if released.is_ok() {
+            self.site.lock().unwrap().confirm(visit);
+        }
     }
 
     /// An owner that makes two requests at once, and a third while it holds.
@@ -272,39 +180,20 @@ impl Crowd {
     }
 }
 
-pub(super) async fn yields(times: usize) {
-    for _ in 0..times {
-        yield_now().await;
-    }
-}
-
-/// Polls for a condition that is not signalled.
-pub(super) async fn until(what: &str, fact: impl Fn() -> bool) {
-    for _ in 0..20_000 {
-        if fact() {
-            return;
-        }
-        yield_now().await;
-    }
-    panic!("it never comes to pass: {what}");
-}
-
 const READ_WRITE: &[LockMode] = &[LockMode::Read, LockMode::Write];
 
 #[test]
 fn a_line_of_one_process_is_served_in_order() {
-    explore(ORDERS, scenario(QUIET));
+    QUIET.explore();
 }
 
 #[test]
 fn a_line_that_some_leave_is_served_in_order() {
-    explore(
-        ORDERS,
-        scenario(Plan {
-            cancels: true,
-            ..QUIET
-        }),
-    );
+    let plan = Plan {
+        cancels: true,
+        ..QUIET
+    };
+    plan.explore();
 }
 
 #[test]
@@ -314,7 +203,7 @@ fn readers_and_writers_of_one_process_exclude_each_other() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 #[test]
@@ -325,7 +214,7 @@ fn requests_of_two_processes_exclude_each_other() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 #[test]
@@ -337,7 +226,7 @@ fn readers_and_writers_of_two_processes_exclude_each_other() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 #[test]
@@ -349,7 +238,7 @@ fn fair_requests_of_two_processes_exclude_each_other() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 #[test]
@@ -360,14 +249,12 @@ fn owners_that_ask_again_are_granted() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
-    explore(
-        ORDERS,
-        scenario(Plan {
-            modes: READ_WRITE,
-            ..plan
-        }),
-    );
+    plan.explore();
+    let plan = Plan {
+        modes: READ_WRITE,
+        ..plan
+    };
+    plan.explore();
 }
 
 #[test]
@@ -379,28 +266,24 @@ fn confirmed_holds_never_overlap_when_holds_vanish() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
-    explore(
-        ORDERS,
-        scenario(Plan {
-            clients: 1,
-            callers: 4,
-            modes: READ_WRITE,
-            ..plan
-        }),
-    );
+    plan.explore();
+    let plan = Plan {
+        clients: 1,
+        callers: 4,
+        modes: READ_WRITE,
+        ..plan
+    };
+    plan.explore();
 }
 
 #[test]
 fn a_hold_that_is_nearly_over_is_not_passed_on() {
-    explore(
-        ORDERS,
-        scenario(Plan {
-            naps: true,
-            cancels: true,
-            ..QUIET
-        }),
-    );
+    let plan = Plan {
+        naps: true,
+        cancels: true,
+        ..QUIET
+    };
+    plan.explore();
 }
 
 mod mutants {
@@ -408,14 +291,11 @@ mod mutants {
 
     #[test]
     fn a_cancelled_waiter_that_keeps_its_grant_is_found() {
-        finds(
-            Mutant::GiftKept,
-            ORDERS,
-            scenario(Plan {
-                cancels: true,
-                ..QUIET
-            }),
-        );
+        let plan = Plan {
+            cancels: true,
+            ..QUIET
+        };
+        plan.finds(Mutant::GiftKept);
     }
 
     #[test]
@@ -426,7 +306,7 @@ mod mutants {
             cancels: true,
             ..QUIET
         };
-        finds(Mutant::TurnKept, ORDERS, scenario(plan));
+        plan.finds(Mutant::TurnKept);
     }
 
     #[test]
@@ -435,17 +315,17 @@ mod mutants {
             naps: true,
             ..QUIET
         };
-        finds(Mutant::LostPassedOn, ORDERS, scenario(plan));
+        plan.finds(Mutant::LostPassedOn);
     }
 
     #[test]
     fn a_newcomer_at_the_front_of_the_queue_is_found() {
-        finds(Mutant::LastInFirstOut, ORDERS, scenario(QUIET));
+        QUIET.finds(Mutant::LastInFirstOut);
     }
 
     #[test]
     fn a_token_that_is_given_twice_is_found() {
-        finds(Mutant::TokenKept, ORDERS, scenario(QUIET));
+        QUIET.finds(Mutant::TokenKept);
     }
 
     #[test]
@@ -455,6 +335,6 @@ mod mutants {
             owners: true,
             ..QUIET
         };
-        finds(Mutant::SiblingForgotten, ORDERS, scenario(plan));
+        plan.finds(Mutant::SiblingForgotten);
     }
 }

@@ -1,4 +1,4 @@
-//! One hold between its watchdog, its holder, a thief and the clock: GUARANTEES S2 to S5.
+//! One hold between its watchdog, its holder, a thief and the clock: promises S2 to S5.
 
 use std::slice;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn scenario(thief: bool) -> impl Fn() + Send + Sync {
                 task.await.unwrap();
             }
             let lost = watch.lost.load(Ordering::SeqCst);
-            assert!(lost <= 1, "told of its loss {lost} times");
+            assert!(lost <= 1, "its loss was reported {lost} times");
             // A task that waits for the end is woken.
             let end = watch.live.ended().await;
             assert!(lost == 0 || end == Phase::Lost);

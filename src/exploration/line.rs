@@ -1,4 +1,4 @@
-//! Processes in line: GUARANTEES L2, L5, L7 across processes. Time stands still, so that a process that is not woken waits
+//! Processes in line: promises L2, L5, L7 across processes. Time stands still, so that a process that is not woken waits
 //! for ever.
 
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn crowd(cancels: bool) -> impl Fn() + Send + Sync {
 /// Asks, and goes away after so many steps of others.
 async fn give_up(client: &LockClient, mode: LockMode, steps: usize) {
     let asking = std::pin::pin!(enter(client.clone(), mode));
-    let patience = std::pin::pin!(super::crowd::yields(steps));
+    let patience = std::pin::pin!(super::processes::yields(steps));
     futures_util::future::select(asking, patience).await;
 }
 

@@ -1,4 +1,4 @@
-//! Permits: GUARANTEES S1, L2, L5, L8 for a limited number of holders. Time stands still, so that a request that is not
+//! Permits: promises S1, L2, L5, L8 for a limited number of holders. Time stands still, so that a request that is not
 //! woken waits for ever.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use shuttle::future::{JoinHandle, block_on, spawn, yield_now};
 use shuttle::rand::{Rng, thread_rng};
 use uuid::Uuid;
 
-use super::crowd::{until, yields};
+use super::processes::{run, until, yields};
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
 use crate::client::{LockClient, LockRequest};
@@ -71,23 +71,10 @@ fn crowd(clients: usize, callers: usize, cancels: bool) -> impl Fn() + Send + Sy
     move || {
         block_on(async move {
             let (store, inside) = (Paced::default(), Inside::default());
-            let mut processes = Vec::new();
-            let mut requests = Vec::new();
-            for _ in 0..clients {
-                let client = LockClient::new(store.clone());
-                for _ in 0..callers {
-                    let (client, inside) = (client.clone(), inside.clone());
-                    requests.push(spawn(call(client, inside, cancels)));
-                }
-                processes.push(client);
-            }
-            for request in requests {
-                request.await.unwrap();
-            }
-            for client in &processes {
-                until("no key is in use", || client.keys_in_use() == 0).await;
-            }
-            until("the store is empty", || store.store.is_empty()).await;
+            let process = |_| LockClient::new(store.clone());
+            let processes: Vec<_> = (0..clients).map(process).collect();
+            let call = |_, client| call(client, inside.clone(), cancels);
+            run((&store, &processes), callers, call).await;
             store.balances();
         });
     }

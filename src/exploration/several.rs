@@ -1,14 +1,11 @@
-//! Requests for one of two keys, for any of them and for both: GUARANTEES S1, S8, L2, L7, L8 inside a process.
+//! Requests for one of two keys, for any of them and for both: promises S1, S8, L2, L7, L8 inside a process.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use shuttle::future::{block_on, spawn};
+use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 
-use super::crowd::{until, yields};
+use super::processes::{processes, run, unless_given_up, yields};
 use super::store::Paced;
 use super::{Mutant, explore, finds};
 use crate::client::{LockClient, LockRequest};
@@ -53,39 +50,34 @@ struct Crowd {
     sites: Sites,
 }
 
-fn scenario(plan: Plan) -> impl Fn() + Send + Sync {
-    move || {
-        let crowd = Arc::new(Crowd {
-            plan,
-            store: Paced::default(),
-            sites: Sites::default(),
-        });
-        block_on(crowd.run());
+impl Plan {
+    /// Runs the plan in many orders of events.
+    fn explore(self) {
+        explore(ORDERS, self.scenario());
+    }
+
+    /// Asserts that some order shows the mutant.
+    fn finds(self, mutant: Mutant) {
+        finds(mutant, ORDERS, self.scenario());
+    }
+
+    fn scenario(self) -> impl Fn() + Send + Sync {
+        move || {
+            let crowd = Arc::new(Crowd {
+                plan: self,
+                store: Paced::default(),
+                sites: Sites::default(),
+            });
+            block_on(crowd.run());
+        }
     }
 }
 
 impl Crowd {
     async fn run(self: Arc<Self>) {
-        let clients: Vec<_> = (0..self.plan.clients)
-            .map(|_| {
-                let builder = LockClient::builder(self.store.clone());
-                let builder = builder.handovers(2);
-                builder.handover_time(Duration::from_secs(3600)).build()
-            })
-            .collect();
-        let callers = clients.iter().flat_map(|client| {
-            let caller = || spawn(self.clone().call(client.clone()));
-            (0..self.plan.callers)
-                .map(move |_| caller())
-                .collect::<Vec<_>>()
-        });
-        for caller in callers.collect::<Vec<_>>() {
-            caller.await.unwrap();
-        }
-        for client in &clients {
-            until("no key is in use", || client.keys_in_use() == 0).await;
-        }
-        until("the store is empty", || self.store.store.is_empty()).await;
+        let clients = processes(self.plan.clients, &self.store);
+        let call = |_, client| self.clone().call(client);
+        run((&self.store, &clients), self.plan.callers, call).await;
         self.store.balances();
     }
 
@@ -129,19 +121,11 @@ impl Crowd {
     }
 
     async fn ask(&self, request: LockRequest) -> Option<LockGuard> {
-        let asking = pin!(request.acquire());
-        if !self.plan.cancels || thread_rng().gen_bool(0.5) {
-            return Some(asking.await.unwrap());
-        }
-        let patience = pin!(yields(thread_rng().gen_range(0..30)));
-        match select(asking, patience).await {
-            Either::Left((granted, _)) => Some(granted.unwrap()),
-            Either::Right((_, _asking)) => {
-                // Meanwhile the queue may give it something that it does not poll for any more.
-                yields(thread_rng().gen_range(0..10)).await;
-                None
-            }
-        }
+        let granted = match self.plan.cancels && thread_rng().gen_bool(0.5) {
+            true => unless_given_up(request.acquire()).await?,
+            false => request.acquire().await,
+        };
+        Some(granted.unwrap())
     }
 
     /// Enters or leaves the guard's keys.
@@ -165,14 +149,12 @@ impl Crowd {
 
 #[test]
 fn any_of_two_keys_is_granted_in_one_process() {
-    explore(ORDERS, scenario(QUIET));
-    explore(
-        ORDERS,
-        scenario(Plan {
-            cancels: true,
-            ..QUIET
-        }),
-    );
+    QUIET.explore();
+    let plan = Plan {
+        cancels: true,
+        ..QUIET
+    };
+    plan.explore();
 }
 
 #[test]
@@ -184,7 +166,7 @@ fn any_of_two_keys_is_granted_in_two_processes() {
         modes: &[LockMode::Read, LockMode::Write],
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 #[test]
@@ -194,15 +176,13 @@ fn both_of_two_keys_are_granted() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
-    explore(
-        ORDERS,
-        scenario(Plan {
-            clients: 2,
-            callers: 2,
-            ..plan
-        }),
-    );
+    plan.explore();
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        ..plan
+    };
+    plan.explore();
 }
 
 #[test]
@@ -213,7 +193,7 @@ fn any_of_two_keys_is_granted_to_owners_that_hold_one() {
         cancels: true,
         ..QUIET
     };
-    explore(ORDERS, scenario(plan));
+    plan.explore();
 }
 
 mod mutants {
@@ -221,11 +201,11 @@ mod mutants {
 
     #[test]
     fn a_request_for_any_that_overlooks_its_grant_is_found() {
-        finds(Mutant::GiftUnseen, ORDERS, scenario(QUIET));
+        QUIET.finds(Mutant::GiftUnseen);
     }
 
     #[test]
     fn a_request_for_any_that_keeps_unused_turns_is_found() {
-        finds(Mutant::TurnKept, ORDERS, scenario(QUIET));
+        QUIET.finds(Mutant::TurnKept);
     }
 }

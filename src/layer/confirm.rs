@@ -45,7 +45,7 @@ impl Confirmation {
 pub(crate) struct Unconfirmed;
 
 /// Releases, leaving `record` behind if the lock was held until then, and decides whether the response may go
-/// (GUARANTEES S5).
+/// (promise S5).
 ///
 /// # Cancel safety
 ///

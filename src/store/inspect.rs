@@ -16,10 +16,19 @@ use crate::lock::{LockKey, LockMode};
 /// A store that [`LockAdmin`](crate::LockAdmin) can inspect.
 pub trait Inspect: LockStore {
     /// The holders of `key`, and its waiters.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](StoreErrorKind::Unreachable) and the like if the store does not answer, and
+    /// [`Refused`](StoreErrorKind::Refused) if a right is missing.
     fn inspect(&self, key: &LockKey)
     -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
     /// Ends every hold on `key` and wakes the waiters, as the releases of the holds do. Returns whether there was any.
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](Self::inspect). After [`Unanswered`](StoreErrorKind::Unanswered) it is unknown whether the holds ended.
     fn force_unlock(&self, key: &LockKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Sets how many permits `key` has, whatever the attempts name that take one; `None` leaves it to the attempts again.
@@ -91,7 +100,12 @@ pub trait Inspect: LockStore {
         async { Err(missing(Feature::Processes)) }
     }
 
-    /// The entries of the processes of `clients`, in this order. The default has none.
+    /// The entries of the processes of `clients`, in this order; `None` for a client without an entry. The default has none.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](StoreErrorKind::Unreachable) and the like if the store does not answer, and
+    /// [`Refused`](StoreErrorKind::Refused) if a right is missing. The default never fails.
     fn processes(
         &self,
         clients: &[Uuid],

@@ -77,14 +77,14 @@ trait Pair {
     fn take(&mut self, step: &Step) -> Option<(Seen, Seen)>;
 
     /// Every actor leaves, or dies; returns what is left that should not be.
-    fn end(&mut self, everybody_leaves: bool) -> Option<String>;
+    fn end(&mut self, all_leave: bool) -> Option<String>;
 }
 
 #[test]
 fn every_sequence_of_operations_comes_out_alike_in_memory_and_in_redis() {
     let mut worlds = Worlds::new();
     come_out_alike(&mut worlds);
-    worlds.nobody_listens();
+    worlds.no_client_listens();
 }
 
 #[test]

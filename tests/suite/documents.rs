@@ -8,12 +8,24 @@ use std::process::Command;
 use crate::support::example;
 use crate::support::project::{read, root};
 
-/// The files below a directory with this ending, with their paths from the root.
+/// The pages at the root.
+const AT_THE_ROOT: [&str; 5] = [
+    "README",
+    "ARCHITECTURE",
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "SECURITY",
+];
+
+/// The files below a directory with this ending, with their paths from the root. What a build has left is not among them.
 fn files(directory: &str, ending: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(directory)).unwrap() {
         let entry = entry.unwrap();
         let path = format!("{directory}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_name() == "target" {
+            continue;
+        }
         if entry.file_type().unwrap().is_dir() {
             found.extend(files(&path, ending));
         } else if path.ends_with(ending) {
@@ -45,9 +57,7 @@ fn anchor(heading: &str) -> String {
 
 #[test]
 fn every_link_of_a_page_leads_somewhere() {
-    let mut pages: Vec<String> = ["README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY"]
-        .map(|name| format!("{name}.md"))
-        .into();
+    let mut pages: Vec<String> = AT_THE_ROOT.map(|name| format!("{name}.md")).into();
     pages.extend(files("docs", ".md"));
     pages.push("benches/README.md".to_owned());
     let mut dead = Vec::new();
@@ -211,4 +221,107 @@ fn every_public_async_function_says_what_its_cancellation_does() {
     }
     assert!(seen > 10, "only {seen} functions were found");
     assert!(silent.is_empty(), "{silent:#?}");
+}
+
+#[test]
+fn every_page_of_the_guide_begins_with_what_its_reader_wants() {
+    let mut pages = files("docs/guide", ".md");
+    assert!(pages.len() > 10, "{pages:?}");
+    pages.extend(["docs/lockctl.md", "docs/protocol.md"].map(str::to_owned));
+    for page in pages {
+        let text = read(&page);
+        let mut lines = text.lines();
+        let title = lines.next().is_some_and(|line| line.starts_with("# "));
+        let wants = lines.nth(1).is_some_and(|line| line.starts_with("*You "));
+        assert!(
+            title && wants,
+            "{page}: a title, then what the reader wants"
+        );
+    }
+}
+
+#[test]
+fn every_section_of_the_protocol_that_the_code_cites_is_documented() {
+    let page = read("docs/protocol.md");
+    let sections: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## ")?.split(' ').next())
+        .collect();
+    let mut cited = 0;
+    for (directory, ending) in [("src", ".rs"), ("lua", ".lua"), ("tests", ".rs")] {
+        for path in files(directory, ending) {
+            for rest in read(&path).split("PROTOCOL ").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+                let section = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+                if !section.is_empty() {
+                    cited += 1;
+                    let known = sections.contains(section);
+                    assert!(known, "{path}: docs/protocol.md has no section {section}");
+                }
+            }
+        }
+    }
+    assert!(cited > 10, "only {cited} citations were found");
+    let names = read("src/store/redis/names.rs");
+    for name in names.split("\"tower_lock_").skip(1) {
+        let name = format!("tower_lock_{}", name.split(['"', ':']).next().unwrap());
+        assert!(page.contains(&name), "docs/protocol.md misses {name}");
+    }
+}
+
+/// Words that hide who does what, and metaphors. A sentence without them names the thing.
+const MANNERED: &[&str] = &[
+    "anybody",
+    "courtesy",
+    "errand",
+    "errands",
+    "everybody",
+    "has heard of",
+    "is told",
+    "are told",
+    "be told",
+    "was told",
+    "nobody",
+    "of no account",
+    "onlooker",
+    "onlookers",
+    "somebody",
+    "whoever",
+];
+
+/// Whether a text has these words as words of their own.
+fn says(text: &str, words: &str) -> bool {
+    let ends = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '-');
+    text.match_indices(words).any(|(at, found)| {
+        ends(text[..at].chars().next_back()) && ends(text[at + found.len()..].chars().next())
+    })
+}
+
+#[test]
+fn texts_are_in_plain_english() {
+    let here = "tests/suite/documents.rs";
+    let mut pages: Vec<String> = AT_THE_ROOT.map(|name| format!("{name}.md")).into();
+    for (directory, endings) in [
+        ("src", &[".rs", ".js", ".html"][..]),
+        ("lua", &[".lua"]),
+        ("docs", &[".md", ".rs"]),
+        ("ops", &[".yml", ".json"]),
+        ("scripts", &[""]),
+        ("tests", &[".rs", ".java"]),
+        ("examples", &[".rs", ".sql"]),
+        ("benches", &[".rs", ".md"]),
+    ] {
+        pages.extend(endings.iter().flat_map(|ending| files(directory, ending)));
+    }
+    assert!(pages.len() > 500, "only {} files were found", pages.len());
+    let mut found = Vec::new();
+    for page in pages.iter().filter(|page| *page != here) {
+        for (number, line) in read(page).lines().enumerate() {
+            let line = line.to_lowercase();
+            let said = MANNERED.iter().filter(|words| says(&line, words));
+            found.extend(said.map(|words| format!("{page}:{}: {words}", number + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(says("it is told, once", "is told") && !says("an errand-boy", "errand"));
 }

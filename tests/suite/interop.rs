@@ -1,4 +1,4 @@
-//! A live Redisson and this crate share locks: every mode, both directions, both protocols (PROTOCOL.md).
+//! A live Redisson and this crate share locks: every mode, both directions, both protocols (docs/protocol.md).
 //!
 //! Each scenario is written once, for [parties](party::Party), which are threads of a Redisson or clients of ours, and
 //! runs for every pair of them and for names with and without braces, all at the same time.

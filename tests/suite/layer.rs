@@ -10,7 +10,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, LockHandle};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockHandle, LockMode};
 
 mod answers;
 mod body;
@@ -32,7 +32,7 @@ mod retry;
 mod sockets;
 pub(crate) mod store;
 pub(crate) mod telemetry;
-mod uploads;
+pub(crate) mod uploads;
 
 use store::TestStore;
 
@@ -43,6 +43,14 @@ fn locking() -> (TestStore, LockClient, DistributedLockLayer) {
     let layer = DistributedLockLayer::new(locks.clone());
     (store, locks, layer)
 }
+
+/// Every mode of a lock.
+const MODES: [LockMode; 4] = [
+    LockMode::Reentrant,
+    LockMode::Fair,
+    LockMode::Read,
+    LockMode::Write,
+];
 
 /// Serves `/orders/{id}` at once, with its mode and key as the answer: `<mode> <key>`.
 fn orders() -> Router {

@@ -1,4 +1,4 @@
-//! Bugs of other lock clients: GUARANTEES 4.7.
+//! Bugs of other lock clients.
 //!
 //! An exhibit is a situation that shows one bug. It runs twice: with the unchanged store, which must not show the bug,
 //! and with the [`Mutant`] that has it, which must show it. Time is paused.

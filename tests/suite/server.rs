@@ -15,7 +15,10 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
-use crate::support::{DemoServer, RedisServer};
+use crate::support::{DemoServer, Monitor, RedisServer, eventually};
+
+/// The longest time that anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
 
 /// Two servers that share one Redis.
 async fn pair(redis: &RedisServer, variables: &[(&str, &str)]) -> [DemoServer; 2] {
@@ -23,6 +26,15 @@ async fn pair(redis: &RedisServer, variables: &[(&str, &str)]) -> [DemoServer; 2
     let mut all = vec![("REDIS_URL", url.as_str())];
     all.extend(variables);
     [DemoServer::start(&all).await, DemoServer::start(&all).await]
+}
+
+/// Waits until Redis has run a command that contains `text`.
+async fn until_seen(monitor: &Monitor<'_>, text: &str) {
+    eventually("Redis has run it", SOON, async || {
+        let lines = monitor.lines().await;
+        lines.iter().any(|line| line.contains(text))
+    })
+    .await;
 }
 
 /// The answer of a server.

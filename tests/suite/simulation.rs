@@ -21,11 +21,11 @@ mod leaving;
 mod life;
 mod line;
 mod log;
+mod observed;
 mod plan;
 #[path = "../../examples/torture/section.rs"]
 pub(crate) mod section;
 mod seeds;
-mod told;
 mod waits;
 mod weather;
 mod witness;

@@ -71,7 +71,7 @@ impl<'a> Names<'a> {
         self.name("redisson_rwlock:")
     }
 
-    /// Where permits that come free are told.
+    /// The channel of messages about permits that came free.
     pub(super) fn permit_channel(self) -> Name<'a> {
         self.name("redisson_sc:")
     }

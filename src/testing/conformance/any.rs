@@ -1,4 +1,4 @@
-//! One of several keys: GUARANTEES S8.
+//! One of several keys: promise S8.
 
 use std::time::Duration;
 
@@ -122,11 +122,11 @@ pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode)
     });
     let crowd: Vec<_> = crowd.collect();
     tokio::time::sleep(env.moment()).await;
-    let before = env.ledger().questions();
+    let before = env.calls().questions();
     holders.pop().unwrap().release().await.unwrap();
     let first = timeout(env.prompt(), takes.recv()).await.unwrap().unwrap();
     tokio::time::sleep(env.moment()).await;
-    let asked = env.ledger().questions() - before;
+    let asked = env.calls().questions() - before;
     assert!(asked <= CROWD / 2, "{asked} questions");
     drop((first, holders));
     for _ in 1..CROWD {

@@ -1,4 +1,4 @@
-//! Requests that are dropped before they are granted: GUARANTEES L7.
+//! Requests that are dropped before they are granted: promise L7.
 
 use std::future::{IntoFuture, poll_fn};
 use std::task::Poll;

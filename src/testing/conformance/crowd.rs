@@ -1,4 +1,4 @@
-//! Many requests at once: GUARANTEES L2.
+//! Many requests at once: promise L2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

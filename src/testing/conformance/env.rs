@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
-use super::observed::{Ledger, RecordingStore};
+use super::observed::{Calls, RecordingStore};
 use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
 use crate::{LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode};
@@ -19,7 +19,7 @@ pub struct Env {
     settles: Duration,
     moment: Duration,
     modes: &'static [LockMode],
-    ledger: Arc<Ledger>,
+    calls: Arc<Calls>,
     clients: Mutex<Vec<LockClient>>,
 }
 
@@ -34,17 +34,17 @@ impl fmt::Debug for Env {
 
 /// A [`Testbed`] of any type, so that a case is compiled once.
 trait DynTestbed {
-    fn client(&self, ledger: &Arc<Ledger>) -> LocalBoxFuture<'_, LockClientBuilder>;
+    fn client(&self, calls: &Arc<Calls>) -> LocalBoxFuture<'_, LockClientBuilder>;
     fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()>;
     fn leftovers(&self) -> LocalBoxFuture<'_, Vec<String>>;
     fn connections(&self) -> LocalBoxFuture<'_, usize>;
 }
 
 impl<T: Testbed> DynTestbed for T {
-    fn client(&self, ledger: &Arc<Ledger>) -> LocalBoxFuture<'_, LockClientBuilder> {
-        let ledger = ledger.clone();
+    fn client(&self, calls: &Arc<Calls>) -> LocalBoxFuture<'_, LockClientBuilder> {
+        let calls = calls.clone();
         Box::pin(async move {
-            LockClient::builder(RecordingStore::new(Testbed::connect(self).await, &ledger))
+            LockClient::builder(RecordingStore::new(Testbed::connect(self).await, &calls))
         })
     }
 
@@ -69,7 +69,7 @@ impl Env {
             settles: T::SETTLES,
             moment: T::MOMENT,
             modes,
-            ledger: Arc::default(),
+            calls: Arc::default(),
             clients: Mutex::default(),
         }
     }
@@ -84,7 +84,7 @@ impl Env {
         &self,
         settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
     ) -> LockClient {
-        let client = settings(self.testbed.client(&self.ledger).await).build();
+        let client = settings(self.testbed.client(&self.calls).await).build();
         self.clients.lock().unwrap().push(client.clone());
         client
     }
@@ -101,8 +101,8 @@ impl Env {
     }
 
     /// The record of the clients' questions.
-    pub(super) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub(super) fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// A lease that is renewed or expires during the test.
@@ -131,7 +131,7 @@ impl Env {
 
     /// Ends every hold on [`KEY`] without its holder.
     pub(super) async fn steal(&self) {
-        for hold in self.ledger.granted(&LockKey::new(KEY)) {
+        for hold in self.calls.granted(&LockKey::new(KEY)) {
             self.testbed.steal(&hold).await;
         }
     }

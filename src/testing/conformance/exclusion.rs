@@ -1,4 +1,4 @@
-//! Exclusion: GUARANTEES S1, S2, S7.
+//! Exclusion: promises S1, S2, S7.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
         site.count(),
         writers.count() * clients.len() * tasks / 2 * ROUNDS
     );
-    assert!(env.ledger().questions() > 0);
+    assert!(env.calls().questions() > 0);
 }
 
 /// So is a request with an owner that holds nothing.

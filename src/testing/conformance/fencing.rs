@@ -1,4 +1,4 @@
-//! Fencing tokens: GUARANTEES S6.
+//! Fencing tokens: promise S6.
 
 use std::time::Duration;
 
@@ -70,5 +70,5 @@ pub async fn readers_and_permits_cannot_be_fenced(env: &Env, mode: LockMode) {
     let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
     let refused = asking.await;
     assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
-    assert_eq!(env.ledger().questions(), 0);
+    assert_eq!(env.calls().questions(), 0);
 }

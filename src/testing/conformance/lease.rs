@@ -1,4 +1,4 @@
-//! Leases: how long a hold lives. GUARANTEES S4, L1, L9.
+//! How long a hold lives: promises S4, L1, L9.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) 
         assert!(!guard.is_lost());
         next.keeps_waiting(env).await;
     }
-    let renewals = env.ledger().renewals();
+    let renewals = env.calls().renewals();
     assert!(
         (3..=8).contains(&renewals),
         "{renewals} renewals in two leases"
@@ -49,10 +49,10 @@ pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) 
 
     guard.release().await.unwrap();
     next.promptly().await.release().await.unwrap();
-    let renewals = env.ledger().renewals();
+    let renewals = env.calls().renewals();
     sleep(lease / 2).await;
     assert_eq!(
-        env.ledger().renewals(),
+        env.calls().renewals(),
         renewals,
         "renewed after its release"
     );
@@ -126,14 +126,14 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
     let limited = asking().max_hold(lease / 2).await.unwrap();
     let limit = Instant::now() + lease / 2;
     drop(outer);
-    env.until("it was renewed", async || env.ledger().renewals() > 0)
+    env.until("it was renewed", async || env.calls().renewals() > 0)
         .await;
     tokio::time::sleep(env.moment()).await;
-    let renewals = env.ledger().renewals();
+    let renewals = env.calls().renewals();
     let late = asking().await.unwrap();
     let deadline = late.deadline();
     // If the test was paused, the hold may have been renewed again, for longer.
-    if env.ledger().renewals() == renewals {
+    if env.calls().renewals() == renewals {
         assert!(deadline <= limit, "{:?} too long", deadline - limit);
     }
     drop((limited, late));
@@ -166,7 +166,7 @@ pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env, mode: LockMode) 
         let refused = asking.await;
         assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
     }
-    assert_eq!(env.ledger().questions(), 0);
+    assert_eq!(env.calls().questions(), 0);
 }
 
 /// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted

@@ -1,4 +1,4 @@
-//! Lost holds: GUARANTEES S3, S5, S9.
+//! Lost holds: promises S3, S5, S9.
 
 use std::pin::pin;
 use std::time::Duration;

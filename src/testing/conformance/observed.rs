@@ -14,12 +14,12 @@ use crate::{Hold, HoldId, LockKey, StoreError};
 /// Forwards every question to a store, and records questions and grants.
 pub(super) struct RecordingStore<S> {
     inner: S,
-    ledger: Arc<Ledger>,
+    calls: Arc<Calls>,
 }
 
 /// The questions to the observed stores of one test.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct Calls {
     questions: AtomicUsize,
     renewals: AtomicUsize,
     under_way: AtomicUsize,
@@ -27,7 +27,7 @@ pub(super) struct Ledger {
     refused: Mutex<HashSet<HoldId>>,
 }
 
-impl Ledger {
+impl Calls {
     /// The number of questions, without renewals, which depend on time.
     pub(super) fn questions(&self) -> usize {
         self.questions.load(Ordering::SeqCst)
@@ -77,24 +77,24 @@ thread_local! {
 }
 
 impl<S> RecordingStore<S> {
-    pub(super) fn new(inner: S, ledger: &Arc<Ledger>) -> Self {
+    pub(super) fn new(inner: S, calls: &Arc<Calls>) -> Self {
         Self {
             inner,
-            ledger: ledger.clone(),
+            calls: calls.clone(),
         }
     }
 
     async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.ledger.questions.fetch_add(1, Ordering::SeqCst);
+        self.calls.questions.fetch_add(1, Ordering::SeqCst);
         HERE.set(HERE.get() + 1);
-        self.ledger.under_way.fetch_add(1, Ordering::SeqCst);
-        let _under_way = UnderWay(&self.ledger);
+        self.calls.under_way.fetch_add(1, Ordering::SeqCst);
+        let _under_way = UnderWay(&self.calls);
         answer.await
     }
 }
 
 /// A question that has not been answered.
-struct UnderWay<'a>(&'a Ledger);
+struct UnderWay<'a>(&'a Calls);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
@@ -107,8 +107,8 @@ impl<S: LockStore> LockStore for RecordingStore<S> {
         let answer = async {
             let answer = self.inner.acquire(attempt).await;
             match answer {
-                Ok(Outcome::Granted { .. }) => self.ledger.grant(&attempt.hold),
-                Ok(Outcome::Refused { .. }) => self.ledger.refuse(&attempt.hold),
+                Ok(Outcome::Granted { .. }) => self.calls.grant(&attempt.hold),
+                Ok(Outcome::Refused { .. }) => self.calls.refuse(&attempt.hold),
                 Err(_) => {}
             }
             answer
@@ -120,7 +120,7 @@ impl<S: LockStore> LockStore for RecordingStore<S> {
         if renewals.iter().all(|renewal| renewal.lease.is_none()) {
             return self.ask(self.inner.renew(renewals)).await;
         }
-        self.ledger.renewals.fetch_add(1, Ordering::SeqCst);
+        self.calls.renewals.fetch_add(1, Ordering::SeqCst);
         self.inner.renew(renewals).await
     }
 
@@ -145,7 +145,7 @@ impl<S: LockStore> LockStore for RecordingStore<S> {
             let answer = self.inner.acquire_several(attempts, want).await;
             if let Ok(SeveralOutcome::Granted(grants)) = &answer {
                 let granted = grants.iter().map(|grant| &attempts[grant.index]);
-                granted.for_each(|attempt| self.ledger.grant(&attempt.hold));
+                granted.for_each(|attempt| self.calls.grant(&attempt.hold));
             }
             answer
         };

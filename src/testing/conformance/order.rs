@@ -1,4 +1,4 @@
-//! Waiters are granted in order: GUARANTEES L3, L5.
+//! Waiters are granted in order: promises L3, L5.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

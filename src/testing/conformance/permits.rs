@@ -1,4 +1,4 @@
-//! A limited number of holders at a time: GUARANTEES S1 for permits, L2.
+//! A limited number of holders at a time: promise S1 for permits, L2.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode
     let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
     let granted = futures_util::future::join_all(asking).await;
     let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
-    assert_eq!(env.ledger().questions(), MANY as usize);
+    assert_eq!(env.calls().questions(), MANY as usize);
     release_all(guards).await;
 }
 
@@ -234,7 +234,7 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
         }
     }
     sleep(env.moment()).await;
-    let before = env.ledger().questions();
+    let before = env.calls().questions();
     guards.pop().unwrap().release().await.unwrap();
     guards.push(
         timeout(env.prompt(), entering.recv())
@@ -243,7 +243,7 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
             .unwrap(),
     );
     sleep(env.moment()).await;
-    let asked = env.ledger().questions() - before;
+    let asked = env.calls().questions() - before;
     // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
     drop(guards);
@@ -262,14 +262,14 @@ pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
     for _ in 0..WAITERS {
         waiters.push(Waiter::queue(env, permit(&env.client().await)).await);
     }
-    let refused = env.ledger().refused();
+    let refused = env.calls().refused();
     for waiter in waiters {
         guards.pop_front().unwrap().release().await.unwrap();
         guards.push_back(waiter.promptly().await);
     }
     // If each release woke all of them, half of all questions would be refused. Each process also polls once a
     // second.
-    let vain = env.ledger().refused() - refused;
+    let vain = env.calls().refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
     release_all(guards).await;
 }

@@ -13,10 +13,10 @@ pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMod
     let owner = Owner::new();
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
     let outer = asking.clone().await.unwrap();
-    let questions = env.ledger().questions();
+    let questions = env.calls().questions();
     let inner = asking.clone().await.unwrap();
     let innermost = asking.wait(Duration::ZERO).await.unwrap();
-    assert_eq!(env.ledger().questions(), questions);
+    assert_eq!(env.calls().questions(), questions);
     drop((innermost, inner));
     outer.release().await.unwrap();
 }
@@ -52,18 +52,18 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env, mode: L
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
 
     // An owner may also ask for both exclusive modes at once. A read and a write at once are another case.
-    let twin = match env.family(mode) {
+    let second = match env.family(mode) {
         [one, other] if one.is_exclusive() => {
             asking.clone().mode(if mode == one { other } else { one })
         }
         _ => asking.clone(),
     };
-    let (one, two) = tokio::join!(asking.clone().acquire(), twin.clone().acquire());
+    let (one, two) = tokio::join!(asking.clone().acquire(), second.clone().acquire());
     drop((one.unwrap(), two.unwrap()));
 
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let one = Waiter::queue(env, asking.clone()).await;
-    let two = Waiter::queue(env, twin).await;
+    let two = Waiter::queue(env, second).await;
     holder.release().await.unwrap();
     let one = one.promptly().await;
     let two = two.promptly().await;

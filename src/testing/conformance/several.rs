@@ -1,4 +1,4 @@
-//! Several keys at once: GUARANTEES S8.
+//! Several keys at once: promise S8.
 
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Env, mode: LockMod
     ] {
         assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
     }
-    assert_eq!(env.ledger().questions(), 0);
+    assert_eq!(env.calls().questions(), 0);
     let guard = locks.lock_all(keys(3)).mode(mode).await.unwrap();
     guard.release().await.unwrap();
 }

@@ -61,7 +61,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode)
     let locks = env.client().await;
     locks.shutdown(LIMIT).await.unwrap();
     locks.shutdown(LIMIT).await.unwrap();
-    let questions = env.ledger().questions();
+    let questions = env.calls().questions();
     for asking in [
         locks.lock(KEY),
         locks.lock_all([KEY, "other"]),
@@ -70,7 +70,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode)
         let refused = asking.mode(mode).await;
         assert!(matches!(refused, Err(LockError::Shutdown)), "{refused:?}");
     }
-    assert_eq!(env.ledger().questions(), questions);
+    assert_eq!(env.calls().questions(), questions);
 }
 
 /// A request that is granted while the client ends is refused or given back; afterwards the store has no

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::env::Env;
-use super::observed::Ledger;
+use super::observed::Calls;
 
 /// A request in a task of its own, known to have found the lock taken.
 #[derive(Debug)]
@@ -22,18 +22,18 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
-        let (asked, refused) = (Ledger::questions_here(), env.ledger().refused());
+        let (asked, refused) = (Calls::questions_here(), env.calls().refused());
         let mut acquiring = request.into_future();
         let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
-        let asks = Ledger::questions_here() > asked;
+        let asks = Calls::questions_here() > asked;
         let waiter = Self {
             task: tokio::spawn(acquiring),
             prompt: env.prompt(),
         };
         if asks {
             env.until("the store refuses", async || {
-                env.ledger().refused() > refused
+                env.calls().refused() > refused
             })
             .await;
         }
@@ -43,10 +43,10 @@ impl Waiter {
     /// Begins to wait, and pauses there, like a process that is stopped or swapped out: the store gets no further question
     /// and no withdrawal. A question that is under way is answered first: the store might grant it.
     pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
-        let refused = env.ledger().refused();
+        let refused = env.calls().refused();
         let mut acquiring = request.into_future();
         let asking = poll_fn(|context| match acquiring.as_mut().poll(context) {
-            Poll::Pending if env.ledger().refused() > refused && env.ledger().under_way() == 0 => {
+            Poll::Pending if env.calls().refused() > refused && env.calls().under_way() == 0 => {
                 Poll::Ready(None)
             }
             other => other.map(Some),

@@ -1,4 +1,4 @@
-//! How long a wait lasts, and how many may wait: GUARANTEES L4.
+//! How long a wait lasts, and how many may wait: promise L4.
 
 use std::time::Duration;
 

@@ -81,7 +81,7 @@ import org.redisson.config.ReadMode;
  * holdcount &lt;actor&gt; &lt;kind&gt; &lt;name&gt;                 number         of this actor
  * owner &lt;actor&gt;                                   uuid:thread    answers even while the actor waits
  *
- * held &lt;kind&gt; &lt;name&gt;                              true | false   isLocked(), by anybody
+ * held &lt;kind&gt; &lt;name&gt;                              true | false   isLocked(), by any holder
  * ttl &lt;kind&gt; &lt;name&gt;                               ms             remainTimeToLive(); -2 no lock, -1 no expiry
  * forceunlock &lt;kind&gt; &lt;name&gt;                       true | false   whether there was a lock
  * burst &lt;kind&gt; &lt;name&gt; &lt;waiters&gt; &lt;rounds&gt;          sections, elapsed µs, worst wait µs
@@ -102,7 +102,7 @@ public final class Driver {
     private final RedissonClient redisson;
     private final PrintStream out;
     private final Map<String, Actor> actors = new HashMap<>();
-    private final ExecutorService anyone = Executors.newCachedThreadPool();
+    private final ExecutorService unordered = Executors.newCachedThreadPool();
 
     private Driver(RedissonClient redisson, PrintStream out) {
         this.redisson = redisson;
@@ -149,7 +149,7 @@ public final class Driver {
                 actor.tasks.add(() -> answer(request, () -> actor.perform(request)));
             }
             case "owner" -> answer(request, () -> redisson.getId() + ":" + actor(request.word()).getId());
-            default -> anyone.execute(() -> answer(request, () -> perform(request)));
+            default -> unordered.execute(() -> answer(request, () -> perform(request)));
         }
     }
 

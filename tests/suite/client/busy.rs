@@ -95,7 +95,7 @@ async fn hold(locks: LockClient, mode: LockMode, lease: Duration) -> LockGuard {
 }
 
 /// Tries to get the held locks, in each of `modes`, for several leases.
-async fn nobody_gets_in(stranger: &LockClient, modes: &[LockMode]) {
+async fn no_other_client_gets_in(stranger: &LockClient, modes: &[LockMode]) {
     let until = Instant::now() + LEASE * LEASES;
     let attempts = modes.iter().map(|&mode| {
         let request = stranger.lock(mode.as_str()).mode(excluded_by(mode));
@@ -121,7 +121,7 @@ async fn outlive_busy_workers(
     for &mode in modes {
         guards.push(service.run(hold(locks.clone(), mode, LEASE)).await);
     }
-    service.busy(nobody_gets_in(stranger, modes)).await;
+    service.busy(no_other_client_gets_in(stranger, modes)).await;
     for guard in guards {
         assert!(!guard.is_lost());
         let released = service.run(guard.release()).await;
@@ -222,7 +222,7 @@ async fn a_lock_outlives_the_runtime_that_took_it() {
     );
     let guard = service.run(hold(locks, LockMode::Reentrant, LEASE)).await;
     drop(service);
-    nobody_gets_in(&stranger, &[LockMode::Reentrant]).await;
+    no_other_client_gets_in(&stranger, &[LockMode::Reentrant]).await;
     let released = timeout(SOON * 6, guard.release()).await.expect("in time");
     released.expect("it was held all the time");
 }
@@ -239,7 +239,7 @@ async fn a_client_that_ends_does_not_end_the_renewals_of_another() {
     let kept = hold(second, LockMode::Reentrant, LEASE).await;
     gone.release().await.expect("held");
     drop(first);
-    nobody_gets_in(&client(redis.url()).await, &[LockMode::Reentrant]).await;
+    no_other_client_gets_in(&client(redis.url()).await, &[LockMode::Reentrant]).await;
     kept.release().await.expect("held");
 }
 

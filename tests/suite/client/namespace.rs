@@ -23,7 +23,7 @@ async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
             client(&site, "prod:shop").await,
             client(&site, "prod:stock").await,
         );
-        let (twin, plain) = (client(&site, "prod:shop").await, site.client().await);
+        let (second, plain) = (client(&site, "prod:shop").await, site.client().await);
         let held = shop.lock(ORDERS.id(1)).await.unwrap();
         assert_eq!(held.key().as_str(), "prod:shop:lock:ns-order:1");
         assert_eq!(held.key().name(), "lock:ns-order:1");
@@ -33,9 +33,9 @@ async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
         }
         // The same name space; the same key of the store; a key that has the name space already.
         for (locks, key) in [
-            (&twin, LockKey::from(ORDERS.id(1))),
+            (&second, LockKey::from(ORDERS.id(1))),
             (&plain, LockKey::new("prod:shop:lock:ns-order:1")),
-            (&twin, held.key().clone()),
+            (&second, held.key().clone()),
         ] {
             let busy = locks
                 .lock(key)

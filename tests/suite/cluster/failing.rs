@@ -190,7 +190,7 @@ async fn a_hold_that_a_failover_forgets_is_reported_lost() {
     // … and the previous holder learns of the loss before the end of its lease, and gets no confirmation.
     tokio::time::timeout(LEASE, guard.lost())
         .await
-        .expect("it is told");
+        .expect("an answer");
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     other.release().await.unwrap();
 }

@@ -116,10 +116,10 @@ async fn a_store_with_faults_shows_the_properties_of_its_inner_store() {
 #[tokio::test]
 async fn one_of_many_servers_is_enough_to_find_the_others() {
     let (cluster, _) = shared().await;
-    let nobody = ReservedPort::reserve().unwrap();
-    let nobody = format!("redis://{}", nobody.address());
+    let unused = ReservedPort::reserve().unwrap();
+    let unused = format!("redis://{}", unused.address());
     for seed in cluster.urls() {
-        let store = RedisStore::cluster([nobody.clone(), seed]);
+        let store = RedisStore::cluster([unused.clone(), seed]);
         let store = store.connect().await.unwrap();
         let beginning = beginning();
         for node in 0..3 {
@@ -127,7 +127,7 @@ async fn one_of_many_servers_is_enough_to_find_the_others() {
             assert!(asks(&store, &held).await && releases(&store, &held).await);
         }
     }
-    let error = RedisStore::cluster([nobody]).connect().await.unwrap_err();
+    let error = RedisStore::cluster([unused]).connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
 }
 

@@ -93,7 +93,7 @@ async fn blow(
         };
         let guard = match timeout(patience, asking.into_future()).await {
             Err(_) | Ok(Err(LockError::Upgrade)) => continue,
-            Ok(granted) => granted.expect("everybody is served"),
+            Ok(granted) => granted.expect("every request is granted"),
         };
         grants += 1;
         match alone {

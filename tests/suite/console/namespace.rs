@@ -12,14 +12,14 @@ async fn a_console_shows_and_breaks_the_locks_of_its_name_space_by_their_names()
         let builder = LockClient::builder(store.clone());
         builder.namespace(namespace).build()
     };
-    let (shop, twin, stock) = (
+    let (shop, second, stock) = (
         client("prod:shop"),
         client("prod:shop"),
         client("prod:stock"),
     );
     let page = Page::serve(Console::new(&shop).allow_force_unlock().router()).await;
     let own = shop.lock("own").await.unwrap();
-    let elsewhere = twin.lock("elsewhere").await.unwrap();
+    let elsewhere = second.lock("elsewhere").await.unwrap();
     let other = stock.lock("elsewhere").await.unwrap();
 
     let keys = page.json("/api/keys").await;
@@ -27,7 +27,7 @@ async fn a_console_shows_and_breaks_the_locks_of_its_name_space_by_their_names()
     assert_eq!(page.key("own").await["holds"].as_array().unwrap().len(), 1);
     let shown = page.key("elsewhere").await;
     let holder = shown["store"]["holders"][0]["id"].as_str().unwrap();
-    assert!(holder.starts_with(&twin.id().to_string()), "{shown}");
+    assert!(holder.starts_with(&second.id().to_string()), "{shown}");
 
     let request = reqwest::Client::new().post(format!("{}/api/break", page.url));
     let request = request.header("sec-fetch-site", "same-origin");

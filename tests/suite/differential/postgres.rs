@@ -122,13 +122,13 @@ impl Pair for Worlds {
         Some((memory, postgres))
     }
 
-    fn end(&mut self, everybody_leaves: bool) -> Option<String> {
+    fn end(&mut self, all_leave: bool) -> Option<String> {
         self.memory.listening.clear();
         self.postgres.listening.clear();
-        if everybody_leaves {
+        if all_leave {
             let asked = &self.asked;
-            self.paused.block_on(self.memory.everybody_leaves(asked));
-            self.real.block_on(self.postgres.everybody_leaves(asked));
+            self.paused.block_on(self.memory.all_leave(asked));
+            self.real.block_on(self.postgres.all_leave(asked));
             let left = self.left(false);
             if !left.is_empty() {
                 return Some(format!("all have left, and this is left: {left:?}"));

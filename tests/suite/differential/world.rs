@@ -181,7 +181,7 @@ impl<S: Inspect> World<S> {
     }
 
     /// Every actor stops listening, and withdraws its attempts.
-    pub(super) async fn everybody_leaves(&mut self, asked: &BTreeSet<Who>) {
+    pub(super) async fn all_leave(&mut self, asked: &BTreeSet<Who>) {
         self.listening.clear();
         for who in asked {
             let withdrawn = self

@@ -49,10 +49,10 @@ impl Worlds {
     }
 
     /// Every actor leaves. Only records and withdrawals may remain.
-    fn kept_by_nobody(&mut self) -> Option<String> {
+    fn kept_after_all_left(&mut self) -> Option<String> {
         let asked = &self.asked;
-        self.paused.block_on(self.memory.everybody_leaves(asked));
-        self.real.block_on(self.redis.everybody_leaves(asked));
+        self.paused.block_on(self.memory.all_leave(asked));
+        self.real.block_on(self.redis.all_leave(asked));
         let left = self.left();
         if self.real.block_on(self.clock.since()) >= BREATH {
             return None;
@@ -66,7 +66,7 @@ impl Worlds {
         let mut left = left;
         left.retain(|entry| !is_for_permits(entry));
         let alike = left.iter().all(remembered) && left.is_empty() == self.is_memory_empty();
-        (!alike).then(|| format!("everybody has left, and this is left in Redis: {left:?}"))
+        (!alike).then(|| format!("all have left, and this is left in Redis: {left:?}"))
     }
 
     /// Only Redisson's fair queue has no expiry.
@@ -77,16 +77,16 @@ impl Worlds {
     }
 
     /// After all expiries, nothing is left.
-    fn kept_for_ever(&mut self, everybody_left: bool) -> Option<String> {
+    fn kept_for_ever(&mut self, all_left: bool) -> Option<String> {
         self.take(&Step::Ticks(LONG));
         let mut left = self.left();
-        left.retain(|(key, _)| everybody_left || !is_redissons(key));
+        left.retain(|(key, _)| all_left || !is_redissons(key));
         let empty = left.is_empty() && self.is_memory_empty();
         (!empty).then(|| format!("time is over, and this is left in Redis: {left:?}"))
     }
 
     /// Asserts that the server has only the subscription of its sentinel.
-    pub(super) fn nobody_listens(&mut self) {
+    pub(super) fn no_client_listens(&mut self) {
         let (server, limit) = (&self.server, Duration::from_secs(10));
         self.redis.listening.clear();
         self.real
@@ -144,17 +144,17 @@ impl Pair for Worlds {
         Some((memory, redis?))
     }
 
-    fn end(&mut self, everybody_leaves: bool) -> Option<String> {
+    fn end(&mut self, all_leave: bool) -> Option<String> {
         self.memory.listening.clear();
         self.redis.listening.clear();
         self.take(&Step::Ticks(0))?;
         self.paused.block_on(self.memory.no_limit_is_set());
         self.real.block_on(self.redis.no_limit_is_set());
-        let kept = match everybody_leaves {
-            true => self.kept_by_nobody(),
+        let kept = match all_leave {
+            true => self.kept_after_all_left(),
             false => self.lasting(),
         };
-        kept.or_else(|| self.kept_for_ever(everybody_leaves))
+        kept.or_else(|| self.kept_for_ever(all_leave))
     }
 }
 

@@ -11,9 +11,9 @@ use crate::support::{RedisServer, eventually};
 /// The commands that write data under the key `n` that is not a lock in this mode.
 fn no_lock(mode: LockMode) -> [Vec<&'static str>; 3] {
     let endless = match mode {
-        LockMode::Reentrant | LockMode::Fair => vec!["HSET", "n", "somebody:1", "1"],
-        LockMode::Read => vec!["HSET", "n", "mode", "write", "somebody:1:write", "1"],
-        LockMode::Write => vec!["HSET", "n", "mode", "read", "somebody:1", "1"],
+        LockMode::Reentrant | LockMode::Fair => vec!["HSET", "n", "other:1", "1"],
+        LockMode::Read => vec!["HSET", "n", "mode", "write", "other:1:write", "1"],
+        LockMode::Write => vec!["HSET", "n", "mode", "read", "other:1", "1"],
         LockMode::Permit(_) => vec!["SET", "n", "1x"],
     };
     [vec!["SET", "n", "x"], vec!["RPUSH", "n", "x"], endless]
@@ -82,10 +82,10 @@ async fn a_count_that_is_no_number_is_waited_for_like_any_other() {
     for mode in MODES {
         let fields = match rival(mode) {
             LockMode::Reentrant | LockMode::Fair | LockMode::Permit(_) => {
-                vec!["somebody:1", "many"]
+                vec!["other:1", "many"]
             }
-            LockMode::Write => vec!["mode", "write", "somebody:1:write", "many"],
-            LockMode::Read => vec!["mode", "read", "somebody:1", "many"],
+            LockMode::Write => vec!["mode", "write", "other:1:write", "many"],
+            LockMode::Read => vec!["mode", "read", "other:1", "many"],
         };
         command(&server, &[&["HSET", "n"], &fields[..]].concat()).await;
         command(&server, &["PEXPIRE", "n", "1500"]).await;

@@ -119,7 +119,7 @@ async fn a_busy_server_is_waited_for_and_loses_nothing() {
     let kill = redis::cmd("SCRIPT").arg("KILL").to_owned();
     kill.exec_async(&mut killer).await.expect("it only reads");
     assert!(outcome(looping).await.is_err(), "it was killed");
-    assert!(errors(&server, "BUSY").await > 8, "everybody met it");
+    assert!(errors(&server, "BUSY").await > 8, "every request met it");
     for waiting in patient.into_iter().chain(patient_for_several) {
         granted(waiting).await.release().await.expect("held");
     }

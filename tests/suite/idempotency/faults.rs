@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 
+use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
@@ -16,6 +17,7 @@ use tower_distributed_lock::{
 };
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
+use crate::layer::store::TestStore;
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_records_nothing_and_frees_the_key_at_once() {
@@ -37,22 +39,27 @@ async fn a_panic_records_nothing_and_frees_the_key_at_once() {
     assert!(is_replay(&pay(&app).await));
 }
 
+/// The lock of the first run is stolen, and the run then takes so long.
+fn robbed(store: &TestStore, runs: &Runs, pause: Duration) -> Router {
+    let (thief, runs) = (store.clone(), runs.clone());
+    answering(move || {
+        let (thief, run) = (thief.clone(), runs.add());
+        async move {
+            if run == 1 {
+                thief.steal().await;
+                tokio::time::sleep(pause).await;
+            }
+            format!("run {run}")
+        }
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_never_answers_with_the_handlers_response_and_records_nothing() {
     for confirm in [Confirm::Store, Confirm::Strict] {
         let (store, _locks, layer) = remembering();
         let runs = Runs::default();
-        let (thief, counted) = (store.clone(), runs.clone());
-        let app = answering(move || {
-            let (thief, run) = (thief.clone(), counted.add());
-            async move {
-                if run == 1 {
-                    thief.steal().await;
-                }
-                format!("run {run}")
-            }
-        })
-        .layer(layer.confirm(confirm));
+        let app = robbed(&store, &runs, Duration::ZERO).layer(layer.confirm(confirm));
         let (status, problem) = problem(pay(&app).await).await;
         assert_eq!((status, &problem["type"]), (500, &"lock-lost".into()));
         assert_eq!(problem["outcome"], "unknown");
@@ -83,18 +90,7 @@ async fn a_claim_that_lapses_ends_the_handler() {
 async fn a_request_that_was_overtaken_does_not_overwrite_the_record() {
     let (store, _locks, layer) = remembering();
     let runs = Runs::default();
-    let (thief, counted) = (store.clone(), runs.clone());
-    let app = answering(move || {
-        let (thief, run) = (thief.clone(), counted.add());
-        async move {
-            if run == 1 {
-                thief.steal().await;
-                tokio::time::sleep(Duration::from_secs(5)).await;
-            }
-            format!("run {run}")
-        }
-    })
-    .layer(layer);
+    let app = robbed(&store, &runs, Duration::from_secs(5)).layer(layer);
     // Another process has a client of its own.
     let elsewhere = answering(|| async { "the overtaker" })
         .layer(IdempotencyLayer::new(LockClient::new(store)).shared());

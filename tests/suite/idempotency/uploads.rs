@@ -1,26 +1,19 @@
 //! Request bodies that are slow, long or many.
 
-use std::io;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::post;
-use futures_util::{StreamExt, stream};
 use http::Request;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tower_distributed_lock::key;
 
 use super::{lengths, problem, remembering, request, send, settle, text};
+use crate::layer::uploads::{answer_to_chunks, dribbling, sending};
 
 const KIB: usize = 1024;
-
-/// A body that begins and never ends.
-fn dribbling(first: Bytes) -> Body {
-    let begin = stream::iter([Ok::<_, io::Error>(first)]);
-    Body::from_stream(begin.chain(stream::pending()))
-}
 
 fn upload(key: &str, body: Body) -> Request<Body> {
     let request = Request::post("/payments").header("idempotency-key", key);
@@ -39,7 +32,7 @@ async fn a_body_that_takes_too_long_is_408_and_claims_nothing() {
     let layer = layer.body_time_limit(Duration::from_secs(5));
     for layer in [layer.clone(), layer] {
         let app = reading().layer(layer);
-        let answer = send(&app, upload("k", dribbling("x".into()))).await;
+        let answer = send(&app, upload("k", dribbling("x"))).await;
         let (status, problem) = problem(answer).await;
         assert_eq!(status, 408);
         assert!(problem["type"].as_str().unwrap().ends_with("body-timeout"));
@@ -52,7 +45,7 @@ async fn a_body_that_names_the_key_is_read_within_the_same_limits() {
     let (store, _locks, layer) = remembering();
     let layer = layer.key(key::stripe()).body_limit(16);
     let app = reading().layer(layer.body_time_limit(Duration::from_secs(5)));
-    let answer = send(&app, upload("k", dribbling("x".into()))).await;
+    let answer = send(&app, upload("k", dribbling("x"))).await;
     assert_eq!(answer.status(), 408);
     let answer = send(&app, upload("k", Body::from(vec![b'x'; 17]))).await;
     assert_eq!(answer.status(), 413);
@@ -64,19 +57,13 @@ async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
     let (_store, _locks, layer) = remembering();
     let layer = layer.body_limit(64 * KIB).body_budget(256 * KIB);
     let app = reading().layer(layer);
-    let uploads: Vec<_> = (0..4)
-        .map(|n| {
-            let (app, body) = (app.clone(), dribbling(vec![b'x'; 64 * KIB].into()));
-            tokio::spawn(async move { send(&app, upload(&n.to_string(), body)).await })
-        })
-        .collect();
-    settle().await;
+    let block = || dribbling(vec![b'x'; 64 * KIB]);
+    let requests = (0..4).map(|n| upload(&n.to_string(), block()));
+    let mut uploads = sending(&app, requests).await;
     let (status, problem) = problem(send(&app, request("k", "fits")).await).await;
     assert_eq!(status, 503);
     assert!(problem["type"].as_str().unwrap().ends_with("body-budget"));
-    for upload in uploads {
-        upload.abort();
-    }
+    uploads.shutdown().await;
     settle().await;
     assert_eq!(text(send(&app, request("k", "fits")).await).await, "4");
 }
@@ -88,13 +75,6 @@ async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     let mut client = TcpStream::connect(address).await.unwrap();
     let head = "POST /payments HTTP/1.1\r\nhost: test\r\nidempotency-key: k\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
-    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
-    for _ in 0..8 {
-        client.write_all(chunk.as_bytes()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    client.write_all(b"0\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.unwrap();
+    let answer = answer_to_chunks(client).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 }

@@ -8,23 +8,10 @@ use tokio::sync::Mutex;
 use tower_distributed_lock::{Lease, LockClient, LockMode, Owner, RedisStore};
 use uuid::Uuid;
 
-use super::handover::is_heard;
+use super::handover::{CONTESTS, LONG, is_heard};
 use super::redisson::{LIMIT, Redisson, Version};
 use super::{Kind, LEASE, Party, WATCHDOG, aux};
 use crate::support::{RedisCluster, eventually};
-
-/// A request that waits this long was not woken.
-const LONG: Duration = Duration::from_secs(30);
-
-/// The kind of the held lock, and the kind that waits for it.
-const CONTESTS: [(Kind, Kind); 6] = [
-    (Kind::Reentrant, Kind::Reentrant),
-    (Kind::Fair, Kind::Fair),
-    (Kind::Fenced, Kind::Fenced),
-    (Kind::Read, Kind::Write),
-    (Kind::Write, Kind::Write),
-    (Kind::Write, Kind::Read),
-];
 
 /// The shared cluster, and a Redisson that ends with the last test that uses it.
 struct Meeting {

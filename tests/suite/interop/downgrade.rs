@@ -56,5 +56,5 @@ async fn downgrade(meeting: &Meeting, writer: Party, reader: &Party, rival: &Par
     assert!(refused.is_none(), "{case}: the read is gone");
     read.release().await;
     let granted = rival.try_lock(Kind::Write, name, Duration::ZERO).await;
-    granted.expect("everybody is gone").release().await;
+    granted.expect("all are gone").release().await;
 }

@@ -13,7 +13,7 @@ use super::redisson::Version;
 use super::{Held, Kind, LEASE, Meeting, Party};
 
 /// The kind of the held lock, and the kind that waits for it.
-const CONTESTS: [(Kind, Kind); 6] = [
+pub(super) const CONTESTS: [(Kind, Kind); 6] = [
     (Kind::Reentrant, Kind::Reentrant),
     (Kind::Fair, Kind::Fair),
     (Kind::Fenced, Kind::Fenced),
@@ -23,7 +23,7 @@ const CONTESTS: [(Kind, Kind); 6] = [
 ];
 
 /// A request that waits this long was not woken.
-const LONG: Duration = Duration::from_secs(30);
+pub(super) const LONG: Duration = Duration::from_secs(30);
 
 struct HandOver {
     holder: Party,
@@ -205,7 +205,7 @@ const SHORT: Duration = Duration::from_secs(6);
 async fn a_writer_lets_all_readers_of_both_languages_in() {
     let meeting = Meeting::open().await;
     let writers = [
-        meeting.everybody(),
+        meeting.one_of_each(),
         [(); 3].map(|()| meeting.rust()).to_vec(),
     ]
     .concat();
@@ -228,7 +228,7 @@ async fn a_writer_lets_all_readers_of_both_languages_in() {
 /// The number of Redisson's readers that were late, and the number of all of them.
 async fn let_all_in(meeting: &Meeting, writer: &Party, name: &String) -> (usize, usize) {
     let hold = writer.lock(Kind::Write, name, Lease::Fixed(SHORT)).await;
-    let readers = [meeting.everybody(), meeting.everybody()].concat();
+    let readers = [meeting.one_of_each(), meeting.one_of_each()].concat();
     let reads = readers.into_iter().map(|reader| {
         let name = name.clone();
         tokio::spawn(async move {

@@ -100,7 +100,7 @@ impl Meeting {
     }
 
     /// One party of each kind.
-    pub(super) fn everybody(&self) -> Vec<Party> {
+    pub(super) fn one_of_each(&self) -> Vec<Party> {
         let [new, old] = Version::ALL;
         vec![self.java(new), self.rust(), self.java(old)]
     }

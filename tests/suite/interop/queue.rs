@@ -17,7 +17,7 @@ const LONG: Lease = Lease::Fixed(Duration::from_secs(30));
 async fn alternating_languages_are_served_in_the_order_in_which_they_came() {
     let meeting = Meeting::open().await;
     let mut queues = Vec::new();
-    for holder in meeting.everybody() {
+    for holder in meeting.one_of_each() {
         queues.extend(meeting.names().map(|name| (holder.clone(), name)));
     }
     let served = queues
@@ -33,7 +33,7 @@ async fn serve(meeting: &Meeting, holder: &Party, name: &str) {
     let hold = holder.lock(Kind::Fair, name, LONG).await;
     let served = Served::default();
     let mut waits = Vec::new();
-    for waiter in [meeting.everybody(), meeting.everybody()].concat() {
+    for waiter in [meeting.one_of_each(), meeting.one_of_each()].concat() {
         waits.push(served.enqueue(meeting, waiter, name).await);
     }
     hold.release().await;
@@ -54,7 +54,7 @@ async fn a_waiter_that_gives_up_leaves_the_others_in_order() {
         let served = Served::default();
         let mut waits = Vec::new();
         let mut gone = Vec::new();
-        for waiter in meeting.everybody() {
+        for waiter in meeting.one_of_each() {
             let quitter = meeting.another(&waiter);
             let queued = meeting.queue(name).await.len();
             let lock = name.clone();
@@ -88,7 +88,7 @@ async fn a_request_that_does_not_queue_does_not_overtake_the_queue() {
     let served = Served::default();
     let waiter = meeting.java(Version::V4_7);
     let wait = served.enqueue(&meeting, waiter, &name).await;
-    for passer in meeting.everybody() {
+    for passer in meeting.one_of_each() {
         let granted = passer.try_lock(Kind::Fair, &name, Duration::ZERO).await;
         assert!(granted.is_none());
     }

@@ -178,7 +178,7 @@ async fn a_body_that_is_dropped_or_fails_releases() {
 #[tokio::test(start_paused = true)]
 async fn a_response_without_a_body_releases_before_its_head() {
     fn status(status: StatusCode) -> Response {
-        let mut response = Response::new(Body::from("nobody reads this"));
+        let mut response = Response::new(Body::from("it is not read"));
         *response.status_mut() = status;
         response
     }

@@ -9,19 +9,14 @@ use axum::Router;
 use axum::routing::any;
 use futures_util::FutureExt;
 use http::StatusCode;
-use tower_distributed_lock::{LockMode, OnCancel};
+use tower_distributed_lock::OnCancel;
 use tower_http::timeout::TimeoutLayer;
 
-use super::{locking, put, settle, slow_orders};
+use super::{MODES, locking, put, settle, slow_orders};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_dropped_while_it_runs_or_waits_releases() {
-    for mode in [
-        LockMode::Reentrant,
-        LockMode::Fair,
-        LockMode::Read,
-        LockMode::Write,
-    ] {
+    for mode in MODES {
         let (store, locks, layer) = locking();
         let app = slow_orders().layer(layer.mode(mode));
         let mut serving = Box::pin(put(&app, "/orders/1"));

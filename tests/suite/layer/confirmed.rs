@@ -8,11 +8,11 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockMode, OnLost, OnUnavailable,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable,
 };
 
 use super::store::TestStore;
-use super::{locking, orders, problem, put, request, send, slow_orders};
+use super::{MODES, locking, orders, problem, put, request, send, slow_orders};
 
 const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
 
@@ -20,12 +20,7 @@ const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
 async fn a_lock_stolen_while_the_handler_runs_is_500() {
     for confirm in [Confirm::Store, Confirm::Strict] {
         for on_lost in [OnLost::Abort, OnLost::Continue] {
-            for mode in [
-                LockMode::Reentrant,
-                LockMode::Fair,
-                LockMode::Read,
-                LockMode::Write,
-            ] {
+            for mode in MODES {
                 let (store, locks, layer) = locking();
                 let layer = layer.confirm(confirm).on_lost(on_lost).mode(mode);
                 let app = Router::new()

@@ -16,7 +16,7 @@ use tower::{ServiceBuilder, service_fn};
 use tower_distributed_lock::{DistributedLockLayer, LockHandle, key};
 
 use super::sockets::{
-    AT_ONCE, PUT, elsewhere, http1, http2, is_asked, is_given_up, patient, put_order,
+    AT_ONCE, PUT, elsewhere_if, http1, http2, is_asked, is_given_up, patient, put_order,
 };
 use crate::support::eventually;
 
@@ -77,11 +77,7 @@ async fn a_client_that_disconnects_ends_its_request() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(layer, true).await;
-        let held = if waiting {
-            Some(elsewhere(&store).await)
-        } else {
-            None
-        };
+        let held = elsewhere_if(waiting, &store).await;
         let client = http1(address, PUT).await;
         is_asked(&locks).await;
         drop(client);

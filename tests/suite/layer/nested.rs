@@ -15,7 +15,7 @@ use tower_distributed_lock::{
     OnMissing, Owner, Rejection, key,
 };
 
-use super::{locking, orders, problem, put, send, text};
+use super::{MODES, locking, orders, problem, put, send, text};
 
 #[derive(Deserialize)]
 struct OrderId(u64);
@@ -42,12 +42,7 @@ impl Lockable for Transfer {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_layer_joins_what_the_first_one_holds() {
-    for mode in [
-        LockMode::Reentrant,
-        LockMode::Fair,
-        LockMode::Read,
-        LockMode::Write,
-    ] {
+    for mode in MODES {
         let (store, locks, layer) = locking();
         let layer = layer.mode(mode).wait(Duration::ZERO);
         let app = orders().layer(layer.clone()).layer(layer);

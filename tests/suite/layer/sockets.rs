@@ -54,6 +54,13 @@ pub(super) async fn elsewhere(store: &TestStore) -> LockGuard {
     others.lock("path:/orders/1").await.unwrap()
 }
 
+pub(super) async fn elsewhere_if(taken: bool, store: &TestStore) -> Option<LockGuard> {
+    match taken {
+        true => Some(elsewhere(store).await),
+        false => None,
+    }
+}
+
 pub(super) async fn is_asked(locks: &LockClient) {
     eventually("the lock is asked for", AT_ONCE, async || {
         locks.keys_in_use() == 1
@@ -93,11 +100,7 @@ async fn http1_closed_while_the_handler_runs_or_the_request_waits_releases() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(endless().layer(layer)).await;
-        let held = if waiting {
-            Some(elsewhere(&store).await)
-        } else {
-            None
-        };
+        let held = elsewhere_if(waiting, &store).await;
         let client = http1(address, PUT).await;
         is_asked(&locks).await;
         drop(client);
@@ -166,11 +169,7 @@ async fn http2_reset_while_the_handler_runs_or_the_request_waits_releases() {
     for waiting in [false, true] {
         let (store, locks, layer) = patient();
         let address = serve(endless().layer(layer)).await;
-        let held = if waiting {
-            Some(elsewhere(&store).await)
-        } else {
-            None
-        };
+        let held = elsewhere_if(waiting, &store).await;
         let mut client = http2(address).await;
         let (_response, mut stream) = client.send_request(put_order(address), true).unwrap();
         is_asked(&locks).await;

@@ -5,21 +5,51 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::Request;
 use http::request::Parts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tower_distributed_lock::{LockKey, key};
 
 use super::sockets::{http1, patient, serve};
 use super::{locking, orders, problem, put, request, send, settle, text};
 
 /// A body that begins and never ends.
-fn dribbling(first: &'static [u8]) -> Body {
-    let begin = stream::iter([Ok::<_, io::Error>(Bytes::from_static(first))]);
+pub(crate) fn dribbling(first: impl Into<Bytes>) -> Body {
+    let begin = stream::iter([Ok::<_, io::Error>(first.into())]);
     Body::from_stream(begin.chain(stream::pending()))
+}
+
+/// Sends the requests at once. Returns when none proceeds without more of its body.
+pub(crate) async fn sending(
+    app: &Router,
+    requests: impl IntoIterator<Item = Request<Body>>,
+) -> JoinSet<Response> {
+    let mut sending = JoinSet::new();
+    for request in requests {
+        let app = app.clone();
+        sending.spawn(async move { send(&app, request).await });
+    }
+    settle().await;
+    sending
+}
+
+/// Sends 128 KiB in chunks after the head that is sent already, and returns the answer.
+pub(crate) async fn answer_to_chunks(mut client: TcpStream) -> String {
+    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
+    for _ in 0..8 {
+        client.write_all(chunk.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 fn upload(path: &str, body: Body) -> Request<Body> {
@@ -39,7 +69,7 @@ async fn a_slow_sender_holds_no_lock_by_default() {
     let app = reading().layer(layer);
     let slow = {
         let app = app.clone();
-        tokio::spawn(async move { send(&app, upload("/orders/1", dribbling(b"x"))).await })
+        tokio::spawn(async move { send(&app, upload("/orders/1", dribbling("x"))).await })
     };
     settle().await;
     assert!(store.is_free());
@@ -51,7 +81,7 @@ async fn a_slow_sender_holds_no_lock_by_default() {
 async fn a_body_that_is_streamed_on_purpose_is_read_under_the_lock() {
     let (store, _locks, layer) = locking();
     let app = reading().layer(layer.stream_body());
-    let slow = tokio::spawn(async move { send(&app, upload("/orders/1", dribbling(b"x"))).await });
+    let slow = tokio::spawn(async move { send(&app, upload("/orders/1", dribbling("x"))).await });
     settle().await;
     assert!(!store.is_free());
     slow.abort();
@@ -61,7 +91,7 @@ async fn a_body_that_is_streamed_on_purpose_is_read_under_the_lock() {
 async fn a_body_that_takes_too_long_is_408_and_never_locks() {
     let (store, _locks, layer) = locking();
     let app = reading().layer(layer.body_time_limit(Duration::from_secs(5)));
-    let response = send(&app, upload("/orders/1", dribbling(b"x"))).await;
+    let response = send(&app, upload("/orders/1", dribbling("x"))).await;
     let (status, problem) = problem(response).await;
     assert_eq!(status.as_u16(), 408);
     assert_eq!(problem["type"], "body-timeout");
@@ -71,18 +101,12 @@ async fn a_body_that_takes_too_long_is_408_and_never_locks() {
 #[tokio::test(start_paused = true)]
 async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
     const KIB: usize = 1024;
-    static BLOCK: [u8; 64 * KIB] = [b'x'; 64 * KIB];
     let (_store, _locks, layer) = locking();
     let layer = layer.buffer_body(64 * KIB).body_budget(256 * KIB);
     let app = reading().layer(layer);
-    let uploads: Vec<_> = (0..4)
-        .map(|n| {
-            let (app, path) = (app.clone(), format!("/orders/{n}"));
-            let body = dribbling(&BLOCK);
-            tokio::spawn(async move { send(&app, upload(&path, body)).await })
-        })
-        .collect();
-    settle().await;
+    let block = || dribbling(vec![b'x'; 64 * KIB]);
+    let requests = (0..4).map(|n| upload(&format!("/orders/{n}"), block()));
+    let mut uploads = sending(&app, requests).await;
     let small = || upload("/orders/9", Body::from("fits"));
     let (status, problem) = problem(send(&app, small()).await).await;
     assert_eq!(status.as_u16(), 503);
@@ -92,9 +116,7 @@ async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
         "0",
         "no body, no cost"
     );
-    for upload in uploads {
-        upload.abort();
-    }
+    uploads.shutdown().await;
     settle().await;
     assert_eq!(text(send(&app, small()).await).await, "4");
 }
@@ -132,10 +154,10 @@ async fn a_request_that_names_too_many_keys_is_400_and_never_locks() {
 async fn a_request_is_decided_before_its_body_is_read() {
     let (store, _locks, layer) = locking();
     let keyed = orders().layer(layer.clone().key(key::header("x-order")));
-    let response = send(&keyed, upload("/orders/1", dribbling(b"x"))).await;
+    let response = send(&keyed, upload("/orders/1", dribbling("x"))).await;
     assert_eq!(response.status(), 400);
     let mut unlocked = request("OPTIONS", "/orders/1");
-    *unlocked.body_mut() = dribbling(b"x");
+    *unlocked.body_mut() = dribbling("x");
     let app = orders().layer(layer.safe_methods(None).mode(|_: &Parts| None));
     assert_eq!(text(send(&app, unlocked).await).await, "unlocked");
     assert_eq!(store.asked(), 0);
@@ -146,14 +168,6 @@ async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     let (_store, _locks, layer) = patient();
     let address = serve(reading().layer(layer.buffer_body(16))).await;
     let head = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
-    let mut client = http1(address, head).await;
-    let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
-    for _ in 0..8 {
-        client.write_all(chunk.as_bytes()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    client.write_all(b"0\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.unwrap();
+    let answer = answer_to_chunks(http1(address, head).await).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 }

@@ -1,5 +1,7 @@
 //! `lockctl ls`, `show`, `watch` and `break`, as text and as JSON.
 
+mod lists;
+
 use std::io::Write;
 use std::process::Stdio;
 
@@ -158,105 +160,6 @@ async fn a_silent_store_is_unavailable_for_every_command() {
         let done = looked(&redis, arguments).await;
         assert_eq!((done.code, &*done.out), (81, ""), "{done:?}");
     }
-}
-
-fn keys(listed: &Value) -> Vec<&str> {
-    let locks = listed["locks"].as_array().expect("a list");
-    locks
-        .iter()
-        .map(|lock| lock["key"].as_str().expect("text"))
-        .collect()
-}
-
-#[tokio::test]
-async fn locks_are_listed_by_a_pattern_among_other_data() {
-    let redis = RedisServer::start().await;
-    for n in 0..2000 {
-        let () = redis
-            .ask(&["HSET", &format!("order:data:{n}"), "field", "1"])
-            .await;
-    }
-    let locks = client(&redis).await;
-    let mut guards = Vec::new();
-    for key in ["order:2", "order:1", "order:{3}:a", "cart:1"] {
-        guards.push(locks.lock(key).await.expect("it is free"));
-    }
-    for (pattern, expected) in [
-        ("order:*", &["order:1", "order:2", "order:{3}:a"][..]),
-        ("order:?", &["order:1", "order:2"]),
-        ("*:1", &["cart:1", "order:1"]),
-        ("cart:1", &["cart:1"]),
-        ("none:*", &[]),
-    ] {
-        let listed = parsed(&looked(&redis, &["ls", "--match", pattern, "--json"]).await);
-        assert_eq!(keys(&listed), expected, "{pattern}");
-        assert_eq!(listed["truncated"], false);
-        let table = looked(&redis, &["ls", "--match", pattern]).await.out;
-        let rows: Vec<_> = table
-            .lines()
-            .skip(1)
-            .map(|row| row.split(' ').next())
-            .collect();
-        let rows: Vec<_> = rows.into_iter().flatten().collect();
-        assert_eq!(rows, expected, "{table}");
-    }
-    let some = looked(&redis, &["ls", "--limit", "2", "--json"]).await;
-    let some = parsed(&some);
-    assert_eq!((keys(&some).len(), &some["truncated"]), (2, &json!(true)));
-    let some = looked(&redis, &["ls", "--limit", "2"]).await;
-    assert_eq!(some.out.lines().count(), 3, "{some:?}");
-    assert!(some.err.contains("there are more"), "{some:?}");
-    for guard in guards {
-        guard.release().await.expect("it was held");
-    }
-}
-
-#[tokio::test]
-async fn keys_with_permits_are_listed_beside_locks() {
-    let redis = RedisServer::start().await;
-    let locks = client(&redis).await;
-    let mut guards = vec![locks.lock("mail:lock").await.expect("it is free")];
-    for key in ["mail:apple", "mail:{pear}:x"] {
-        for _ in 0..2 {
-            guards.push(locks.lock(key).permits(3).await.expect("one is free"));
-        }
-    }
-    let expected = ["mail:apple", "mail:lock", "mail:{pear}:x"];
-    let listed = parsed(&looked(&redis, &["ls", "--match", "mail:*", "--json"]).await);
-    assert_eq!(keys(&listed), expected);
-    let permits = &listed["locks"][0];
-    assert_eq!(permits["limit"], 3);
-    assert_eq!(permits["holders"].as_array().map(Vec::len), Some(2));
-    assert_eq!(permits["holders"][0]["mode"], "permit");
-    let table = looked(&redis, &["ls", "--match", "mail:apple"]).await.out;
-    assert!(
-        table.contains("permit") && table.contains("and 1 more"),
-        "{table}"
-    );
-    for guard in guards {
-        guard.release().await.expect("it was held");
-    }
-    let listed = parsed(&looked(&redis, &["ls", "--json"]).await);
-    assert_eq!(listed, json!({"locks": [], "truncated": false}));
-}
-
-#[tokio::test]
-async fn locks_and_permits_on_every_server_of_a_cluster_are_listed() {
-    let cluster = RedisCluster::shared().await;
-    let store = RedisStore::cluster(cluster.urls()).connect().await;
-    let locks = LockClient::new(store.expect("it is whole"));
-    let mut keys: Vec<_> = (0..30).map(|n| format!("lockctl:ls:{n:02}")).collect();
-    let guard = locks.lock_all(&keys).await.expect("they are free");
-    let with_permits: Vec<_> = (30..50).map(|n| format!("lockctl:ls:{n:02}")).collect();
-    let permits = locks.lock_all(&with_permits).permits(2);
-    let permits = permits.await.expect("they are free");
-    keys.extend(with_permits);
-    let url = cluster.urls().join(",");
-    let arguments = ["ls", "--cluster", "--match", "lockctl:ls:*", "--json"];
-    let listed = parsed(&done(lockctl(&url, &arguments)).await);
-    assert_eq!(self::keys(&listed), keys);
-    guard.release().await.expect("they were held");
-    permits.release().await.expect("they were held");
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ fn a_stale_owner_does_not_release_the_next_hold() {
         next.release().await.unwrap();
         expect(!free, "a third gets in while the second is there")?;
         let honest = matches!(released, Err(LockError::Lost));
-        expect(honest, "the first is told that it had the lock to the end")
+        expect(honest, "the first learns that it had the lock to the end")
     });
 }
 

@@ -191,7 +191,7 @@ async fn between_two_masters_calls_fail_as_transient() {
     works(&store, "other").await;
 }
 
-/// The role: a process that counts the failovers of the servers that it is told, and reports the first.
+/// The role: a process that counts the failovers of the servers that its arguments name, and reports the first.
 pub(crate) async fn bystander(mut console: Console) {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();

@@ -56,7 +56,7 @@ async fn the_first_holder_learns_of_its_loss_and_its_release_is_not_confirmed() 
     // S5 holds: a renewal or the release finds the loss.
     tokio::time::timeout(LIMIT, renewed.lost())
         .await
-        .expect("it is told");
+        .expect("an answer");
     for first in [renewed, fixed] {
         let released = first.release().await;
         assert!(matches!(released, Err(LockError::Lost)), "{released:?}");

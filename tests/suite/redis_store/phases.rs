@@ -159,7 +159,7 @@ async fn a_reader_with_a_pass_that_finds_a_foreign_writer_keeps_its_pass() {
     assert!(!asks(&store, &waiting).await);
     assert!(releases(&store, &writing).await);
     let mut redis = server.connection().await;
-    let fields = [("mode", "write"), ("somebody:1:write", "1")];
+    let fields = [("mode", "write"), ("other:1:write", "1")];
     redis.hset_multiple("k", &fields).await.unwrap();
     redis.pexpire("k", 30_000).await.unwrap();
     assert!(!asks(&store, &waiting).await);

@@ -27,7 +27,7 @@ async fn connections_speak_the_protocol_that_was_asked_for() {
         let server = RedisServer::start().await;
         let store = speaking(&server, protocol).await;
         let wakeups = store.subscribe(&patient("k", LockMode::Fair)).await;
-        // `resp` is shown by Redis 7 and newer; the lanes' own greeting by all.
+        // `resp` is shown by Redis 7 and newer; the connections' own greeting by all.
         let clients = server.client_list().await;
         assert_eq!(clients.len(), 3);
         for client in clients {

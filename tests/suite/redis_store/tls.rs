@@ -19,6 +19,36 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 
+/// Two authorities that servers trust, of which clients trust the first.
+struct Authorities {
+    ours: Authority,
+    theirs: Authority,
+}
+
+impl Authorities {
+    fn new() -> Self {
+        Self {
+            ours: Authority::new("ours"),
+            theirs: Authority::new("theirs"),
+        }
+    }
+
+    /// A server that has only a TLS port, and requires client certificates.
+    fn node(&self, credentials: Credentials) -> Builder {
+        let node = RedisServer::builder().tls_alone(credentials, &self.ours);
+        node.trusting(&self.theirs).mutual(true)
+    }
+
+    /// Certificates that our clients refuse, and the messages.
+    fn refused(&self) -> [(Credentials, &'static str); 3] {
+        [
+            (self.theirs.signs(&NAMES), "`ca_certificate`"),
+            (self.ours.signs(&["redis.example.com"]), "another name"),
+            (self.ours.signed_long_ago(&NAMES), "has expired"),
+        ]
+    }
+}
+
 /// A server that `authority` has signed.
 async fn server(authority: &Authority, mutual: bool) -> RedisServer {
     let builder = RedisServer::builder().tls(authority.signs(&NAMES), authority);

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 
-use super::{NO_TIME, get, locks_in, pair, put};
+use super::{NO_TIME, SOON, get, locks_in, pair, put, until_seen};
 use crate::support::{DemoServer, RedisServer, eventually};
-
-const SOON: Duration = Duration::from_secs(10);
 
 async fn until_held(redis: &RedisServer) {
     eventually("the lock is held", SOON, async || {
@@ -75,13 +73,7 @@ async fn a_server_paused_past_its_lease_does_not_answer_as_if_it_had_not_been() 
     let monitor = redis.monitor().await;
     let overtaking = async {
         // A server that is paused before it gets its grant would only ask again.
-        eventually("the handler runs", SOON, async || {
-            let lines = monitor.lines().await;
-            lines
-                .iter()
-                .any(|line| line.contains("\"GET\" \"documents:1\""))
-        })
-        .await;
+        until_seen(&monitor, "\"GET\" \"documents:1\"").await;
         a.process.pause();
         let overtaker = put(b.url(), "1", Duration::from_millis(1500), "fresh");
         let resume = async {

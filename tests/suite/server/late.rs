@@ -6,10 +6,8 @@ use reqwest::StatusCode;
 use serde_json::json;
 
 use super::webhooks::{SECRET, deliver};
-use super::{Answer, NO_TIME, get, put, transfers};
-use crate::support::{DemoServer, Monitor, Proxy, RedisServer, eventually};
-
-const SOON: Duration = Duration::from_secs(10);
+use super::{Answer, NO_TIME, SOON, get, put, transfers, until_seen};
+use crate::support::{DemoServer, Proxy, RedisServer, eventually};
 
 /// The time between a handler's read and its write, long enough to hold the write back.
 const BETWEEN: u64 = 1000;
@@ -65,14 +63,6 @@ impl Pair {
         self.proxy.requests.release();
         until_seen(&monitor, &format!("\"1\" \"{name}\"")).await;
     }
-}
-
-async fn until_seen(monitor: &Monitor<'_>, text: &str) {
-    eventually("Redis has run it", SOON, async || {
-        let lines = monitor.lines().await;
-        lines.iter().any(|line| line.contains(text))
-    })
-    .await;
 }
 
 #[tokio::test]

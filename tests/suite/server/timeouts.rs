@@ -5,10 +5,8 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use super::{NO_TIME, locks_in, put};
+use super::{NO_TIME, SOON, locks_in, put};
 use crate::support::{DemoServer, RedisServer, eventually};
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// The server answers such a request, drops its handler, and releases its lock long before the lease is over.
 #[tokio::test]

@@ -6,10 +6,8 @@ use futures_util::future::join_all;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Answer, answer, locks_in, pair};
+use super::{Answer, SOON, answer, locks_in, pair};
 use crate::support::{DemoServer, RedisServer, eventually};
-
-const SOON: Duration = Duration::from_secs(10);
 
 pub(super) async fn transfer(server: &str, transfer: Value, hold_ms: u64) -> Answer {
     let url = format!("{server}/transfers?hold_ms={hold_ms}");
@@ -90,7 +88,11 @@ async fn back_and_forth(servers: &[&str]) {
     for done in join_all(transfers).await {
         assert_eq!(done.status, StatusCode::OK, "{done:?}");
     }
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
     let mut sum = 0;
     for id in IDS {
         sum += account(servers[0], id, 0).await.body["balance"]

@@ -9,12 +9,10 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
 use sha2::Sha256;
 
-use super::{Answer, answer, locks_in, pair};
+use super::{Answer, SOON, answer, locks_in, pair, until_seen};
 use crate::support::{DemoServer, RedisServer, eventually};
 
 pub(super) const SECRET: &str = "correct horse battery staple";
-const SOON: Duration = Duration::from_secs(10);
-
 pub(super) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("after 1970").as_secs()
@@ -184,13 +182,7 @@ async fn a_server_paused_past_its_lease_neither_answers_nor_records() {
     let url = a.url().to_owned();
     let monitor = redis.monitor().await;
     let overtaking = async {
-        eventually("the handler runs", SOON, async || {
-            let lines = monitor.lines().await;
-            lines
-                .iter()
-                .any(|line| line.contains("\"GET\" \"orders:7\""))
-        })
-        .await;
+        until_seen(&monitor, "\"GET\" \"orders:7\"").await;
         a.process.pause();
         let overtaker = deliver(b.url(), "msg_1", "7", 0).await;
         a.process.resume();

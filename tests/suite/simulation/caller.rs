@@ -54,9 +54,9 @@ impl Caller {
     async fn act(&mut self, plan: &Plan) {
         let owner = match plan.owner {
             Who::Shared => self.shared.clone(),
-            Who::Own | Who::Nobody => Owner::new(),
+            Who::Own | Who::Unnamed => Owner::new(),
         };
-        let named = (plan.owner != Who::Nobody).then_some(&owner);
+        let named = (plan.owner != Who::Unnamed).then_some(&owner);
         let Some(held) = self.take(plan, named, plan.what, plan.mode).await else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Requests that must be served once, over one store.
 
 mod handler;
-mod ledger;
+mod runs;
 mod sender;
 
 use std::sync::Arc;
@@ -16,15 +16,18 @@ use tower_distributed_lock::{Confirm, IdempotencyLayer, Lease, LockClient, OnCan
 use super::flaw::Flaw;
 use super::history::History;
 use super::plan::{Menu, millis};
-use super::seeds::{self, Summary};
+use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
-use super::world::{Genesis, World};
+use super::world::{Settings, World};
 use handler::Handler;
-use ledger::{Ledger, Strictness};
+use runs::{Runs, Strictness};
 use sender::{KEYS, Sender};
 
-/// How many histories a test tries.
-const SCHEDULES: u64 = 250;
+const SCENARIO: Scenario = Scenario {
+    name: "idempotency",
+    schedules: 250,
+    run,
+};
 
 const PROCESSES: usize = 2;
 const SENDERS: usize = 3;
@@ -32,27 +35,21 @@ const SENDERS: usize = 3;
 /// Longer than a history, shorter than the wait at its end.
 const RETENTION: Duration = Duration::from_secs(100);
 
-fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
-    History::of(seed, async {
-        let world = World::new(Genesis {
-            seed,
-            weather,
-            flaw,
-            traced,
-            stores: 1,
-            // Each grant is followed by a read of the record.
-            bound: None,
-        });
-        happen(world, weather, flaw).await
+fn run(settings: Settings) -> History {
+    History::of(settings.seed, async {
+        // Each grant is followed by a read of the record.
+        let world = World::new(settings, 1, None);
+        happen(world, settings).await
     })
 }
 
-async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
+async fn happen(mut world: World, settings: Settings) -> History {
+    let Settings { weather, flaw, .. } = settings;
     let confirm = match world.random.bool() {
         true if flaw != Flaw::Hasty => Confirm::Strict,
         _ => Confirm::Store,
     };
-    let ledger = Arc::new(Ledger::new(
+    let runs = Arc::new(Runs::new(
         world.log.clone(),
         world.witnesses.clone(),
         Strictness {
@@ -64,9 +61,9 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
     ));
     let clients = [(); PROCESSES].map(|()| LockClient::new(world.stores[0].clone()));
     let senders = clients.each_ref().map(|locks| {
-        let handler = Handler::new(ledger.clone(), flaw, &mut world.random);
+        let handler = Handler::new(runs.clone(), flaw, &mut world.random);
         let layer = layer(locks, confirm, &mut world.random);
-        Sender::new(handler.behind(layer), ledger.clone(), world.log.clone())
+        Sender::new(handler.behind(layer), runs.clone(), world.log.clone())
     });
     let mut sending = JoinSet::new();
     for _ in 0..SENDERS {
@@ -83,7 +80,7 @@ async fn happen(mut world: World, weather: Weather, flaw: Flaw) -> History {
             sleep(millis(10)).await;
         }
     }
-    ledger.close();
+    runs.close();
     world.end(&clients, Menu::All).await
 }
 
@@ -103,9 +100,7 @@ fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyL
 }
 
 fn schedules(test: &str, weather: Weather) -> Summary {
-    let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
-        run(seed, weather, Flaw::None, traced)
-    });
+    let seen = SCENARIO.keeps_promises(test, weather);
     for what in ["served", "replayed", "reused", "in progress", "lost"] {
         seen.has_counted(what);
     }
@@ -115,7 +110,7 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 #[test]
 fn repeats_from_every_process_get_the_same_answer() {
     schedules(
-        "idempotency::repeats_from_every_process_get_the_same_answer",
+        "repeats_from_every_process_get_the_same_answer",
         Weather::Calm,
     );
 }
@@ -123,7 +118,7 @@ fn repeats_from_every_process_get_the_same_answer() {
 #[test]
 fn over_a_bad_network_recorded_work_is_not_done_twice() {
     let seen = schedules(
-        "idempotency::over_a_bad_network_recorded_work_is_not_done_twice",
+        "over_a_bad_network_recorded_work_is_not_done_twice",
         Weather::Flaky,
     );
     seen.was_struck_by(Fault::ReplyLost);
@@ -132,7 +127,7 @@ fn over_a_bad_network_recorded_work_is_not_done_twice() {
 #[test]
 fn a_claim_that_is_forgotten_leaves_no_second_record() {
     let seen = schedules(
-        "idempotency::a_claim_that_is_forgotten_leaves_no_second_record",
+        "a_claim_that_is_forgotten_leaves_no_second_record",
         Weather::Hostile,
     );
     seen.was_struck_by(Fault::Vanished);
@@ -142,15 +137,13 @@ fn a_claim_that_is_forgotten_leaves_no_second_record() {
 
 #[test]
 fn one_seed_is_one_history() {
-    for weather in [Weather::Calm, Weather::Hostile] {
-        seeds::replay(weather, |seed| run(seed, weather, Flaw::None, true));
-    }
+    SCENARIO.is_determined_by_its_seed([Weather::Calm, Weather::Hostile]);
 }
 
 #[test]
 fn every_flaw_is_found() {
     let (calm, hostile) = (Weather::Calm, Weather::Hostile);
-    for (flaw, promise, weather) in [
+    SCENARIO.finds(&[
         (Flaw::ForgetsRecords, "S10", calm),
         (Flaw::LosesRecords, "S10", calm),
         (Flaw::GarblesRecords, "S10", calm),
@@ -158,7 +151,5 @@ fn every_flaw_is_found() {
         (Flaw::RecordsAlways, "S10", hostile),
         (Flaw::Confirms, "S9", hostile),
         (Flaw::Hasty, "S9", hostile),
-    ] {
-        seeds::find(flaw, promise, |seed| run(seed, weather, flaw, false));
-    }
+    ]);
 }

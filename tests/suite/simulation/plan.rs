@@ -100,7 +100,7 @@ pub(super) enum What {
 /// The owner of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
-    Nobody,
+    Unnamed,
     /// One of its own.
     Own,
     /// An owner that another caller of the client has as well.
@@ -123,7 +123,7 @@ impl Plan {
         let owner = match (what, random.u8(..10)) {
             (What::One(_), 0..2) => Who::Shared,
             (What::One(_), 2..6) => Who::Own,
-            _ => Who::Nobody,
+            _ => Who::Unnamed,
         };
         let nested = match mode {
             // A read cannot be upgraded to a write, and a permit has one limit.

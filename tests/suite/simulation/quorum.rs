@@ -6,38 +6,31 @@ use tower_distributed_lock::{LockClient, QuorumStore};
 
 use super::flaw::Flaw;
 use super::history::History;
+use super::observed::Observed;
 use super::plan::{Menu, millis};
-use super::seeds::{self, Summary};
-use super::told::Told;
+use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
-use super::world::{Genesis, Store, World};
+use super::world::{Settings, Store, World};
 
-/// How many histories a test tries.
-const SCHEDULES: u64 = 80;
+const SCENARIO: Scenario = Scenario {
+    name: "quorum",
+    schedules: 80,
+    run,
+};
 
 const PROCESSES: usize = 2;
 const STORES: usize = 5;
 
-fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
-    History::of(seed, async {
-        let mut world = World::new(Genesis {
-            seed,
-            weather,
-            flaw,
-            traced,
-            stores: STORES,
-            // Votes may be split for a while.
-            bound: None,
-        });
+fn run(settings: Settings) -> History {
+    History::of(settings.seed, async {
+        // Votes may be split for a while.
+        let mut world = World::new(settings, STORES, None);
         let clients = [(); PROCESSES].map(|()| {
-            let quorum = quorum(&world.stores, flaw);
-            LockClient::new(world.told(quorum, flaw))
+            let quorum = quorum(&world.stores, settings.flaw);
+            LockClient::new(world.observed(quorum, settings.flaw))
         });
         let outage = tokio::spawn(minority_is_away(world.stores.clone(), world.random.fork()));
-        let crowds = clients
-            .each_ref()
-            .map(|locks| world.crowd(locks, Menu::Quorum));
-        for crowd in crowds {
+        for crowd in world.crowds(&clients, Menu::Quorum) {
             crowd.join_all().await;
         }
         outage.abort();
@@ -46,13 +39,13 @@ fn run(seed: u64, weather: Weather, flaw: Flaw, traced: bool) -> History {
 }
 
 /// The connections of one process to all stores.
-fn quorum(stores: &[Store], flaw: Flaw) -> QuorumStore<Told<Store>> {
+fn quorum(stores: &[Store], flaw: Flaw) -> QuorumStore<Observed<Store>> {
     let count = match flaw {
         Flaw::CountsTooFew => STORES - 2,
         _ => STORES,
     };
     let ends = stores[..count].iter();
-    let quorum = QuorumStore::new(ends.map(|store| Told::new(store.clone(), flaw)));
+    let quorum = QuorumStore::new(ends.map(|store| Observed::new(store.clone(), flaw)));
     quorum.expect("an odd number").store_timeout(millis(150))
 }
 
@@ -69,9 +62,7 @@ async fn minority_is_away(stores: Vec<Store>, mut random: fastrand::Rng) {
 }
 
 fn schedules(test: &str, weather: Weather) -> Summary {
-    let seen = seeds::try_all(test, weather, SCHEDULES, |seed, traced| {
-        run(seed, weather, Flaw::None, traced)
-    });
+    let seen = SCENARIO.keeps_promises(test, weather);
     seen.has_counted("confirmed");
     assert!(!seen.is_long || seen.tally.unreachable() > 0);
     seen
@@ -79,16 +70,13 @@ fn schedules(test: &str, weather: Weather) -> Summary {
 
 #[test]
 fn a_minority_that_is_away_breaks_no_promise() {
-    schedules(
-        "quorum::a_minority_that_is_away_breaks_no_promise",
-        Weather::Calm,
-    );
+    schedules("a_minority_that_is_away_breaks_no_promise", Weather::Calm);
 }
 
 #[test]
 fn holds_never_overlap_with_bad_networks_to_every_store() {
     let seen = schedules(
-        "quorum::holds_never_overlap_with_bad_networks_to_every_store",
+        "holds_never_overlap_with_bad_networks_to_every_store",
         Weather::Flaky,
     );
     seen.was_struck_by(Fault::Late);
@@ -97,7 +85,7 @@ fn holds_never_overlap_with_bad_networks_to_every_store() {
 #[test]
 fn confirmed_holds_never_overlap_on_stores_that_forget() {
     let seen = schedules(
-        "quorum::confirmed_holds_never_overlap_on_stores_that_forget",
+        "confirmed_holds_never_overlap_on_stores_that_forget",
         Weather::Hostile,
     );
     seen.met_everything();
@@ -105,22 +93,18 @@ fn confirmed_holds_never_overlap_on_stores_that_forget() {
 
 #[test]
 fn one_seed_is_one_history() {
-    for weather in [Weather::Calm, Weather::Hostile] {
-        seeds::replay(weather, |seed| run(seed, weather, Flaw::None, true));
-    }
+    SCENARIO.is_determined_by_its_seed([Weather::Calm, Weather::Hostile]);
 }
 
 #[test]
 fn every_flaw_is_found() {
     let (calm, hostile) = (Weather::Calm, Weather::Hostile);
-    for (flaw, promise, weather) in [
+    SCENARIO.finds(&[
         (Flaw::CountsTooFew, "S9", calm),
         (Flaw::CountsTooFew, "S1", calm),
         (Flaw::TakesSilenceForYes, "S9", hostile),
         (Flaw::Vouches, "S9", hostile),
         (Flaw::Vouches, "S5", hostile),
         (Flaw::KeepsListeners, "L8", calm),
-    ] {
-        seeds::find(flaw, promise, |seed| run(seed, weather, flaw, false));
-    }
+    ]);
 }

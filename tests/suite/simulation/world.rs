@@ -15,8 +15,8 @@ use super::flawed::Flawed;
 use super::history::History;
 use super::line::{CALLER, Line};
 use super::log::Log;
+use super::observed::{Judge, Observed};
 use super::plan::Menu;
-use super::told::{Judge, Told};
 use super::waits::Waits;
 use super::weather::Weather;
 use super::witness::Witness;
@@ -44,31 +44,32 @@ pub(super) struct World {
     callers: usize,
 }
 
-/// The settings of a world.
+/// What determines a history of a scenario.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Genesis {
+pub(super) struct Settings {
     pub(super) seed: u64,
     pub(super) weather: Weather,
     pub(super) flaw: Flaw,
     pub(super) traced: bool,
-    pub(super) stores: usize,
-    /// How long a free lock may remain untaken while a caller waits.
-    pub(super) bound: Option<Duration>,
 }
 
+/// A process that dies, and the time of its death.
+pub(super) type Death = (usize, Duration);
+
 impl World {
-    pub(super) fn new(genesis: Genesis) -> Self {
-        let Genesis { seed, weather, .. } = genesis;
+    /// `bound`: how long a free lock may remain untaken while a caller waits.
+    pub(super) fn new(settings: Settings, stores: usize, bound: Option<Duration>) -> Self {
+        let Settings { seed, weather, .. } = settings;
         let mut random = Rng::with_seed(seed);
-        let log = Arc::new(Log::new(genesis.traced));
+        let log = Arc::new(Log::new(settings.traced));
         // A store that loses data also loses its waiters.
-        let line = (weather.keeps_data() && genesis.stores == 1).then(|| Line::new(log.clone()));
-        let waits = Arc::new(Waits::new(log.clone(), genesis.bound, line));
+        let line = (weather.keeps_data() && stores == 1).then(|| Line::new(log.clone()));
+        let waits = Arc::new(Waits::new(log.clone(), bound, line));
         let witness = |_| {
-            let flawed = Flawed::new(MemoryStore::new(), genesis.flaw);
+            let flawed = Flawed::new(MemoryStore::new(), settings.flaw);
             Witness::new(flawed, log.clone(), waits.clone())
         };
-        let of: Vec<_> = (0..genesis.stores).map(witness).collect();
+        let of: Vec<_> = (0..stores).map(witness).collect();
         let faulty = |of: &Witness<_>| {
             let faults = weather.faults();
             FaultyStore::new(of.clone(), faults, random.u64(..))
@@ -92,12 +93,12 @@ impl World {
     }
 
     /// The store of a process, under observation.
-    pub(super) fn told<S: LockStore>(&self, store: S, flaw: Flaw) -> Told<S> {
-        Told::new(store, flaw).judged_by(&self.judge)
+    pub(super) fn observed<S: LockStore>(&self, store: S, flaw: Flaw) -> Observed<S> {
+        Observed::new(store, flaw).judged_by(&self.judge)
     }
 
     /// Adds the callers of one client.
-    pub(super) fn crowd(&mut self, locks: &LockClient, menu: Menu) -> JoinSet<()> {
+    fn crowd(&mut self, locks: &LockClient, menu: Menu) -> JoinSet<()> {
         let mut callers = JoinSet::new();
         let shared = Owner::new();
         for _ in 0..CALLERS {
@@ -116,6 +117,40 @@ impl World {
             callers.spawn(CALLER.scope(number, caller.run(ROUNDS)));
         }
         callers
+    }
+
+    /// Runs the callers of several processes on the first store. One process may die. Returns the clients of the others.
+    pub(super) async fn processes(
+        &mut self,
+        count: usize,
+        (flaw, menu): (Flaw, Menu),
+        death: Option<Death>,
+    ) -> Vec<LockClient> {
+        let end = |_| self.observed(self.stores[0].clone(), flaw);
+        let ends: Vec<_> = (0..count).map(end).collect();
+        let client = |end: &Observed<Store>| LockClient::new(end.clone());
+        let mut clients: Vec<_> = ends.iter().map(client).collect();
+        let mut crowds = self.crowds(&clients, menu);
+        if let Some((process, when)) = death {
+            sleep(when).await;
+            self.log.note(|| format!("process {process} dies"));
+            if !crowds[process].is_empty() {
+                self.log.count("killed");
+            }
+            ends[process].die();
+            crowds.remove(process).shutdown().await;
+            clients.remove(process);
+        }
+        for crowd in crowds {
+            crowd.join_all().await;
+        }
+        clients
+    }
+
+    /// Adds the callers of each client.
+    pub(super) fn crowds(&mut self, clients: &[LockClient], menu: Menu) -> Vec<JoinSet<()>> {
+        let crowds = clients.iter().map(|locks| self.crowd(locks, menu));
+        crowds.collect()
     }
 
     /// Ends the history: the faults end, and every caller gets every lock.

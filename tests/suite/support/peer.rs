@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[tokio::test]
-    #[should_panic(expected = "peer `nobody` has ended")]
+    #[should_panic(expected = "peer `unknown` has ended")]
     async fn an_unknown_role_ends_at_once() {
-        Peer::start("nobody").hear().await;
+        Peer::start("unknown").hear().await;
     }
 }

@@ -1,8 +1,8 @@
 //! A TCP proxy with faults that a test controls.
 
 // Found from wherever this file is included.
-#[path = "proxy/lane.rs"]
-mod lane;
+#[path = "proxy/direction.rs"]
+mod direction;
 #[path = "proxy/relay.rs"]
 mod relay;
 
@@ -15,19 +15,19 @@ use tokio::net::TcpStream;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
-use self::lane::Lane;
+use self::direction::Direction;
 use super::{RedisServer, ReservedPort};
 
-/// A proxy between a client and a server, with one [`Lane`] per direction.
+/// A proxy between a client and a server, with one [`Direction`] per direction.
 ///
 /// It has a thread of its own, so a test that blocks or drops its runtime does not stop it. A server that cannot be reached shows as a
 /// connection that is accepted and reset.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     /// From the client to the server.
-    pub(crate) requests: Arc<Lane>,
+    pub(crate) requests: Arc<Direction>,
     /// From the server to the client: replies, and messages of subscriptions.
-    pub(crate) replies: Arc<Lane>,
+    pub(crate) replies: Arc<Direction>,
     url: String,
     port: u16,
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ impl Proxy {
         let door = Door {
             port,
             upstream,
-            lanes: (Arc::clone(&proxy.requests), Arc::clone(&proxy.replies)),
+            directions: (Arc::clone(&proxy.requests), Arc::clone(&proxy.replies)),
             shared: Arc::clone(&proxy.shared),
         };
         proxy
@@ -183,7 +183,7 @@ impl Drop for Proxy {
 struct Door {
     port: ReservedPort,
     upstream: SocketAddr,
-    lanes: (Arc<Lane>, Arc<Lane>),
+    directions: (Arc<Direction>, Arc<Direction>),
     shared: Arc<Shared>,
 }
 
@@ -208,7 +208,7 @@ impl Door {
 
     fn admit(&self, client: TcpStream) {
         let shared = Arc::clone(&self.shared);
-        let (requests, replies) = self.lanes.clone();
+        let (requests, replies) = self.directions.clone();
         let upstream = self.upstream;
         // Counted and subscribed before the task runs, so that a cut that happens now affects this connection.
         let cut = shared.cut.subscribe();

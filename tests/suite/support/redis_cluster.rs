@@ -269,10 +269,10 @@ impl RedisCluster {
     pub(crate) async fn cut_off_replica(&self, master: usize) {
         let (master, replica) = (&self.nodes[master], &self.nodes[master + MASTERS]);
         // Without a password, the replica cannot connect again.
-        let words = ["ACL", "SETUSER", "nobody", "off"];
+        let words = ["ACL", "SETUSER", "disabled", "off"];
         master.ask::<()>(&words).await;
         replica
-            .ask::<()>(&["CONFIG", "SET", "masteruser", "nobody"])
+            .ask::<()>(&["CONFIG", "SET", "masteruser", "disabled"])
             .await;
         replica
             .ask::<()>(&["CONFIG", "SET", "masterauth", "wrong"])

@@ -63,7 +63,7 @@ impl RedisSentinels {
 
     async fn until_introduced(&self) {
         for sentinel in &self.sentinels {
-            eventually("a sentinel knows everybody", LIMIT, async || {
+            eventually("a sentinel knows all others", LIMIT, async || {
                 let about = master(sentinel).await;
                 (about["num-slaves"] == "2" && about["num-other-sentinels"] == "2")
                     .then_some(())

@@ -4,9 +4,9 @@ use super::*;
 
 /// The holds that callers were granted, and their deadlines.
 #[derive(Default)]
-struct Ledger(Vec<(Hold, Instant)>);
+struct Granted(Vec<(Hold, Instant)>);
 
-impl Ledger {
+impl Granted {
     fn write_down(&mut self, attempt: &Attempt, until: Instant) {
         self.strike_out(attempt);
         self.0.push((attempt.hold.clone(), until));
@@ -64,7 +64,7 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
     for seed in 0..200 {
         let random = &mut fastrand::Rng::with_seed(seed);
         let store = MemoryStore::new();
-        let mut ledger = Ledger::default();
+        let mut granted = Granted::default();
         let family = match seed % 2 {
             0 => [LockMode::Reentrant, LockMode::Fair],
             _ => [LockMode::Read, LockMode::Write],
@@ -83,32 +83,32 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 0..3 => {
                     let answer = store.acquire(&attempt).now_or_never();
                     if let Some(Ok(Outcome::Granted { .. })) = answer {
-                        ledger.write_down(&attempt, Instant::now() + attempt.lease);
+                        granted.write_down(&attempt, Instant::now() + attempt.lease);
                     }
                 }
                 3 => {
-                    let known = ledger.carries(&attempt);
+                    let known = granted.carries(&attempt);
                     match random.bool() {
                         true => assert_eq!(at_once(store.release_one(&attempt.hold)).status, known),
                         false => withdraw(&store, &attempt, random.u8(..8) == 0),
                     }
-                    ledger.strike_out(&attempt);
+                    granted.strike_out(&attempt);
                 }
                 4 => {
-                    let known = ledger.carries(&attempt);
+                    let known = granted.carries(&attempt);
                     assert_eq!(renew(&store, &attempt, attempt.lease), known);
                     if known == HoldStatus::Held {
                         // A renewal never shortens a lease.
-                        let until = ledger
+                        let until = granted
                             .until(&attempt)
                             .max(Some(Instant::now() + attempt.lease));
-                        ledger.write_down(&attempt, until.expect("it is held"));
+                        granted.write_down(&attempt, until.expect("it is held"));
                     }
                 }
                 _ => advance(Duration::from_millis(random.u64(..1_500))).await,
             }
-            ledger.assert_rule();
-            for (hold, _) in &ledger.0 {
+            granted.assert_rule();
+            for (hold, _) in &granted.0 {
                 assert_eq!(
                     at_once(store.check(std::slice::from_ref(hold))),
                     [HoldStatus::Held]

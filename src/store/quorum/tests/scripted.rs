@@ -76,7 +76,7 @@ impl Scripted {
     ) -> Result<T, StoreError> {
         let mood = *self.0.mood.borrow();
         match mood {
-            Mood::Failing(kind) => return Err(StoreError::new(kind, "as told")),
+            Mood::Failing(kind) => return Err(StoreError::new(kind, "as planned")),
             Mood::Slow(time) => sleep(time).await,
             Mood::Hanging => {
                 let mut moods = self.0.mood.subscribe();
@@ -90,7 +90,7 @@ impl Scripted {
         match mood {
             Mood::Late(time) => sleep(time).await,
             Mood::Unanswered => {
-                return Err(StoreError::new(StoreErrorKind::Unanswered, "as told"));
+                return Err(StoreError::new(StoreErrorKind::Unanswered, "as planned"));
             }
             _ => {}
         }

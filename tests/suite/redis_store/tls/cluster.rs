@@ -7,25 +7,7 @@ use tower_distributed_lock::{LockMode, LockStore, RedisStore, RedisStoreBuilder,
 use super::*;
 use crate::support::{RedisCluster, ReservedPort};
 
-/// Two authorities that servers trust, of which clients trust the first.
-struct Authorities {
-    ours: Authority,
-    theirs: Authority,
-}
-
 impl Authorities {
-    fn new() -> Self {
-        Self {
-            ours: Authority::new("ours"),
-            theirs: Authority::new("theirs"),
-        }
-    }
-
-    fn node(&self, credentials: Credentials) -> Builder {
-        let node = RedisServer::builder().tls_alone(credentials, &self.ours);
-        node.trusting(&self.theirs).mutual(true)
-    }
-
     async fn cluster(&self, names: &[&str]) -> RedisCluster {
         let patient = [("cluster-node-timeout", "30000")];
         RedisCluster::start_like(self.node(self.ours.signs(names)), &patient).await
@@ -36,18 +18,9 @@ impl Authorities {
         RedisCluster::start_like(self.node(self.ours.signs(&NAMES)), &[]).await
     }
 
-    fn store(&self, seeds: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
+    fn cluster_store(&self, seeds: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
         let builder = RedisStore::cluster(seeds).ca_certificate(self.ours.certificate());
         showing(builder, &self.ours.signs(&[]))
-    }
-
-    /// Certificates that our clients refuse, and the messages.
-    fn refused(&self) -> [(Credentials, &'static str); 3] {
-        [
-            (self.theirs.signs(&NAMES), "`ca_certificate`"),
-            (self.ours.signs(&["redis.example.com"]), "another name"),
-            (self.ours.signed_long_ago(&NAMES), "has expired"),
-        ]
     }
 }
 
@@ -86,7 +59,11 @@ async fn refuses(store: &RedisStore, key: &str, server: &RedisServer, expected: 
 async fn locks_and_sharded_wake_ups_work_on_every_server() {
     let authorities = Authorities::new();
     let cluster = authorities.cluster(&NAMES).await;
-    let store = authorities.store(cluster.urls()).connect().await.unwrap();
+    let store = authorities
+        .cluster_store(cluster.urls())
+        .connect()
+        .await
+        .unwrap();
     for node in 0..3 {
         let (key, _) = name_on(&cluster, node, "k").await;
         locks_work(&store, &key).await;
@@ -109,7 +86,11 @@ async fn locks_and_sharded_wake_ups_work_on_every_server() {
 async fn a_server_that_a_redirection_names_has_to_show_its_certificate() {
     let authorities = Authorities::new();
     let mut cluster = authorities.cluster(&NAMES).await;
-    let store = authorities.store(cluster.urls()).connect().await.unwrap();
+    let store = authorities
+        .cluster_store(cluster.urls())
+        .connect()
+        .await
+        .unwrap();
 
     let known = authorities.node(authorities.ours.signs(&NAMES));
     let newcomer = cluster.join(known).await;
@@ -147,7 +128,11 @@ async fn a_server_whose_certificate_was_replaced_by_a_wrong_one_fails_alone_unti
  {
     let authorities = Authorities::new();
     let mut cluster = authorities.cluster(&NAMES).await;
-    let store = authorities.store(cluster.urls()).connect().await.unwrap();
+    let store = authorities
+        .cluster_store(cluster.urls())
+        .connect()
+        .await
+        .unwrap();
     let (key, _) = name_on(&cluster, 1, "k").await;
     let (other, _) = name_on(&cluster, 2, "k").await;
     locks_work(&store, &key).await;
@@ -166,7 +151,11 @@ async fn a_server_whose_certificate_was_replaced_by_a_wrong_one_fails_alone_unti
 async fn a_former_master_with_a_wrong_certificate_does_not_hide_its_successor() {
     let authorities = Authorities::new();
     let mut cluster = authorities.hasty_cluster().await;
-    let store = authorities.store(cluster.urls()).connect().await.unwrap();
+    let store = authorities
+        .cluster_store(cluster.urls())
+        .connect()
+        .await
+        .unwrap();
     let (key, slot) = name_on(&cluster, 1, "k").await;
     locks_work(&store, &key).await;
     cluster.nodes[1].kill9();
@@ -183,13 +172,13 @@ async fn a_former_master_with_a_wrong_certificate_does_not_hide_its_successor() 
 async fn seeds_that_are_not_trusted_or_do_not_trust_us_are_refused() {
     let authorities = Authorities::new();
     let Authorities { ours, theirs } = &authorities;
-    let nobody = ReservedPort::reserve().unwrap();
-    let nobody = format!("rediss://{}", nobody.address());
+    let unused = ReservedPort::reserve().unwrap();
+    let unused = format!("rediss://{}", unused.address());
     for (credentials, expected) in authorities.refused() {
         let seed = authorities.node(credentials).cluster().start().await;
         // A second, silent seed does not hide the error.
-        let seeds = [nobody.clone(), seed.url(), nobody.clone()];
-        let text = refusal(authorities.store(seeds)).await;
+        let seeds = [unused.clone(), seed.url(), unused.clone()];
+        let text = refusal(authorities.cluster_store(seeds)).await;
         assert!(text.contains(expected), "{text}");
         assert!(text.contains(&seed.port().to_string()), "{text}");
     }
@@ -198,7 +187,7 @@ async fn seeds_that_are_not_trusted_or_do_not_trust_us_are_refused() {
     let without = RedisStore::cluster([seed.url()]).ca_certificate(ours.certificate());
     let text = refusal(without.clone()).await;
     assert!(text.contains("`client_certificate`"), "{text}");
-    let stranger = Authority::new("nobody's").signs(&[]);
+    let stranger = Authority::new("unknown").signs(&[]);
     let text = refusal(showing(without, &stranger)).await;
     assert!(text.contains("does not accept the client"), "{text}");
     let plain = RedisStore::cluster(["redis://127.0.0.1:1"]).ca_certificate(theirs.certificate());
@@ -213,7 +202,7 @@ async fn certificates_for_host_names_need_servers_that_announce_them() {
     let authorities = Authorities::new();
     let cluster = authorities.cluster(&["localhost"]).await;
     let seeds = || cluster.nodes.iter().map(|node| node.tls_url("localhost"));
-    let text = refusal(authorities.store(seeds())).await;
+    let text = refusal(authorities.cluster_store(seeds())).await;
     assert!(text.contains("another name"), "{text}");
     assert!(text.contains("127.0.0.1:"), "{text}");
     // Both came with Redis 7, as these did.
@@ -226,7 +215,7 @@ async fn certificates_for_host_names_need_servers_that_announce_them() {
         configure(node, "cluster-preferred-endpoint-type", "hostname").await;
     }
     let store = eventually("all have heard the names", LIMIT, async || {
-        authorities.store(seeds()).connect().await
+        authorities.cluster_store(seeds()).connect().await
     })
     .await;
     for node in 0..3 {

@@ -9,45 +9,21 @@ use crate::support::RedisSentinels;
 /// Longer than the tests, so that no lock is free because of an expired lease.
 const LEASE: Lease = Lease::Renewed(Duration::from_secs(300));
 
-/// Two authorities that servers trust, of which clients trust the first.
-struct Authorities {
-    ours: Authority,
-    theirs: Authority,
-}
-
 impl Authorities {
-    fn new() -> Self {
-        Self {
-            ours: Authority::new("ours"),
-            theirs: Authority::new("theirs"),
-        }
-    }
-
     async fn sentinels(&self, settings: &[(&str, &str)]) -> RedisSentinels {
         self.sentinels_of(&NAMES, settings).await
     }
 
     async fn sentinels_of(&self, names: &[&str], settings: &[(&str, &str)]) -> RedisSentinels {
-        let server = RedisServer::builder().tls_alone(self.ours.signs(names), &self.ours);
-        let server = server.trusting(&self.theirs).mutual(true);
-        RedisSentinels::start_like(server, settings).await
+        RedisSentinels::start_like(self.node(self.ours.signs(names)), settings).await
     }
 
-    fn store(&self, sentinels: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
+    fn sentinel_store(&self, sentinels: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
         let builder = RedisStore::sentinel(sentinels, RedisSentinels::NAME);
         let builder = builder.ca_certificate(self.ours.certificate());
         // A long time limit, for a busy machine.
         let builder = builder.connect_timeout(LIMIT);
         showing(builder, &self.ours.signs(&[]))
-    }
-
-    /// Certificates that our clients refuse, and the messages.
-    fn refused(&self) -> [(Credentials, &'static str); 3] {
-        [
-            (self.theirs.signs(&NAMES), "`ca_certificate`"),
-            (self.ours.signs(&["redis.example.com"]), "another name"),
-            (self.ours.signed_long_ago(&NAMES), "has expired"),
-        ]
     }
 }
 
@@ -55,7 +31,7 @@ impl Authorities {
 async fn locks_and_wake_ups_work_and_a_failover_is_followed() {
     let authorities = Authorities::new();
     let mut sentinels = authorities.sentinels(&[]).await;
-    let store = authorities.store(sentinels.urls()).connect().await;
+    let store = authorities.sentinel_store(sentinels.urls()).connect().await;
     let store = store.unwrap();
     locks_work(&store, "before").await;
 
@@ -92,28 +68,40 @@ async fn sentinels_that_are_not_trusted_are_refused_one_by_one() {
     let authorities = Authorities::new();
     let mut sentinels = authorities.sentinels(&[]).await;
     let urls = sentinels.urls();
-    let early = authorities.store(urls.clone()).connect().await.unwrap();
+    let early = authorities
+        .sentinel_store(urls.clone())
+        .connect()
+        .await
+        .unwrap();
     locks_work(&early, "early").await;
     for (place, (credentials, expected)) in authorities.refused().into_iter().enumerate() {
         // The trusted sentinels are enough.
-        let store = authorities.store(urls.clone()).connect().await.unwrap();
+        let store = authorities
+            .sentinel_store(urls.clone())
+            .connect()
+            .await
+            .unwrap();
         locks_work(&store, &format!("k{place}")).await;
         let sentinel = &mut sentinels.sentinels[place];
         sentinel.restart_showing(credentials).await;
         let port = sentinel.port().to_string();
-        let text = refusal(authorities.store([urls[place].clone()])).await;
+        let text = refusal(authorities.sentinel_store([urls[place].clone()])).await;
         assert!(text.contains(expected) && text.contains(&port), "{text}");
         let audit = LockClient::new(early.clone()).audit().await.unwrap();
         let named = |warning: &Warning| matches!(warning, Warning::SentinelSilent { sentinel, why } if sentinel.ends_with(&port) && why.contains(expected) && !why.contains(&port));
         assert!(audit.warnings.iter().any(named), "{audit}");
     }
-    refusal(authorities.store(urls.clone())).await;
+    refusal(authorities.sentinel_store(urls.clone())).await;
     // Existing connections remain.
     locks_work(&early, "k").await;
 
     let good = authorities.ours.signs(&NAMES);
     sentinels.sentinels[0].restart_showing(good).await;
-    locks_work(&authorities.store(urls).connect().await.unwrap(), "k").await;
+    locks_work(
+        &authorities.sentinel_store(urls).connect().await.unwrap(),
+        "k",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -125,7 +113,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
         ("failover-timeout", "180000"),
     ];
     let mut sentinels = authorities.sentinels(&patient).await;
-    let store = authorities.store(sentinels.urls()).connect().await;
+    let store = authorities.sentinel_store(sentinels.urls()).connect().await;
     let store = store.unwrap();
     locks_work(&store, "before").await;
     // The third one is refused by its replicas, too.
@@ -145,7 +133,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
         })
         .await;
         assert_eq!(master.dump().await.len(), 0);
-        let text = refusal(authorities.store(sentinels.urls())).await;
+        let text = refusal(authorities.sentinel_store(sentinels.urls())).await;
         assert!(text.contains(expected) && text.contains(&port), "{text}");
     }
     sentinels.replicated.until_replicas(2).await;
@@ -157,7 +145,7 @@ async fn a_master_that_is_not_trusted_grants_nothing_until_another_one_takes_its
 async fn servers_are_encrypted_as_the_sentinels_are_unless_it_is_said_otherwise() {
     let authorities = Authorities::new();
     let sentinels = authorities.sentinels(&[]).await;
-    let builder = || authorities.store(sentinels.urls());
+    let builder = || authorities.sentinel_store(sentinels.urls());
     let store = builder().servers("rediss://any/0?protocol=resp3");
     locks_work(&store.connect().await.unwrap(), "k").await;
     // Without encryption, no server understands the client.
@@ -184,12 +172,12 @@ async fn certificates_for_host_names_need_sentinels_that_announce_them() {
     let mut sentinels = authorities.sentinels_of(&["localhost"], &[]).await;
     let urls = sentinels.sentinels.iter();
     let urls: Vec<_> = urls.map(|sentinel| sentinel.tls_url("localhost")).collect();
-    let text = refusal(authorities.store(urls.clone())).await;
+    let text = refusal(authorities.sentinel_store(urls.clone())).await;
     assert!(text.contains("another name"), "{text}");
     assert!(text.contains("127.0.0.1:"), "{text}");
 
     sentinels.announce_host_names().await;
-    let store = authorities.store(urls).connect().await.unwrap();
+    let store = authorities.sentinel_store(urls).connect().await.unwrap();
     locks_work(&store, "before").await;
     sentinels.replicated.servers[0].kill9();
     sentinels.until_another_than(0).await;

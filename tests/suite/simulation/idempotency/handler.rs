@@ -14,7 +14,7 @@ use tower_distributed_lock::IdempotencyLayer;
 
 use super::super::flaw::Flaw;
 use super::super::plan::millis;
-use super::ledger::{Answer, Ledger};
+use super::runs::{Answer, Runs};
 
 /// The header with the number of a request.
 pub(super) const NUMBER: &str = "x-number";
@@ -22,15 +22,15 @@ pub(super) const NUMBER: &str = "x-number";
 /// Takes a while, and gives a different answer each time.
 #[derive(Clone)]
 pub(super) struct Handler {
-    ledger: Arc<Ledger>,
+    runs: Arc<Runs>,
     flaw: Flaw,
     random: Arc<Mutex<Rng>>,
 }
 
 impl Handler {
-    pub(super) fn new(ledger: Arc<Ledger>, flaw: Flaw, random: &mut Rng) -> Self {
+    pub(super) fn new(runs: Arc<Runs>, flaw: Flaw, random: &mut Rng) -> Self {
         Self {
-            ledger,
+            runs,
             flaw,
             random: Arc::new(Mutex::new(random.fork())),
         }
@@ -49,7 +49,7 @@ impl Handler {
 
     async fn serve(&self, request: Request) -> Response {
         let number = request.headers()[NUMBER].to_str().unwrap().parse();
-        let run = self.ledger.begin(number.unwrap());
+        let run = self.runs.begin(number.unwrap());
         let (time, status, length) = {
             let random = &mut *self.random.lock().unwrap();
             (draw_time(random), draw_status(random), random.usize(..100))
@@ -68,8 +68,7 @@ impl Handler {
         let mut answer = Answer::new(&parts, body.clone());
         // The framework also sets this header.
         answer.headers.insert("content-length", body.len().into());
-        self.ledger
-            .finish(run, answer, status < 500 && status != 409);
+        self.runs.finish(run, answer, status < 500 && status != 409);
         Response::from_parts(parts, Body::from(body))
     }
 }

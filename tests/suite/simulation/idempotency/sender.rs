@@ -14,7 +14,7 @@ use super::super::impatient::Patience;
 use super::super::log::Log;
 use super::super::plan::{millis, patience};
 use super::handler::NUMBER;
-use super::ledger::{Answer, Ledger, Sent};
+use super::runs::{Answer, Runs, Sent};
 
 /// The keys that all senders use.
 pub(super) const KEYS: [&str; 3] = ["k", "l", "m"];
@@ -24,13 +24,13 @@ const ROUNDS: usize = 4;
 #[derive(Clone)]
 pub(super) struct Sender {
     app: Router,
-    ledger: Arc<Ledger>,
+    runs: Arc<Runs>,
     log: Arc<Log>,
 }
 
 impl Sender {
-    pub(super) fn new(app: Router, ledger: Arc<Ledger>, log: Arc<Log>) -> Self {
-        Self { app, ledger, log }
+    pub(super) fn new(app: Router, runs: Arc<Runs>, log: Arc<Log>) -> Self {
+        Self { app, runs, log }
     }
 
     pub(super) async fn run(self, mut random: Rng) {
@@ -46,7 +46,7 @@ impl Sender {
     /// In good weather, a repeat of a recorded request gets the record; any other request is
     /// served.
     pub(super) async fn repeat(&self, key: &'static str) {
-        let recorded = self.ledger.recorded(key);
+        let recorded = self.runs.recorded(key);
         let body = recorded.unwrap_or("{}");
         let Some(answer) = self.send(key, body, Patience::Endless).await else {
             return;
@@ -67,10 +67,10 @@ impl Sender {
         body: &'static str,
         patience: Patience,
     ) -> Option<Answer> {
-        let sent = self.ledger.send(key, body);
+        let sent = self.runs.send(key, body);
         let answer = patience.bear(self.ask(sent)).await;
         match &answer {
-            Some(answer) => self.ledger.answered(sent, answer),
+            Some(answer) => self.runs.answered(sent, answer),
             None => {
                 self.log.note(|| format!("{sent:?} is given up"));
                 self.log.count("cancelled");

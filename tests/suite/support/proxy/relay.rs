@@ -10,13 +10,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
-use super::lane::{Flow, Lane};
+use super::direction::{Direction, Flow};
 
 /// Relays until both directions have ended, one fails, or the test cuts the connection.
 pub(super) async fn run(
     client: TcpStream,
     upstream: SocketAddr,
-    (requests, replies): (&Lane, &Lane),
+    (requests, replies): (&Direction, &Direction),
     mut cut: watch::Receiver<(u64, Option<Ending>)>,
 ) {
     let Ok(server) = TcpStream::connect(upstream).await else {
@@ -63,17 +63,17 @@ struct Chunk {
     caught: bool,
 }
 
-/// Reads ahead without bound, so that a slow or held lane never stops the sender from sending.
+/// Reads ahead without bound, so that a slow or held direction never stops the sender from sending.
 async fn pump(
     from: &OwnedReadHalf,
     to: &mut Option<OwnedWriteHalf>,
-    lane: &Lane,
+    direction: &Direction,
 ) -> io::Result<()> {
     let (sender, chunks) = mpsc::unbounded_channel();
     let counted_in = AtomicU64::new(0);
     tokio::try_join!(
-        read(from, sender, lane, &counted_in),
-        write(chunks, to, lane, &counted_in),
+        read(from, sender, direction, &counted_in),
+        write(chunks, to, direction, &counted_in),
     )
     .map(drop)
 }
@@ -81,7 +81,7 @@ async fn pump(
 async fn read(
     from: &OwnedReadHalf,
     chunks: mpsc::UnboundedSender<Chunk>,
-    lane: &Lane,
+    direction: &Direction,
     counted_in: &AtomicU64,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
@@ -91,12 +91,12 @@ async fn read(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             read => read?,
         };
-        let caught = lane.catch(length, counted_in);
+        let caught = direction.catch(length, counted_in);
         let bytes = buffer[..length].to_vec();
-        // A half-closed lane has no reader any more, and drops the chunks.
+        // A half-closed direction has no reader any more, and drops the chunks.
         let _ = chunks.send(Chunk {
             bytes,
-            due: lane.arrival(),
+            due: direction.arrival(),
             caught,
         });
         if length == 0 {
@@ -108,24 +108,24 @@ async fn read(
 async fn write(
     mut chunks: mpsc::UnboundedReceiver<Chunk>,
     to: &mut Option<OwnedWriteHalf>,
-    lane: &Lane,
+    direction: &Direction,
     counted_in: &AtomicU64,
 ) -> io::Result<()> {
-    let mut flow = lane.flow.subscribe();
-    let mut half_close = lane.flow.subscribe();
+    let mut flow = direction.flow.subscribe();
+    let mut half_close = direction.flow.subscribe();
     let before = half_close.borrow().half_closed;
     let delivering = async {
         let half = to.as_ref().expect("given away only below");
         while let Some(chunk) = chunks.recv().await {
             sleep_until(chunk.due).await;
             if !chunk.caught {
-                lane.catch(chunk.bytes.len(), counted_in);
+                direction.catch(chunk.bytes.len(), counted_in);
             }
             if chunk.bytes.is_empty() {
                 drop(flow.wait_for(|flow| !flow.held).await);
                 break;
             }
-            deliver(&chunk.bytes, half, lane, &mut flow).await?;
+            deliver(&chunk.bytes, half, direction, &mut flow).await?;
         }
         Ok(())
     };
@@ -145,7 +145,7 @@ async fn write(
 async fn deliver(
     mut bytes: &[u8],
     to: &OwnedWriteHalf,
-    lane: &Lane,
+    direction: &Direction,
     flow: &mut watch::Receiver<Flow>,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -153,7 +153,7 @@ async fn deliver(
         drop(flow.wait_for(|flow| !flow.held).await);
         let written = {
             // Written under the lock that `hold` takes, so that nothing passes once it has returned.
-            let flow = lane.flow.borrow();
+            let flow = direction.flow.borrow();
             if flow.held {
                 continue;
             }
@@ -161,7 +161,7 @@ async fn deliver(
         };
         match written {
             Ok(length) => {
-                lane.passed(length);
+                direction.passed(length);
                 bytes = &bytes[length..];
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

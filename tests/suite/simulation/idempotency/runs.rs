@@ -71,7 +71,7 @@ pub(super) struct Strictness {
     pub(super) not_again: bool,
 }
 
-pub(super) struct Ledger {
+pub(super) struct Runs {
     log: Arc<Log>,
     witnesses: Arc<Witnesses>,
     strictness: Strictness,
@@ -79,7 +79,7 @@ pub(super) struct Ledger {
     runs: Mutex<Vec<Run>>,
 }
 
-impl Ledger {
+impl Runs {
     pub(super) fn new(log: Arc<Log>, witnesses: Arc<Witnesses>, strictness: Strictness) -> Self {
         Self {
             log,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 ///
 /// A change takes effect before the call returns: after [`hold`](Self::hold), not one byte passes.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Direction {
     pub(super) flow: watch::Sender<Flow>,
     tally: watch::Sender<Tally>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Flow {
     delay: Duration,
 }
 
-/// The counts of a lane.
+/// The counts of a direction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Bytes forwarded since the start.
@@ -36,7 +36,7 @@ pub(crate) struct Tally {
     pub(crate) held_connections: u64,
 }
 
-impl Lane {
+impl Direction {
     /// Holds everything back: bytes under way, later ones, and the end of a connection.
     pub(crate) fn hold(&self) {
         self.flow.send_modify(|flow| {
@@ -74,13 +74,13 @@ impl Lane {
         const LIMIT: Duration = Duration::from_secs(30);
         assert!(
             self.flow.borrow().held,
-            "a lane that is not held catches nothing"
+            "a direction that is not held catches nothing"
         );
         let mut tally = self.tally.subscribe();
         let caught = timeout(LIMIT, tally.wait_for(|tally| tally.held > 0)).await;
         *caught
             .expect("nothing was caught")
-            .expect("the lane has the sender")
+            .expect("the direction has the sender")
     }
 
     pub(super) fn arrival(&self) -> Instant {
@@ -91,7 +91,7 @@ impl Lane {
         self.tally.send_modify(|tally| tally.passed += bytes as u64);
     }
 
-    /// Counts bytes if the lane is held. Returns whether it is held. `counted_in` is the last hold that has caught their
+    /// Counts bytes if the direction is held. Returns whether it is held. `counted_in` is the last hold that has caught their
     /// connection.
     pub(super) fn catch(&self, bytes: usize, counted_in: &AtomicU64) -> bool {
         let flow = self.flow.borrow();

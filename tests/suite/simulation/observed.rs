@@ -19,7 +19,7 @@ use super::witnesses::Witnesses;
 
 /// A process's end of its connection to a store. It may die, and its answers may be spoiled by a [`Flaw`].
 #[derive(Clone)]
-pub(super) struct Told<S> {
+pub(super) struct Observed<S> {
     inner: S,
     flaw: Flaw,
     judge: Option<Arc<Judge>>,
@@ -36,7 +36,7 @@ pub(super) struct Judge {
     pub(super) keeps_data: bool,
 }
 
-impl<S> Told<S> {
+impl<S> Observed<S> {
     pub(super) fn new(inner: S, flaw: Flaw) -> Self {
         Self {
             inner,
@@ -80,7 +80,7 @@ impl<S> Told<S> {
 }
 
 impl Judge {
-    fn heard(&self, attempt: &Attempt, answer: &Result<Outcome, StoreError>) {
+    fn answered(&self, attempt: &Attempt, answer: &Result<Outcome, StoreError>) {
         match answer {
             Ok(Outcome::Granted { .. }) => self.granted(&attempt.hold),
             Err(error) if error.kind() == StoreErrorKind::Unanswered => self.waits.failed(),
@@ -100,7 +100,7 @@ impl Judge {
     }
 }
 
-impl<S: LockStore> LockStore for Told<S> {
+impl<S: LockStore> LockStore for Observed<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         if self.is_swallowed(attempt) {
             let retry_after = Duration::from_secs(1);
@@ -108,7 +108,7 @@ impl<S: LockStore> LockStore for Told<S> {
         }
         let answer = self.unless_dead(self.inner.acquire(attempt)).await;
         if let Some(judge) = &self.judge {
-            judge.heard(attempt, &answer);
+            judge.answered(attempt, &answer);
         }
         match answer {
             Err(error)
@@ -159,7 +159,7 @@ impl<S: LockStore> LockStore for Told<S> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let none = "what is told of locks is compared, not what is recorded";
+        let none = "answers about locks are compared, records are not";
         self.inner.capabilities().without(Feature::Records, none)
     }
 }

@@ -1,0 +1,146 @@
+//! Lists of stores that fail, change, or show nothing.
+
+use super::*;
+
+#[tokio::test]
+async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_goes_on() {
+    let refused = |error: LockError| matches!(error, LockError::Unavailable(_));
+    on_every_store(async |locks| {
+        let admin = locks.admin().unwrap();
+        for text in [
+            "",
+            "x",
+            "x/y",
+            "/",
+            "x/17",
+            "x/:17",
+            "x/list:17",
+            "x/hash:y",
+        ] {
+            let query = ListQuery::new().after(Cursor::new(text));
+            let error = admin.locks(&query).await.unwrap_err();
+            assert!(refused(error), "{text}");
+        }
+    })
+    .await;
+    let cluster = RedisCluster::shared().await;
+    let store = RedisStore::cluster(cluster.urls()).connect().await.unwrap();
+    let locks = LockClient::new(store);
+    let admin = locks.admin().unwrap();
+    let guard = locks.lock("lock:admin:gone").await.unwrap();
+    let query = ListQuery::new().prefix("lock:admin:gone").limit(1000);
+    let before = query.clone().after(Cursor::new("0.0.0.0:1/zset:17"));
+    assert_eq!(names(&admin, before).await, ["lock:admin:gone"]);
+    let behind = query.after(Cursor::new("~/hash:17"));
+    let page = admin.locks(&behind).await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (0, None));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quorum_shows_what_most_stores_carry_while_most_answer() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(RedisServer::start().await);
+    }
+    let stores = servers.iter().map(|server| {
+        let lazily = RedisStore::builder(server.url()).connect_lazy();
+        lazily.unwrap()
+    });
+    let stores: Vec<_> = stores.collect();
+    let locks = LockClient::new(QuorumStore::new(stores.clone()).unwrap());
+    let admin = locks.admin().unwrap();
+    let guard = locks.lock("lock:q:all").await.unwrap();
+    // A hold that is left on one store.
+    let leftover = attempt("lock:q:one", LockMode::Reentrant);
+    stores[0].acquire(&leftover).await.unwrap();
+
+    let query = || ListQuery::new().prefix("lock:q:");
+    for limit in [1, 100] {
+        assert_eq!(names(&admin, query().limit(limit)).await, ["lock:q:all"]);
+    }
+    let seen = admin.inspect("lock:q:all").await.unwrap();
+    assert_eq!(seen.holders.len(), 1);
+    assert!(!admin.inspect("lock:q:one").await.unwrap().is_held());
+    let records = admin.records(&query()).await;
+    assert!(matches!(records, Err(LockError::Unavailable(_))));
+
+    drop(servers.remove(0));
+    assert_eq!(names(&admin, query()).await, ["lock:q:all"]);
+    assert!(admin.force_unlock("lock:q:all").await.unwrap());
+    assert!(!admin.force_unlock("lock:q:all").await.unwrap());
+    assert_eq!(names(&admin, query()).await, [""; 0]);
+    drop(servers.remove(0));
+    for error in [
+        admin.locks(&query()).await.map(drop),
+        admin.inspect("lock:q:all").await.map(drop),
+        admin.force_unlock("lock:q:all").await.map(drop),
+    ] {
+        assert!(matches!(error, Err(LockError::Unavailable(_))), "{error:?}");
+    }
+    drop(guard);
+}
+
+/// A store of a program, which offers no inspection.
+struct Opaque(MemoryStore);
+
+impl LockStore for Opaque {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.0.acquire(attempt).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        self.0.renew(renewals).await
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.0.release(releases).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.0.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.0.subscribe(attempt).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::all()
+    }
+}
+
+impl Inspect for Opaque {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.0.inspect(key).await
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        self.0.force_unlock(key).await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_shows_nothing_says_so() {
+    let locks = LockClient::new(Opaque(MemoryStore::new()));
+    match locks.admin() {
+        Err(LockError::Unsupported(missing)) => assert_eq!(missing.feature(), Feature::Inspection),
+        other => panic!("{other:?}"),
+    }
+    let admin = LockAdmin::new(Opaque(MemoryStore::new()));
+    assert!(!admin.inspect("k").await.unwrap().is_held());
+    for missing in [
+        admin.locks(&ListQuery::new()).await.map(drop),
+        admin.records(&ListQuery::new()).await.map(drop),
+        admin.forget_record("k").await.map(drop),
+    ] {
+        let error = missing.unwrap_err();
+        let LockError::Unavailable(error) = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+    }
+    let members = [(), (), ()].map(|()| Opaque(MemoryStore::new()));
+    let quorum = LockClient::new(QuorumStore::new(members).unwrap());
+    assert!(matches!(quorum.admin(), Err(LockError::Unsupported(_))));
+}

@@ -1,0 +1,81 @@
+//! The rights that replicas, sentinels and a Cluster need in addition.
+
+use super::*;
+
+/// Rules that Redis 6.2 does not know and does not need.
+const OF_SHARDS: [&str; 3] = ["+spublish", "+ssubscribe", "+sunsubscribe"];
+
+/// Creates the user on several servers, with the rules that each server knows.
+async fn with_user(servers: impl IntoIterator<Item = &RedisServer>, rules: &AclRules) {
+    for server in servers {
+        let shards = server.knows_shards().await;
+        let known = |rule: &String| shards || !OF_SHARDS.contains(&rule.as_str());
+        grant(server, rules.iter().filter(known)).await;
+    }
+}
+
+#[tokio::test]
+async fn replicas_that_acknowledge_need_rights_of_their_own() {
+    let replicated = Replicated::start(1).await;
+    let rules = RedisStore::acl_rules(["k:"]).replicas();
+    with_user([replicated.master()], &rules).await;
+    let store = RedisStore::builder(address(replicated.master()))
+        .replicas(Replicas::All)
+        .replica_timeout(LIMIT)
+        .connect()
+        .await
+        .unwrap();
+    everything(&store, "k:").await.unwrap();
+    assert_eq!(
+        refusals(replicated.master()).await,
+        Value::Array(Vec::new())
+    );
+    for rule in ["+role", "+wait"] {
+        without(replicated.master(), &rules, rule).await;
+        let hold = attempt("k:1", LockMode::Reentrant);
+        let error = error(&store, &hold).await;
+        assert!(
+            matches!(
+                error.kind(),
+                StoreErrorKind::Refused | StoreErrorKind::Unacknowledged
+            ),
+            "{rule}: {error:?}"
+        );
+        store.withdraw(&hold, false).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn following_sentinels_needs_one_right_more() {
+    let deployment = RedisSentinels::start().await;
+    let rules = RedisStore::acl_rules(["k:"]).sentinel();
+    with_user(&deployment.replicated.servers, &rules).await;
+    let connect = || {
+        RedisStore::sentinel(deployment.urls(), RedisSentinels::NAME)
+            .servers("redis://locks:secret@any")
+            .connect()
+    };
+    let store = connect().await.unwrap();
+    everything(&store, "k:").await.unwrap();
+    let master = deployment.replicated.master();
+    assert_eq!(refusals(master).await, Value::Array(Vec::new()));
+    without(master, &rules, "+role").await;
+    let error = connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_needs_rights_of_its_own() {
+    let cluster = RedisCluster::start().await;
+    let rules = RedisStore::acl_rules(["k:"]).cluster();
+    with_user(&cluster.nodes, &rules).await;
+    let addresses: Vec<_> = cluster.nodes.iter().map(address).collect();
+    let store = RedisStore::cluster(addresses).connect().await.unwrap();
+    everything(&store, "k:").await.unwrap();
+    for node in &cluster.nodes {
+        assert_eq!(refusals(node).await, Value::Array(Vec::new()));
+    }
+    let audit = LockClient::new(store).audit().await.unwrap();
+    assert_eq!(audit.deployment, Deployment::Failover);
+    assert_eq!(audit.members.len(), cluster.masters().count(), "{audit}");
+}
