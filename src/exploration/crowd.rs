@@ -8,20 +8,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join;
-use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use tokio::time::Instant;
 
 use self::site::Site;
-use super::processes::{processes, run, unless_given_up, yields};
+use super::processes::{Explored, processes, run, unless_given_up, yields};
 use super::store::Paced;
-use super::{Mutant, explore, finds, pass};
+use super::{Mutant, pass};
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{Lease, LockMode, Owner};
-
-/// How many orders of events a test tries. The mutants below are found within a hundred.
-const ORDERS: usize = 500;
 
 const KEY: &str = "account:42";
 const LEASE: Duration = Duration::from_millis(300);
@@ -61,26 +57,14 @@ struct Crowd {
     site: Mutex<Site>,
 }
 
-impl Plan {
-    /// Runs the plan in many orders of events.
-    fn explore(self) {
-        explore(ORDERS, self.scenario());
-    }
-
-    /// Asserts that some order shows the mutant.
-    fn finds(self, mutant: Mutant) {
-        finds(mutant, ORDERS, self.scenario());
-    }
-
-    fn scenario(self) -> impl Fn() + Send + Sync {
-        move || {
-            let crowd = Arc::new(Crowd {
-                plan: self,
-                store: Paced::default(),
-                site: Mutex::default(),
-            });
-            block_on(crowd.run());
-        }
+impl Explored for Plan {
+    async fn run(self) {
+        let crowd = Arc::new(Crowd {
+            plan: self,
+            store: Paced::default(),
+            site: Mutex::default(),
+        });
+        crowd.run().await;
     }
 }
 

@@ -4,11 +4,31 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use shuttle::future::{spawn, yield_now};
+use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::rand::{Rng, thread_rng};
 
 use super::store::Paced;
+use super::{Mutant, explore, finds};
 use crate::client::LockClient;
+
+/// How many orders of events a test tries. The mutants are found within a hundred.
+const ORDERS: usize = 500;
+
+/// What determines a run, but for the order of its events.
+pub(super) trait Explored: Copy + Send + Sync + 'static {
+    /// One run, with its checks.
+    fn run(self) -> impl Future<Output = ()>;
+
+    /// Runs it in many orders of events.
+    fn explore(self) {
+        explore(ORDERS, move || block_on(self.run()));
+    }
+
+    /// Asserts that some order shows the mutant.
+    fn finds(self, mutant: Mutant) {
+        finds(mutant, ORDERS, move || block_on(self.run()));
+    }
+}
 
 /// So many processes that pass a hold on at most twice, after any time.
 pub(super) fn processes(count: usize, store: &Paced) -> Vec<LockClient> {

@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 
-use super::processes::{processes, run, unless_given_up, yields};
+use super::Mutant;
+use super::processes::{Explored, processes, run, unless_given_up, yields};
 use super::store::Paced;
-use super::{Mutant, explore, finds};
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{LockMode, Owner};
-
-/// How many orders of events a test tries.
-const ORDERS: usize = 500;
 
 const KEYS: [&str; 2] = ["stock:1", "stock:2"];
 
@@ -50,26 +46,14 @@ struct Crowd {
     sites: Sites,
 }
 
-impl Plan {
-    /// Runs the plan in many orders of events.
-    fn explore(self) {
-        explore(ORDERS, self.scenario());
-    }
-
-    /// Asserts that some order shows the mutant.
-    fn finds(self, mutant: Mutant) {
-        finds(mutant, ORDERS, self.scenario());
-    }
-
-    fn scenario(self) -> impl Fn() + Send + Sync {
-        move || {
-            let crowd = Arc::new(Crowd {
-                plan: self,
-                store: Paced::default(),
-                sites: Sites::default(),
-            });
-            block_on(crowd.run());
-        }
+impl Explored for Plan {
+    async fn run(self) {
+        let crowd = Arc::new(Crowd {
+            plan: self,
+            store: Paced::default(),
+            sites: Sites::default(),
+        });
+        crowd.run().await;
     }
 }
 
