@@ -17,6 +17,7 @@
 //!
 //! # Where to begin
 //!
+//! * The [`guide`] has a page for each task: [getting started](guide::getting_started) is the first.
 //! * [`DistributedLockLayer`] locks requests; its module has the steps of a request.
 //! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
 //!   [`lock_any`](LockClient::lock_any).
@@ -66,7 +67,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `axum` | yes | the `extract` module, and keys from the matched route |
-//! | `redis` | yes | `RedisStore`: one server, or the master that sentinels name |
+//! | `redis` | yes | `RedisStore`: one server, the master that sentinels name, or a Cluster |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `console` | | the [`console`] module: a live page for operators, who holds and who waits |
