@@ -66,7 +66,7 @@ impl Peer {
 
     /// The next line from it.
     pub(crate) async fn hear(&mut self) -> String {
-        const LIMIT: Duration = Duration::from_secs(30);
+        const LIMIT: Duration = Duration::from_secs(120);
         match tokio::time::timeout(LIMIT, self.lines.recv()).await {
             Ok(Some(line)) => line,
             Ok(None) => panic!("peer `{}` has ended", self.role),
