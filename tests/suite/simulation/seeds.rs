@@ -75,7 +75,7 @@ impl Scenario {
             if let Some(violation) = history.violations.first() {
                 panic!(
                     "seed {seed}, {weather:?}: {violation}\nshow it with\n    \
-                     SIMULATION_SEED={seed} cargo test --all-features --test suite simulation::{}::{test} -- --exact --nocapture",
+                     SIMULATION_SEED={seed} cargo test -p tower-distributed-lock-tests --test suite simulation::{}::{test} -- --exact --nocapture",
                     self.name
                 );
             }
