@@ -28,7 +28,9 @@ mod held;
 #[cfg(feature = "console")]
 mod inside;
 mod places;
+mod question;
 mod request;
+mod residue;
 mod target;
 mod wait;
 

@@ -6,8 +6,9 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
-use super::attempt::{AttemptGuard, Reply, Wanted};
+use super::attempt::AttemptGuard;
 use super::places::{Places, sooner};
+use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
-use super::attempt::{AttemptGuard, Reply, Wanted};
+use super::attempt::AttemptGuard;
+use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};

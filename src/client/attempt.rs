@@ -1,21 +1,19 @@
 //! Attempts, with their clean-up.
 
-use std::error::Error;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::question::{Asking, Granted, Reply, Wanted};
+use super::residue::Residue;
 use super::{Inner, LockClient};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lock::{FencingToken, Hold, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{
-    self, Answer, Attempt, BATCH, DynStore, Fencing, HoldStatus, Outcome, Release, SeveralOutcome,
-    Wakeups,
-};
+use crate::store::{Attempt, Fencing, Wakeups};
 use crate::watchdog::LiveHold;
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
@@ -36,43 +34,6 @@ pub(super) struct AttemptGuard<'a> {
 struct Try {
     turn: Turn,
     attempt: Attempt,
-}
-
-/// How many of its attempts a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The only one. With patience, the store records it as a waiter.
-    One { patience: Option<Duration> },
-    /// One of them. None of them waits in the store.
-    Any,
-    /// All of them, or none. None of them waits in the store.
-    All,
-}
-
-/// What the attempts have left in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Residue {
-    Nothing,
-    /// Holds, or a waiter's entries.
-    Known,
-    /// Perhaps a hold, which may still appear.
-    Unknown,
-}
-
-/// The store's answer to the attempts.
-pub(super) enum Reply {
-    Granted(Granted),
-    Refused {
-        /// The refused attempt of [`Wanted::All`].
-        index: usize,
-        retry_after: Duration,
-    },
-}
-
-/// The granted attempts, with their tokens, in the order of the attempts.
-pub(super) struct Granted {
-    grants: SmallVec<[(usize, Option<FencingToken>); 1]>,
-    sent: Instant,
 }
 
 impl<'a> AttemptGuard<'a> {
@@ -154,9 +115,9 @@ impl<'a> AttemptGuard<'a> {
     /// Asks the store. `sent` is an instant before that, from which leases count. Returns the answer if it is there already,
     /// otherwise the question is under way.
     pub(super) fn begin(&mut self, sent: Instant) -> Option<Result<Reply, StoreError>> {
-        match Asking::begin(&self.client.inner.store, &self.tries, self.want).now(sent) {
+        match self.question().now(sent) {
             Ok(answer) => {
-                self.residue = residue(self.residue, self.want, &answer);
+                self.residue = self.residue.after(self.want, &answer);
                 Some(answer)
             }
             Err(asking) => {
@@ -164,6 +125,11 @@ impl<'a> AttemptGuard<'a> {
                 None
             }
         }
+    }
+
+    fn question(&self) -> Asking {
+        let attempts = self.tries.iter().map(|one| &one.attempt);
+        Asking::begin(&self.client.inner.store, attempts, self.want)
     }
 
     /// Asks the store, as [`begin`](Self::begin), and waits for the answer.
@@ -187,7 +153,7 @@ impl<'a> AttemptGuard<'a> {
         let asking = self.asking.as_mut().expect("a question is under way");
         let answer = asking.answer(sent).await;
         self.asking = None;
-        self.residue = residue(self.residue, self.want, &answer);
+        self.residue = self.residue.after(self.want, &answer);
         answer
     }
 
@@ -245,7 +211,7 @@ impl<'a> AttemptGuard<'a> {
     /// withdrawal.
     fn take_back(&mut self, end: bool) {
         let asking = self.asking.take();
-        let before = std::mem::replace(&mut self.residue, Residue::Nothing);
+        let before = mem::replace(&mut self.residue, Residue::Nothing);
         if asking.is_none() && before == Residue::Nothing {
             return;
         }
@@ -260,19 +226,10 @@ impl<'a> AttemptGuard<'a> {
         queues.background().adopt(Box::pin(async move {
             let after = match asking {
                 // What to withdraw is known only after the answer.
-                Some(mut asking) => residue(before, want, &asking.answer(sent).await),
+                Some(mut asking) => before.after(want, &asking.answer(sent).await),
                 None => before,
             };
-            let attempts = match (after, want) {
-                (Residue::Nothing, _) => Vec::new(),
-                (Residue::Known, Wanted::Any | Wanted::All) => give_back(&store, attempts).await,
-                _ => attempts,
-            };
-            let unanswered = after == Residue::Unknown;
-            let withdrawals = attempts
-                .into_iter()
-                .map(|attempt| withdraw(store.clone(), attempt, unanswered));
-            join_all(withdrawals).await;
+            after.take_back(&store, attempts, want).await;
             drop(until_done);
         }));
     }
@@ -281,129 +238,6 @@ impl<'a> AttemptGuard<'a> {
 impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         self.take_back(true);
-    }
-}
-
-/// A question under way.
-enum Asking {
-    One(Answer<Outcome>),
-    Several(Answer<SeveralOutcome>),
-}
-
-impl Asking {
-    fn begin(store: &Arc<dyn DynStore>, tries: &[Try], want: Wanted) -> Self {
-        let store = store.clone();
-        let all = || tries.iter().map(|one| one.attempt.clone()).collect();
-        match want {
-            Wanted::One { .. } => Self::One(store.acquire(tries[0].attempt.clone())),
-            Wanted::Any => Self::Several(store.acquire_several(all(), store::Want::Any)),
-            Wanted::All => Self::Several(store.acquire_several(all(), store::Want::All)),
-        }
-    }
-
-    /// The answer if it is there already.
-    fn now(self, sent: Instant) -> Result<Result<Reply, StoreError>, Self> {
-        match self {
-            Self::One(answer) => answer
-                .now()
-                .map(|outcome| Ok(Reply::of_one(outcome?, sent)))
-                .map_err(Self::One),
-            Self::Several(answer) => answer
-                .now()
-                .map(|outcome| Ok(Reply::of_several(outcome?, sent)))
-                .map_err(Self::Several),
-        }
-    }
-
-    async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        Ok(match self {
-            Self::One(answer) => Reply::of_one(answer.await?, sent),
-            Self::Several(answer) => Reply::of_several(answer.await?, sent),
-        })
-    }
-}
-
-impl Reply {
-    fn of_one(outcome: Outcome, sent: Instant) -> Self {
-        match outcome {
-            Outcome::Granted { token } => Self::Granted(Granted {
-                grants: SmallVec::from_buf([(0, token)]),
-                sent,
-            }),
-            Outcome::Refused { retry_after } => Self::Refused {
-                index: 0,
-                retry_after,
-            },
-        }
-    }
-
-    fn of_several(outcome: SeveralOutcome, sent: Instant) -> Self {
-        match outcome {
-            SeveralOutcome::Granted(grants) => {
-                let grants = grants.into_iter();
-                let grants = grants.map(|grant| (grant.index, grant.token)).collect();
-                Self::Granted(Granted { grants, sent })
-            }
-            SeveralOutcome::Refused { index, retry_after } => Self::Refused {
-                index: index.unwrap_or_default(),
-                retry_after,
-            },
-        }
-    }
-}
-
-/// What the attempts have left after an answer.
-fn residue(before: Residue, want: Wanted, answer: &Result<Reply, StoreError>) -> Residue {
-    match (answer, want) {
-        (Ok(Reply::Granted(_)), _) => Residue::Known,
-        (Ok(Reply::Refused { .. }), Wanted::One { patience: Some(_) }) => Residue::Known,
-        (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Residue::Unknown,
-        // Some of several may have holds.
-        (Err(_), Wanted::Any | Wanted::All) => Residue::Known,
-        _ => before,
-    }
-}
-
-/// Ends what answered attempts without patience have left, which are holds and nothing else: those of one partition in few
-/// questions. Returns the attempts of which the store does not say whether they have left anything.
-async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let partitions = store.by_partition(attempts, |attempt| &attempt.hold.key);
-    let in_batches = |attempts: Vec<Attempt>| async move {
-        let mut undecided = Vec::new();
-        for batch in attempts.chunks(BATCH) {
-            let releases = batch
-                .iter()
-                .map(|attempt| Release::new(attempt.hold.clone()));
-            let answer = store.clone().release(releases.collect()).await;
-            let is_undecided = |index: usize| {
-                let status = answer.as_ref().map(|released| released[index].status);
-                !matches!(status, Ok(HoldStatus::Held | HoldStatus::Gone))
-            };
-            let left = (0..).zip(batch).filter(|(index, _)| is_undecided(*index));
-            undecided.extend(left.map(|(_, attempt)| attempt.clone()));
-        }
-        undecided
-    };
-    let undecided = join_all(partitions.into_values().map(in_batches)).await;
-    undecided.into_iter().flatten().collect()
-}
-
-/// Repeats the withdrawal until the store has answered, or the attempt's lease is over.
-async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
-    let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
-    let mut backoff = Duration::from_millis(20);
-    while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
-        if matches!(
-            error.kind(),
-            StoreErrorKind::Refused | StoreErrorKind::Conflict
-        ) || Instant::now() >= over
-        {
-            let error = &error as &dyn Error;
-            tracing::warn!(error, "could not take an attempt back; its lease will");
-            return;
-        }
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(Duration::from_secs(1));
     }
 }
 
