@@ -20,12 +20,12 @@ tokio::task_local! {
 
 /// A future that continues in the background when its caller drops it.
 pub(crate) struct Driven<T: Send + 'static> {
-    state: State<T>,
+    state: Progress<T>,
     /// The future releases a hold that is known to be lost.
     is_lost: bool,
 }
 
-enum State<T> {
+enum Progress<T> {
     /// The result was there at once.
     Done(T),
     Working(Work<T>),
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Driven<T> {
     ) -> Self {
         let future = Box::pin(future);
         Self {
-            state: State::Working(Work { future, unfinished }),
+            state: Progress::Working(Work { future, unfinished }),
             is_lost: false,
         }
     }
@@ -53,7 +53,7 @@ impl<T: Send + 'static> Driven<T> {
     /// Wraps the result of work that is done.
     pub(crate) fn done(result: T) -> Self {
         Self {
-            state: State::Done(result),
+            state: Progress::Done(result),
             is_lost: false,
         }
     }
@@ -69,8 +69,8 @@ impl<T: Send + 'static> Driven<T> {
 impl<T: Send + 'static> Driven<T> {
     /// The result, if it was there at once.
     fn take_result(&mut self) -> Option<T> {
-        match mem::replace(&mut self.state, State::Ended) {
-            State::Done(result) => Some(result),
+        match mem::replace(&mut self.state, Progress::Ended) {
+            Progress::Done(result) => Some(result),
             state => {
                 self.state = state;
                 None
@@ -103,15 +103,15 @@ impl<T: Send + 'static> Future for Driven<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         // Taken out while it is polled, so that work that panics is not polled again.
-        let mut work = match mem::replace(&mut self.state, State::Ended) {
-            State::Done(result) => return Poll::Ready(result),
-            State::Working(work) => work,
-            State::Ended => panic!("polled after it was ready"),
+        let mut work = match mem::replace(&mut self.state, Progress::Ended) {
+            Progress::Done(result) => return Poll::Ready(result),
+            Progress::Working(work) => work,
+            Progress::Ended => panic!("polled after it was ready"),
         };
         match work.future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
             Poll::Pending => {
-                self.state = State::Working(work);
+                self.state = Progress::Working(work);
                 Poll::Pending
             }
         }
@@ -120,7 +120,7 @@ impl<T: Send + 'static> Future for Driven<T> {
 
 impl<T: Send + 'static> Drop for Driven<T> {
     fn drop(&mut self) {
-        let State::Working(work) = mem::replace(&mut self.state, State::Ended) else {
+        let Progress::Working(work) = mem::replace(&mut self.state, Progress::Ended) else {
             return;
         };
         let Work { future, unfinished } = work;

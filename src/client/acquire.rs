@@ -87,7 +87,7 @@ impl LockClient {
 }
 
 /// An answer without a share.
-enum Answer {
+enum NotGranted {
     Refused {
         retry_after: Duration,
     },
@@ -130,7 +130,7 @@ impl<'a> Request<'a> {
     /// first, and asks only once.
     async fn wait_for(
         mut self,
-        mut first: Option<Answer>,
+        mut first: Option<NotGranted>,
         mut contention: Contention,
     ) -> Result<Share, LockError> {
         let mut failures = Failures::default();
@@ -157,7 +157,7 @@ impl<'a> Request<'a> {
                 }
             };
             match answer {
-                Answer::Refused { retry_after } => {
+                NotGranted::Refused { retry_after } => {
                     failures = Failures::default();
                     self.known = Some(retry_after);
                     self.attempts.refused(retry_after);
@@ -176,9 +176,9 @@ impl<'a> Request<'a> {
                     }
                 }
                 // A nested read has no other id.
-                Answer::Late if self.attempts.is_nested() => return Err(over(None)),
-                Answer::Late => self.attempts.restart(),
-                Answer::Failed(error) => {
+                NotGranted::Late if self.attempts.is_nested() => return Err(over(None)),
+                NotGranted::Late => self.attempts.restart(),
+                NotGranted::Failed(error) => {
                     let unanswered = error.kind() == StoreErrorKind::Unanswered;
                     if unanswered && self.attempts.is_nested() {
                         return Err(error.into());
@@ -231,15 +231,15 @@ impl<'a> Request<'a> {
         answered.map_err(|_| over(self.known))
     }
 
-    fn share(&mut self, reply: Result<Reply, StoreError>) -> Result<Share, Answer> {
+    fn share(&mut self, reply: Result<Reply, StoreError>) -> Result<Share, NotGranted> {
         match reply {
             Ok(Reply::Granted(granted)) => {
                 let shares = self.attempts.granted(granted, self.terms);
-                let mut shares = shares.ok_or(Answer::Late)?;
+                let mut shares = shares.ok_or(NotGranted::Late)?;
                 Ok(shares.pop().expect("one was granted"))
             }
-            Ok(Reply::Refused { retry_after, .. }) => Err(Answer::Refused { retry_after }),
-            Err(error) => Err(Answer::Failed(error)),
+            Ok(Reply::Refused { retry_after, .. }) => Err(NotGranted::Refused { retry_after }),
+            Err(error) => Err(NotGranted::Failed(error)),
         }
     }
 

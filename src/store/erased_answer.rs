@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use crate::error::StoreError;
 
 /// The answer to a question: there already, or a future.
-pub(crate) struct Answer<T>(State<T>);
+pub(crate) struct Answer<T>(Arrival<T>);
 
-enum State<T> {
+enum Arrival<T> {
     Now(Result<T, StoreError>),
     Later(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
     Taken,
@@ -26,7 +26,7 @@ impl<T> Answer<T> {
     /// If it is not.
     pub(super) fn at_once(question: impl Future<Output = Result<T, StoreError>>) -> Self {
         let answer = question.now_or_never();
-        Self(State::Now(
+        Self(Arrival::Now(
             answer.expect("the store answers at the first poll"),
         ))
     }
@@ -34,13 +34,13 @@ impl<T> Answer<T> {
     pub(super) fn later(
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Self {
-        Self(State::Later(Box::pin(question)))
+        Self(Arrival::Later(Box::pin(question)))
     }
 
     /// The answer if it is there already, otherwise the future.
     pub(crate) fn now(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
-            State::Now(answer) => Ok(answer),
+            Arrival::Now(answer) => Ok(answer),
             state => Err(Self(state)),
         }
     }
@@ -53,11 +53,11 @@ impl<T> Future for Answer<T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Later(answer) = &mut self.0 {
+        if let Arrival::Later(answer) = &mut self.0 {
             return answer.as_mut().poll(cx);
         }
-        match mem::replace(&mut self.0, State::Taken) {
-            State::Now(answer) => Poll::Ready(answer),
+        match mem::replace(&mut self.0, Arrival::Taken) {
+            Arrival::Now(answer) => Poll::Ready(answer),
             _ => panic!("the answer was taken"),
         }
     }

@@ -83,9 +83,9 @@ fn label(route: &Route) -> SharedString {
 /// Their names and labels are composed once for each route and mode, and never dropped: there are as many as the program has
 /// routes. The handles are not kept, because a recorder may be installed, or replaced, later.
 #[derive(Clone, Copy)]
-pub(super) struct Gauges(&'static Keys);
+pub(super) struct Gauges(&'static GaugeKeys);
 
-struct Keys {
+struct GaugeKeys {
     waiters: Key,
     holders: Key,
     waited: Key,
@@ -94,7 +94,7 @@ struct Keys {
 
 impl Gauges {
     pub(super) fn of(route: &Route, mode: &'static str) -> Self {
-        type All = HashMap<(Route, &'static str), &'static Keys>;
+        type All = HashMap<(Route, &'static str), &'static GaugeKeys>;
         static ALL: LazyLock<RwLock<All>> = LazyLock::new(RwLock::default);
         let key = (route.clone(), mode);
         let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ impl Gauges {
         };
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         Self(all.entry(key).or_insert_with(|| {
-            Box::leak(Box::new(Keys {
+            Box::leak(Box::new(GaugeKeys {
                 waiters: labelled(WAITERS),
                 holders: labelled(HOLDERS),
                 waited: labelled(WAITED),

@@ -13,14 +13,14 @@ use super::waiter::Waiter;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A hold with a minimum.
-struct Kept {
+struct KeptHold {
     locks: LockClient,
     guard: LockGuard,
     /// No other request is granted before.
     until: Instant,
 }
 
-impl Kept {
+impl KeptHold {
     async fn take(env: &Env, mode: LockMode) -> Self {
         let locks = env.client().await;
         let minimum = env.short_lease();
@@ -56,7 +56,7 @@ fn patient(locks: &LockClient, mode: LockMode) -> LockRequest {
 /// The key stays taken, for its own client too.
 pub async fn a_minimum_ends_with_its_guard(env: &Env, mode: LockMode) {
     for is_dropped in [false, true] {
-        let kept = Kept::take(env, mode).await;
+        let kept = KeptHold::take(env, mode).await;
         let own = Waiter::queue(env, patient(&kept.locks, mode)).await;
         let other = Waiter::queue(env, patient(&env.client().await, mode)).await;
         match is_dropped {
@@ -70,7 +70,7 @@ pub async fn a_minimum_ends_with_its_guard(env: &Env, mode: LockMode) {
 /// The key stays taken, whether the client ends before the guard or after it.
 pub async fn a_minimum_ends_with_its_client(env: &Env, mode: LockMode) {
     for guard_is_first in [true, false] {
-        let kept = Kept::take(env, mode).await;
+        let kept = KeptHold::take(env, mode).await;
         let other = Waiter::queue(env, patient(&env.client().await, mode)).await;
         if guard_is_first {
             kept.guard.release().await.unwrap();
