@@ -97,6 +97,7 @@ pub mod key;
 pub mod layer;
 mod limits;
 pub mod lock;
+mod owned_task;
 mod queue;
 pub mod store;
 mod sync;

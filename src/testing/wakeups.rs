@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::Fault;
 use super::link::Link;
 use super::server::Server;
+use crate::owned_task::OwnedTask;
 use crate::store::{LockStore, Wakeups};
 
 /// Forwards wake-ups while the connection is up, and wakes when it is up again.
@@ -18,7 +18,7 @@ pub(super) fn relay<S: LockStore>(
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
     let relaying = tokio::spawn(run(server.clone(), link.clone(), wakeups, waking));
-    Wakeups::new(signal, Relay(relaying.abort_handle()))
+    Wakeups::new(signal, OwnedTask::new(&relaying))
 }
 
 async fn run<S: LockStore>(
@@ -52,13 +52,4 @@ fn is_lost<S: LockStore>(server: &Server<S>) -> bool {
         state.tally.hit(Fault::WakeupLost);
     }
     lost
-}
-
-/// Ends the relay when the waiter no longer listens.
-struct Relay(AbortHandle);
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

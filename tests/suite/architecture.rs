@@ -9,7 +9,7 @@ use crate::support::project::root;
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["backoff", "sync"],
+    &["backoff", "owned_task", "sync"],
     &["lock"],
     &["error", "limits"],
     &["audit", "telemetry"],

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::QuorumStore;
@@ -15,6 +14,7 @@ use super::members::Members;
 use super::vote_count::{answered, no_majority};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
+use crate::owned_task::OwnedTask;
 use crate::store::{Attempt, LockStore, Wakeups};
 
 /// The pause before the next attempt to subscribe in a store that failed.
@@ -29,15 +29,6 @@ enum StoreEvent {
     Listening(usize),
     Deaf(usize, StoreError),
     Woken(usize),
-}
-
-/// A background task that ends with its owner.
-struct Background(JoinHandle<()>);
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl<S: LockStore> QuorumStore<S> {
@@ -58,7 +49,7 @@ impl<S: LockStore> QuorumStore<S> {
         let gathering = self
             .clone()
             .gather(self.listener(&attempt.hold), news, signal, ready);
-        let task = Background(tokio::spawn(async move {
+        let task = OwnedTask::new(&tokio::spawn(async move {
             tokio::join!(listeners, gathering);
         }));
         match timeout(self.store_timeout, begun).await {

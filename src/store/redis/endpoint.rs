@@ -12,7 +12,6 @@ use redis::{
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::failure;
@@ -20,6 +19,7 @@ use super::stream;
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::owned_task::OwnedTask;
 
 /// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
@@ -39,12 +39,10 @@ pub(super) struct Endpoint {
 #[derive(Clone)]
 pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
-    /// `None` if a pool of the caller's has made the connection: its task is not accessible.
-    driver: Option<Arc<Driver>>,
+    /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
+    /// task is not accessible.
+    driver: Option<Arc<OwnedTask>>,
 }
-
-/// The task of a connection, which ends with the connection. Dropping this ends both.
-struct Driver(JoinHandle<()>);
 
 impl Endpoint {
     pub(super) fn new(address: ConnectionInfo, tls: TlsConfig, timeouts: Timeouts) -> Self {
@@ -125,7 +123,7 @@ impl Endpoint {
         let (handle, driver) = self.in_time(opening).await?;
         Ok(RawConnection {
             handle,
-            driver: Some(Arc::new(Driver(tokio::spawn(driver)))),
+            driver: Some(Arc::new(OwnedTask::new(&tokio::spawn(driver)))),
         })
     }
 
@@ -200,13 +198,7 @@ impl RawConnection {
     /// Whether the connection is known to have ended. `false` does not prove that it is open.
     pub(super) fn has_ended(&self) -> bool {
         let driver = self.driver.as_ref();
-        driver.is_some_and(|driver| driver.0.is_finished())
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
+        driver.is_some_and(|driver| driver.is_finished())
     }
 }
 

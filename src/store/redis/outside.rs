@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::calls;
 use super::router::Router;
 use crate::lock::{HoldId, LockKey};
+use crate::owned_task::OwnedTask;
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
@@ -32,16 +32,10 @@ pub(super) struct Outside {
 /// A channel of ours, and the attempt that listens there.
 type Own = (String, HoldId);
 
-/// A task that ends with its entry.
+/// A channel of Redisson, and the task that forwards its messages.
 struct Following {
-    task: JoinHandle<()>,
+    task: OwnedTask,
     theirs: String,
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// Ends the entry of an attempt.
@@ -80,7 +74,7 @@ impl Outside {
         let theirs = calls::redissons_channel(&attempt.hold).to_string();
         let key = attempt.hold.key.clone();
         let task = pass_on(router.clone(), key, theirs.clone(), own.0.clone());
-        let task = tokio::spawn(task);
+        let task = OwnedTask::new(&tokio::spawn(task));
         let before = followed.insert(own, Following { task, theirs });
         drop(followed);
         drop(before);

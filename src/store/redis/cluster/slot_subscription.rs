@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::member::Member;
 use super::slot_map::SlotMap;
@@ -12,6 +11,7 @@ use super::topology::{Stale, Topology};
 use super::{TRIES, exhausted};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
 use crate::store::redis::pooled::Purpose;
@@ -41,16 +41,7 @@ pub(super) async fn listen(
         signal,
     };
     let task = tokio::spawn(subscription.follow(there));
-    Ok(Wakeups::new(wakeups, AbortOnDrop(task)))
-}
-
-/// Ends the task with the subscription.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    Ok(Wakeups::new(wakeups, OwnedTask::new(&task)))
 }
 
 /// A subscription at one server.
