@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use tokio::runtime;
 use tokio::time::{Instant, timeout};
 
+use crate::backoff::Backoff;
 use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, late};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal, undecided};
@@ -23,8 +24,8 @@ mod release;
 use checks::OwnerChecks;
 pub(crate) use end::End;
 
-/// The first pause between attempts of a failed release or check; it doubles.
-const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+/// The pauses between the tries of a release or an owner check.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// A handle of the background work. The renewal task ends with the last handle.
 #[derive(Clone)]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep, sleep_until};
+
 /// Pauses that double up to a limit. Each is shortened at random by up to a quarter, so that clients that failed
 /// together do not retry together.
 #[derive(Debug, Clone)]
@@ -33,9 +35,18 @@ impl Backoff {
     }
 
     /// Sleeps until the next attempt.
-    #[cfg(feature = "redis")]
     pub(crate) async fn pause(&mut self) {
-        tokio::time::sleep(self.next()).await;
+        sleep(self.next()).await;
+    }
+
+    /// Sleeps until the next attempt, if that is before `over`. Otherwise returns `false` at once.
+    pub(crate) async fn pause_before(&mut self, over: Instant) -> bool {
+        let next = Instant::now() + self.next();
+        let is_in_time = next < over;
+        if is_in_time {
+            sleep_until(next).await;
+        }
+        is_in_time
     }
 }
 

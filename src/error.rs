@@ -171,6 +171,14 @@ impl StoreError {
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
+
+    /// Whether the cause does not end within seconds, so that the question is not repeated.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Refused | StoreErrorKind::Conflict
+        )
+    }
 }
 
 impl fmt::Display for StoreError {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{FIRST_BACKOFF, in_batches};
+use super::{BACKOFF, in_batches};
 use crate::cleanup::{CleanupTasks, Driven, PATIENCE};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
 use crate::watchdog::LiveHold;
@@ -166,10 +166,8 @@ async fn answer(store: &Arc<dyn DynStore>, checks: Vec<Check>) -> Vec<Question> 
 /// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
 async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
     let over = Instant::now() + BUDGET;
-    let mut backoff = FIRST_BACKOFF;
-    while !undecided.is_empty() && Instant::now() + backoff < over {
-        tokio::time::sleep(backoff).await;
-        backoff *= 2;
+    let mut backoff = BACKOFF;
+    while !undecided.is_empty() && backoff.pause_before(over).await {
         undecided = ask_all(&store, undecided, over).await;
     }
     for (_, askers) in undecided {
@@ -210,21 +208,13 @@ async fn ask(
     checks: Vec<Renewal>,
     over: Instant,
 ) -> Result<Vec<HoldStatus>, StoreError> {
-    let mut backoff = FIRST_BACKOFF;
+    let mut backoff = BACKOFF;
     loop {
-        let error = match store.clone().renew(checks.clone()).await {
-            Ok(standings) => return Ok(standings),
-            Err(error) => error,
-        };
-        let is_final = matches!(
-            error.kind(),
-            StoreErrorKind::Refused | StoreErrorKind::Conflict
-        );
-        if is_final || Instant::now() + backoff >= over {
-            return Err(error);
+        let answer = store.clone().renew(checks.clone()).await;
+        let repeats = answer.as_ref().is_err_and(|error| !error.is_final());
+        if !repeats || !backoff.pause_before(over).await {
+            return answer;
         }
-        tokio::time::sleep(backoff).await;
-        backoff *= 2;
     }
 }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::{Background, FIRST_BACKOFF};
+use super::{BACKOFF, Background};
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, undecided};
 use crate::telemetry;
 use crate::watchdog::{LiveHold, Phase};
 
-/// The longest pause between two attempts to release.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+/// The pause between two tries of a release that the store refuses.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Background {
     /// Releases in the store, and repeats it until the store answers or the lease is over.
@@ -145,7 +145,7 @@ pub(super) async fn release(
 ) -> Result<(), LockError> {
     let mut asked = Some(asked);
     let mut tries = Tries::of(live);
-    let mut backoff = FIRST_BACKOFF;
+    let mut backoff = BACKOFF;
     loop {
         let release = Release::new(live.hold.clone()).record(record.clone());
         let released = store.clone().release(smallvec![release]).await;
@@ -156,8 +156,7 @@ pub(super) async fn release(
         if let Some(result) = tries.decided(released) {
             return result;
         }
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(LONGEST_BACKOFF);
+        backoff.pause().await;
     }
 }
 
@@ -171,7 +170,7 @@ pub(super) async fn release_together(
     let mut tries: Vec<_> = lives.iter().map(|live| Tries::of(live)).collect();
     let mut results: Vec<_> = lives.iter().map(|_| None).collect();
     let mut open: Vec<_> = (0..lives.len()).collect();
-    let mut backoff = FIRST_BACKOFF;
+    let mut backoff = BACKOFF;
     let mut is_first = true;
     loop {
         for batch in open.chunks(BATCH) {
@@ -192,8 +191,7 @@ pub(super) async fn release_together(
             return results.into_iter().flatten().collect();
         }
         is_first = false;
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(LONGEST_BACKOFF);
+        backoff.pause().await;
     }
 }
 
@@ -253,7 +251,7 @@ fn answered(released: &Result<Released, StoreError>) -> Released {
 async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     let over = Instant::now() + live.lease.duration();
     while Instant::now() < over {
-        tokio::time::sleep(LONGEST_BACKOFF).await;
+        tokio::time::sleep(REFUSED_PAUSE).await;
         if !was_refused(&release(store.clone(), &live, None, |_| ()).await) {
             return;
         }

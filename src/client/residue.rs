@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::question::{Reply, Wanted};
+use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Attempt, BATCH, DynStore, HoldStatus, Release};
 
@@ -80,18 +81,13 @@ async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Att
 /// Repeats the withdrawal until the store has answered, or the attempt's lease is over.
 async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
     let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
-    let mut backoff = Duration::from_millis(20);
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
-        if matches!(
-            error.kind(),
-            StoreErrorKind::Refused | StoreErrorKind::Conflict
-        ) || Instant::now() >= over
-        {
+        if error.is_final() || Instant::now() >= over {
             let error = &error as &dyn Error;
             tracing::warn!(error, "could not take an attempt back; its lease will");
             return;
         }
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(Duration::from_secs(1));
+        backoff.pause().await;
     }
 }

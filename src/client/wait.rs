@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::jittered;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -108,9 +109,4 @@ pub(super) fn over(known: Option<Duration>) -> LockError {
         )
         .into(),
     }
-}
-
-/// Between three quarters and all of `longest`, so that requests that were refused together do not ask together again.
-fn jittered(longest: Duration) -> Duration {
-    longest.mul_f64(0.75 + fastrand::f64() / 4.0)
 }

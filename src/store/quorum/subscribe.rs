@@ -12,6 +12,7 @@ use super::hold::RefusedVote;
 use super::majority::Vote;
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
+use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::owned_task::OwnedTask;
@@ -92,7 +93,7 @@ impl<S: LockStore> QuorumStore<S> {
             if tell.send(news).is_err() {
                 return;
             }
-            sleep(RETRY.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+            sleep(jittered(RETRY)).await;
         }
     }
 

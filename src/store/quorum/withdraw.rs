@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::QuorumStore;
 use super::hold::QuorumHold;
@@ -12,15 +12,16 @@ use super::hold_table::HoldRef;
 use super::majority::{Conclusion, StoreCall, Votes};
 use super::members::Members;
 use super::vote_count::{answered, no_majority};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::backoff::Backoff;
+use crate::error::StoreError;
 use crate::limits::after;
 use crate::store::{Attempt, LockStore};
 
 /// For how long a store is asked at least to take something back; longer if the lease is.
 const UNDO: Duration = Duration::from_secs(10);
 
-/// The first and the longest pause between two tries.
-const UNDO_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+/// The pauses between two tries.
+const UNDO_PAUSE: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
 
 impl<S: LockStore> QuorumStore<S> {
     /// Withdraws everywhere.
@@ -70,7 +71,7 @@ impl<S: LockStore> QuorumStore<S> {
             return;
         }
         let over = after(begun, attempt.lease.max(UNDO));
-        let (mut pause, longest) = UNDO_PAUSE;
+        let mut backoff = UNDO_PAUSE;
         loop {
             let unanswered = hold.is_tainted(store);
             let until = self.deadline();
@@ -78,16 +79,11 @@ impl<S: LockStore> QuorumStore<S> {
             let Err(error) = self.heard(store, until, withdrawn).await else {
                 return;
             };
-            if matches!(
-                error.kind(),
-                StoreErrorKind::Refused | StoreErrorKind::Conflict
-            ) || Instant::now() >= over
-            {
+            if error.is_final() || Instant::now() >= over {
                 tracing::debug!(%error, store, "could not take an attempt back; its lease will");
                 return;
             }
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = (pause * 2).min(longest);
+            backoff.pause().await;
         }
     }
 }

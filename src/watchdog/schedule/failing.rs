@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Batch, RenewalSchedule, RenewalState};
+use crate::backoff::jittered;
 use crate::store::BATCH;
 use crate::watchdog::LiveHold;
 
@@ -60,7 +61,7 @@ impl RenewalSchedule {
             failing.pause = (failing.pause * 2).min(PAUSE.1);
             // The next probe does not wait for the answer to this one, which may hang.
             self.probes.remove(&(at, partition));
-            failing.probe = now + pause.mul_f64(0.75 + fastrand::f64() / 4.0);
+            failing.probe = now + jittered(pause);
             self.probes.insert((failing.probe, partition));
             if !holds.is_empty() {
                 batches.push(Batch { partition, holds });
