@@ -233,8 +233,14 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
             crowd.spawn(async move { drop(entered.send(asking.await.unwrap())) });
         }
     }
-    sleep(env.moment()).await;
-    let before = env.calls().questions();
+    // The crowd waits when it asks nothing any more.
+    let mut before = 0;
+    env.until("the crowd waits", async || {
+        sleep(env.moment()).await;
+        let asked = env.calls().questions();
+        std::mem::replace(&mut before, asked) == asked
+    })
+    .await;
     guards.pop().unwrap().release().await.unwrap();
     guards.push(
         timeout(env.prompt(), entering.recv())
