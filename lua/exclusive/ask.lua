@@ -43,5 +43,6 @@ local function ask_exclusive(keys, args, taken)
     return {1, left}
   end
   local listens = not others and (theirs or is_redissons(name))
-  return refuse_in_line(line, alive, id, args, now, dropped, left == -2 and (others or theirs) or left, listens)
+  left = left == -2 and (others or theirs) or left
+  return refuse_in_line(line, alive, id, args[3], args[4] or 'PUBLISH', now, dropped, left, listens)
 end

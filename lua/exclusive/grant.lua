@@ -8,7 +8,7 @@ local function is_free_exclusive(keys)
 end
 
 local function grant_exclusive(keys, args)
-  local token = keys[6] and next_token(keys[6], args[6], args[7])
+  local token = keys[6] and next_token(keys[6], args[5], args[6])
   redis.call('HSET', keys[1], args[2], 1)
   expire(keys[1], args[1])
   return token and {0, token} or 0

@@ -1,12 +1,12 @@
 -- The usual case comes first: Redis creates the functions below whenever the script runs. Nothing else has the lock's
--- name, and the line is empty.
+-- name, the line is empty, and no client of Redisson listens.
 -- KEYS     as exclusive/leave.lua
 -- ARGV     as exclusive/leave.lua
--- Returns  as exclusive/leave.lua
--- Needs    on_hash.lua, outside.lua
-local removed = on_hash('HDEL', KEYS[1], ARGV[1])
-if removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[4]) == 0 then
-  local woken = redis.call(ARGV[2], KEYS[2], '0')
-  give_outside_turn(KEYS[5], woken)
-  return 1 + woken
+-- Returns  as exclusive/leave.lua; otherwise `removed` is the answer to HDEL, and `woken` is how many subscribers were
+--          woken, if the hold was alone
+local removed = redis.pcall('HDEL', KEYS[1], ARGV[1])
+local woken = removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[4]) == 0
+  and redis.call(ARGV[2] or 'PUBLISH', KEYS[2], '0')
+if woken == 0 then
+  return 1
 end

@@ -2,8 +2,8 @@
 -- in line.
 -- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 tombstone, 5 mark of a limit that was set, 6 waiting,
 --          7 line, 8 turn of those outside
--- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as waiting (0: no place in line), 4 turn channel, 5 publish
---          command, 6 limit
+-- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as waiting (0: no place in line), 4 limit, 5 publish command
+--          (absent: PUBLISH)
 -- Returns  0 granted, {1, ms} refused, {1, ms, 1} refused, and Redisson's channel says when to ask again, 2 withdrawn
 --          before, 5 no lock, {6, limit} another limit counts
 -- Needs    permit/ask.lua and what it needs

@@ -4,8 +4,9 @@
 -- args     as permit/acquire.lua
 -- Needs    now.lua, place.lua and what it needs, outside.lua, permit/stock.lua, permit/give.lua
 local function ask_permit(keys, args)
-  local counter, held, alive, line, id = keys[1], keys[2], keys[6], keys[7], args[2]
-  local limit, now = tonumber(args[6]), now_ms()
+  local counter, held, alive, line = keys[1], keys[2], keys[6], keys[7]
+  local id, publish = args[2], args[5] or 'PUBLISH'
+  local limit, now = tonumber(args[4]), now_ms()
   if redis.call('EXISTS', keys[4]) == 1 then
     return 2
   end
@@ -30,7 +31,7 @@ local function ask_permit(keys, args)
       return {1, left}
     end
     local listens = not others and (theirs or are_redissons(held))
-    return refuse_in_line(line, alive, id, args, now, dropped, left, listens)
+    return refuse_in_line(line, alive, id, args[3], publish, now, dropped, left, listens)
   end
 
   return nil, function()
@@ -43,9 +44,9 @@ local function ask_permit(keys, args)
     leave_line(line, alive, id)
     if free > 0 then
       if lapsed > 0 then
-        redis.call(args[5], keys[3], free)
+        redis.call(publish, keys[3], free)
       end
-      call_first(line, alive, args[4], args[5])
+      call_first(line, alive, publish)
     end
     return 0
   end

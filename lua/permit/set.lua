@@ -2,7 +2,7 @@
 -- permits remain held: if there are more than the limit allows, none is granted until enough have ended.
 -- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 mark of a limit that was set, 5 waiting,
 --          6 line
--- ARGV     1 limit (0: attempts name it), 2 publish command, 3 turn channel
+-- ARGV     1 limit (0: attempts name it), 2 publish command
 -- Returns  1 done, 3 not a lock
 -- Needs    now.lua, line.lua, permit/stock.lua, permit/give.lua
 local now = now_ms()
@@ -27,6 +27,6 @@ redis.call('SET', KEYS[1], left)
 redis.call('PERSIST', KEYS[2])
 if left > 0 and left > (free or 0) then
   redis.call(ARGV[2], KEYS[3], left)
-  call_first(KEYS[6], KEYS[5], ARGV[3], ARGV[2])
+  call_first(KEYS[6], KEYS[5], ARGV[2])
 end
 return 1

@@ -1,5 +1,11 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs.
--- Needs    read/grant.lua
-if is_free_read(KEYS) then
-  return grant_read(KEYS, ARGV, 'read', ARGV[1])
+-- The usual case comes first: Redis creates the functions below whenever the script runs. No key of the lock says that the
+-- attempt might have to wait, or shares the lock.
+-- KEYS     as read/acquire.lua
+-- ARGV     as read/acquire.lua
+-- Needs    expire.lua
+if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
+  redis.call('SET', KEYS[6], 1, 'PX', ARGV[1])
+  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
+  expire(KEYS[1], ARGV[1])
+  return 0
 end

@@ -1,7 +1,7 @@
 -- Ends a read hold (PROTOCOL 1.3). Beside a writer, the lock's expiry does not change. A reader whose timeout key has
 -- expired was gone before, but its field is still removed.
 -- keys     1 lock hash, 2 channel, 3 own reader timeout, 4 waiting writers, 5 line
--- args     1 hold id, 2 publish command, 3 prefix of all reader timeouts, 4 turn channel
+-- args     1 hold id, 2 publish command (absent: PUBLISH)
 -- removed, lived  whether the field of the hold, and its reader timeout, were removed before, 0 or 1 (absent: it was not
 --          tried)
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
@@ -15,13 +15,14 @@ local function leave_read(keys, args, removed, lived)
   if left > 1 and redis.call('HGET', keys[1], 'mode') == 'write' then
     return lived
   end
-  local lives, data, unknown = settle(keys[1], args[3], left)
+  local lives, data, unknown = settle(keys[1], tag_of(keys[4]), left)
   if data and not lives then
     leave_data(keys[1])
   end
   if unknown or not lives then
-    redis.call(args[2], keys[2], '0')
-    call_first(keys[5], keys[4], args[4], args[2])
+    local publish = args[2] or 'PUBLISH'
+    redis.call(publish, keys[2], '0')
+    call_first(keys[5], keys[4], publish)
   end
   return lived == 1 and data and -1 or lived
 end

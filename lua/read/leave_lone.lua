@@ -2,12 +2,11 @@
 -- name, and the line is empty.
 -- KEYS     as read/leave.lua
 -- ARGV     as read/leave.lua
--- Returns  as read/leave.lua
--- Needs    on_hash.lua
+-- Returns  as read/leave.lua; otherwise `lived` and `removed` are the answers to DEL and HDEL
 local lived = redis.call('DEL', KEYS[3])
-local removed = on_hash('HDEL', KEYS[1], ARGV[1])
+local removed = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if removed == 1 and lived == 1 and redis.call('EXISTS', KEYS[5]) == 0 and redis.call('HLEN', KEYS[1]) == 1
   and redis.call('HDEL', KEYS[1], 'mode') == 1 then
-  redis.call(ARGV[2], KEYS[2], '0')
+  redis.call(ARGV[2] or 'PUBLISH', KEYS[2], '0')
   return 1
 end

@@ -24,23 +24,28 @@ local function first_in_line_of_ours(line, alive, now)
   end
 end
 
+-- The name that a key or a channel of the lock has after its prefix. `alive` is `tower_lock_writers:<this>`.
+local function tag_of(alive)
+  return alive:sub(20)
+end
+
 -- Wakes the process of the first in line, on its own channel.
-local function call_first(line, alive, turn, publish)
+local function call_first(line, alive, publish)
   if redis.call('EXISTS', line) == 1 then
     local id = first_in_line_of_ours(line, alive, now_ms())
     if id then
-      redis.call(publish, turn .. ':' .. id:match('^[^:]*'), '0')
+      redis.call(publish, 'tower_lock_turn:' .. tag_of(alive) .. ':' .. id:match('^[^:]*'), '0')
     end
   end
 end
 
 -- Removes a waiting id from the line. The next one is woken if it is the first now, because it may have to listen on
 -- another channel. Returns whether the id was waiting.
-local function give_up_place(line, alive, id, turn, publish)
+local function give_up_place(line, alive, id, publish)
   local first, _, dropped = first_in_line_of_ours(line, alive, now_ms())
   local waited = leave_line(line, alive, id)
   if first == id or dropped then
-    call_first(line, alive, turn, publish)
+    call_first(line, alive, publish)
   end
   return waited
 end

@@ -22,12 +22,12 @@ local function stand_in_line(line, alive, id, liveness, now)
   redis.call('PEXPIRE', line, liveness)
 end
 
--- Refuses an attempt for `left` ms; it keeps its place. `args` as the acquiring scripts have them. If `listens`, it is first
--- in line and may wait for a hold of Redisson.
-local function refuse_in_line(line, alive, id, args, now, dropped, left, listens)
-  stand_in_line(line, alive, id, args[3], now)
+-- Refuses an attempt for `left` ms; it keeps its place. If `listens`, it is first in line and may wait for a hold of
+-- Redisson.
+local function refuse_in_line(line, alive, id, liveness, publish, now, dropped, left, listens)
+  stand_in_line(line, alive, id, liveness, now)
   if dropped then
-    call_first(line, alive, args[4], args[5])
+    call_first(line, alive, publish)
   end
   return listens and {1, left, 1} or {1, left}
 end

@@ -3,7 +3,7 @@
 -- several readers may be Redisson's.
 -- keys, args   as write/acquire.lua
 -- taken    whether a key of the lock is known to exist
--- Needs    write/grant.lua, now.lua, waiters.lua, settle.lua, outside.lua, place.lua and what they need
+-- Needs    write/grant.lua, now.lua, waiters.lua, settle.lua, line.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args, taken)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
   local field, life, waits = id .. ':write', lease, false
@@ -34,12 +34,12 @@ local function ask_write(keys, args, taken)
   local refused, data, unknown = held[1] and left or nil, false, false
   local fields = held[1] == 'read' and redis.call('HLEN', name) or 0
   if fields > FEW then
-    refused, data, unknown = settle(name, args[6], fields)
+    refused, data, unknown = settle(name, tag_of(alive), fields)
   end
   if data then
     return 5
   end
-  local now, in_line = now_ms(), args[3] ~= '0' and args[4] ~= ''
+  local now, in_line = now_ms(), args[3] ~= '0' and args[4] == '1'
   refused = unknown and 1 or refused or waiting(keys[4], now)
   local others, theirs, dropped
   if in_line then
@@ -50,7 +50,8 @@ local function ask_write(keys, args, taken)
     return nil, grant
   elseif in_line then
     local listens = not others and (theirs or held[1] == 'read' or held[1] and is_redissons(name))
-    return refuse_in_line(line, alive, id, args, now, dropped, refused or others or theirs, listens)
+    local soonest = refused or others or theirs
+    return refuse_in_line(line, alive, id, args[3], args[5] or 'PUBLISH', now, dropped, soonest, listens)
   elseif args[3] ~= '0' then
     join(alive, id, args[3], now)
   end

@@ -9,7 +9,7 @@ local function is_free_write(keys)
 end
 
 local function grant_write(keys, args, life)
-  local token = keys[7] and next_token(keys[7], args[7], args[8])
+  local token = keys[7] and next_token(keys[7], args[6], args[7])
   redis.call('HSET', keys[1], 'mode', 'write', args[2] .. ':write', 1)
   expire(keys[1], life)
   return token and {0, token} or 0

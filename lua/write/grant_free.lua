@@ -1,5 +1,10 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs.
--- Needs    write/grant.lua
-if is_free_write(KEYS) then
-  return grant_write(KEYS, ARGV, ARGV[1])
+-- The usual case comes first: Redis creates the functions below whenever the script runs. No key of the lock says that the
+-- attempt might have to wait, and it wants no token.
+-- KEYS     as write/acquire.lua
+-- ARGV     as write/acquire.lua
+-- Needs    expire.lua
+if not KEYS[7] and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]) == 0 then
+  redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[2] .. ':write', 1)
+  expire(KEYS[1], ARGV[1])
+  return 0
 end

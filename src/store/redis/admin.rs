@@ -106,8 +106,7 @@ fn force(key: &LockKey, publish: Channels) -> Call {
         names.permits(),
         names.permit_channel(),
     ];
-    let prefixes = (names.readers_prefix(), names.turn(), names.enter());
-    script::FORCE.call(keys).arg((publish, prefixes))
+    script::FORCE.call(keys).arg(publish)
 }
 
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
@@ -121,9 +120,7 @@ fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> C
         names.line(),
     ];
     let limit = limit.map_or(0, NonZeroU32::get);
-    script::PERMIT_SET
-        .call(keys)
-        .arg((limit, publish, names.turn()))
+    script::PERMIT_SET.call(keys).arg((limit, publish))
 }
 
 fn inspection(answer: &Value) -> Option<Inspection> {

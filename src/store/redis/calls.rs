@@ -16,6 +16,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     let stands_in_line = attempt.stands_in_line();
     let in_line = if stands_in_line { liveness } else { 0 };
+    let channels = named_if(publish, attempt.fencing.is_some());
     // The last key, and the last two arguments, of scripts that issue tokens.
     let counter = attempt.fencing.map(|_| names.token());
     let reserve = attempt.fencing.map(|fencing| {
@@ -33,7 +34,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             ];
             script::EXCLUSIVE_ACQUIRE
                 .call(keys.into_iter().chain(counter))
-                .arg((lease, id, in_line, names.turn(), publish, reserve))
+                .arg((lease, id, in_line, channels, reserve))
         }
         LockMode::Fair => {
             let keys = [
@@ -67,14 +68,10 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 names.line(),
                 names.outside(),
             ];
-            let call = script::WRITE_ACQUIRE
+            let in_line = u8::from(stands_in_line);
+            script::WRITE_ACQUIRE
                 .call(keys.into_iter().chain(counter))
-                .arg((lease, id, liveness));
-            let call = match stands_in_line {
-                true => call.arg(names.turn()),
-                false => call.arg(""),
-            };
-            call.arg((publish, names.readers_prefix(), reserve))
+                .arg((lease, id, liveness, in_line, channels, reserve))
         }
         LockMode::Permit(limit) => {
             let keys = [
@@ -87,14 +84,8 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 names.line(),
                 names.outside(),
             ];
-            script::PERMIT_ACQUIRE.call(keys).arg((
-                lease,
-                id,
-                in_line,
-                names.turn(),
-                publish,
-                limit.get(),
-            ))
+            let call = script::PERMIT_ACQUIRE.call(keys);
+            call.arg((lease, id, in_line, limit.get(), channels))
         }
     }
 }
@@ -121,31 +112,29 @@ pub(super) fn release_by(
     let names = Names::of(&hold.key);
     let channel = redissons_channel(hold);
     let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
+    let is_fair = hold.mode == LockMode::Fair;
     let call = |keys: &[Name<'_>]| {
         let keys = [names.lock()].into_iter().chain(keys.iter().copied());
         let call = script.call(keys.chain(more.iter().copied()));
-        call.arg((Field::Plain(hold.id), publish))
+        // Scripts with more keys have more arguments after this one, and so have those of `Fair`.
+        let channels = named_if(publish, is_fair || !more.is_empty());
+        call.arg((Field::Plain(hold.id), channels))
     };
-    let (readers, turn) = (names.readers_prefix(), names.turn());
     match hold.mode {
-        LockMode::Reentrant => call(&[channel, waiting, line, outside]).arg(turn),
+        LockMode::Reentrant => call(&[channel, waiting, line, outside]),
         LockMode::Fair => {
             let (queue, timeouts, alive) = (names.queue(), names.timeouts(), names.alive());
-            call(&[queue, timeouts, alive, waiting, line]).arg((channel, turn))
+            call(&[queue, timeouts, alive, waiting, line]).arg(channel)
         }
         LockMode::Read => {
             let timeout = names.reader_timeout(hold.id);
-            call(&[channel, timeout, waiting, line]).arg((readers, turn))
+            call(&[channel, timeout, waiting, line])
         }
         LockMode::Write => {
             let (called, passes) = (names.waiting_readers(), names.passes());
-            call(&[channel, called, passes, waiting, line, outside]).arg((
-                readers,
-                turn,
-                names.enter(),
-            ))
+            call(&[channel, called, passes, waiting, line, outside])
         }
-        LockMode::Permit(_) => call(&[names.permits(), channel, waiting, line, outside]).arg(turn),
+        LockMode::Permit(_) => call(&[names.permits(), channel, waiting, line, outside]),
     }
 }
 
@@ -239,6 +228,12 @@ fn about<'a>(
         [names.lock(), second]
     });
     script.call(keys.chain(last))
+}
+
+/// The command with which a script publishes, if the script needs it: `PUBLISH` is the default, but arguments after it need
+/// it in its place.
+fn named_if(publish: Channels, is_followed: bool) -> Option<Channels> {
+    (is_followed || publish == Channels::Sharded).then_some(publish)
 }
 
 pub(super) fn field(hold: &Hold) -> Field {

@@ -1,9 +1,9 @@
 //! The names of keys and channels (PROTOCOL 1.0).
 
 use std::fmt::{self, Display, Formatter};
-use std::io::Write;
 
 use redis::{RedisWrite, ToRedisArgs};
+use smallvec::SmallVec;
 
 use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey};
@@ -278,11 +278,12 @@ impl ToRedisArgs for Field {
 
 /// Adds one argument that consists of `parts`.
 fn write_arg<W: RedisWrite + ?Sized>(parts: &[&str], out: &mut W) {
-    let mut arg = out.writer_for_next_arg();
-    for part in parts {
-        // Commands are written to memory.
-        arg.write_all(part.as_bytes()).expect("there is room");
+    // One copy of the whole argument costs less than a writer for each part.
+    let mut arg = SmallVec::<[u8; 128]>::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        arg.extend_from_slice(part.as_bytes());
     }
+    out.write_arg(&arg);
 }
 
 #[cfg(test)]

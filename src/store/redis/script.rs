@@ -24,13 +24,13 @@ macro_rules! scripts {
 
 scripts! {
     EXCLUSIVE_ACQUIRE:
-        "shared/expire" "shared/token" "exclusive/grant" "exclusive/grant_free" "shared/now" "shared/holds"
+        "shared/expire" "exclusive/grant_free" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
         "shared/waiters" "shared/line" "shared/outside" "shared/place" "exclusive/ask" "exclusive/acquire";
     EXCLUSIVE_RELEASE:
-        "shared/on_hash" "shared/outside" "exclusive/leave_lone" "shared/holds" "shared/sample" "shared/end_hold"
+        "exclusive/leave_lone" "shared/on_hash" "shared/outside" "shared/holds" "shared/sample" "shared/end_hold"
         "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
     EXCLUSIVE_RECORD:
-        "shared/on_hash" "record/keep" "shared/outside" "exclusive/leave_lone" "shared/holds" "shared/sample"
+        "shared/on_hash" "record/keep" "exclusive/leave_lone" "shared/outside" "shared/holds" "shared/sample"
         "shared/end_hold" "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
     EXCLUSIVE_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
@@ -50,23 +50,23 @@ scripts! {
         "fair/queue" "fair/wake" "fair/withdraw";
 
     READ_ACQUIRE:
-        "shared/expire" "read/grant" "read/grant_free" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
+        "shared/expire" "read/grant_free" "read/grant" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
         "read/ask" "read/acquire";
     READ_RELEASE:
-        "shared/on_hash" "read/leave_lone" "shared/holds" "shared/sample" "shared/settle" "shared/now"
+        "read/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now"
         "shared/waiters" "shared/line" "read/leave" "read/release";
     READ_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
         "shared/wake_all" "read/leave" "read/withdraw";
 
     WRITE_ACQUIRE:
-        "shared/expire" "shared/token" "write/grant" "write/grant_free" "shared/now" "shared/holds" "shared/sample"
+        "shared/expire" "write/grant_free" "shared/token" "write/grant" "shared/now" "shared/holds" "shared/sample"
         "shared/settle" "shared/waiters" "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
     WRITE_RELEASE:
-        "shared/on_hash" "shared/outside" "shared/wake_all" "write/leave_lone" "shared/holds" "shared/sample"
+        "write/leave_lone" "shared/on_hash" "shared/outside" "shared/wake_all" "shared/holds" "shared/sample"
         "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave" "write/release";
     WRITE_RECORD:
-        "shared/on_hash" "record/keep" "shared/outside" "shared/wake_all" "write/leave_lone" "shared/holds"
+        "shared/on_hash" "record/keep" "write/leave_lone" "shared/outside" "shared/wake_all" "shared/holds"
         "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave"
         "write/release";
     WRITE_WITHDRAW:
