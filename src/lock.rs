@@ -1,7 +1,6 @@
 //! The vocabulary of locking: modes, leases, owners, holds.
 
 use std::fmt;
-use std::io::Write;
 use std::mem;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -240,11 +239,20 @@ impl HoldId {
 
     /// The whole id, without `fmt`, because every command contains it several times.
     pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &str {
-        let (client, n) = buffer.split_at_mut(Hyphenated::LENGTH);
-        self.client.hyphenated().encode_lower(client);
-        let mut rest = n;
-        write!(rest, ":{}", self.n).expect("the longest number fits");
-        let length = Self::LONGEST - rest.len();
+        let (mut n, mut first) = (self.n, Self::LONGEST);
+        loop {
+            first -= 1;
+            buffer[first] = b"0123456789"[(n % 10) as usize];
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        let colon = Hyphenated::LENGTH;
+        buffer.copy_within(first.., colon + 1);
+        buffer[colon] = b':';
+        self.client.hyphenated().encode_lower(&mut buffer[..colon]);
+        let length = colon + 1 + Self::LONGEST - first;
         std::str::from_utf8(&buffer[..length]).expect("digits and signs")
     }
 }

@@ -152,7 +152,8 @@ impl PartitionRoute<'_> {
                 let (answer, sent) = connection.call(call).await?;
                 Ok((answer, ReplicaAck::new(connection.clone(), sent)))
             }
-            Router::Cluster(cluster) => cluster.call(self.purpose, key, call).await,
+            // Boxed, so that the future of a call to the only server is small.
+            Router::Cluster(cluster) => Box::pin(cluster.call(self.purpose, key, call)).await,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The Lua scripts, and how they are called.
 
+use std::cell::RefCell;
+use std::mem;
 use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, ToRedisArgs};
@@ -144,7 +146,7 @@ impl Script {
         let (count, bytes) = keys.clone().fold((0, 512), |(count, bytes), key| {
             (count + 1, bytes + length(&key) + 64)
         });
-        let mut command = Cmd::with_capacity(16 + 2 * count, bytes);
+        let mut command = spare_command(16 + 2 * count, bytes);
         command.arg("EVALSHA").arg(self.digest()).arg(count);
         for key in keys {
             command.arg(key);
@@ -207,8 +209,74 @@ impl Call {
     }
 }
 
+/// The most commands that a thread keeps for reuse, and the most bytes in a command that is kept: a pair of acquire and release
+/// has less, a record or a batch may have more.
+const SPARES: usize = 32;
+const LONGEST_SPARE: usize = 1024;
+
+thread_local! {
+    /// Commands whose calls have ended, for their memory.
+    static SPARE: RefCell<Vec<Cmd>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty command. A thread that ends has none to reuse.
+fn spare_command(words: usize, bytes: usize) -> Cmd {
+    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+    spare
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| Cmd::with_capacity(words, bytes))
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let length: usize = self.words().map(<[u8]>::len).sum();
+        if length > LONGEST_SPARE {
+            return;
+        }
+        let mut command = mem::take(&mut self.command);
+        command.clear();
+        // Without a place it is dropped.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARES {
+                spare.push(command);
+            }
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{Call, EXCLUSIVE_ACQUIRE, LONGEST_SPARE, SPARE, SPARES};
+
+    fn spares() -> usize {
+        SPARE.with_borrow(Vec::len)
+    }
+
+    fn call(keys: &[&[u8]]) -> Call {
+        EXCLUSIVE_ACQUIRE.call_with_words(keys.iter().copied())
+    }
+
+    #[test]
+    fn a_reused_command_has_nothing_of_its_former_call() {
+        drop(call(&[b"a", b"b"]).arg("30000"));
+        assert_eq!(spares(), 1);
+        let next = call(&[b"c"]);
+        assert_eq!(spares(), 0);
+        assert_eq!(next.keys().collect::<Vec<_>>(), [b"c"]);
+        assert_eq!(next.args().len(), 0);
+    }
+
+    #[test]
+    fn a_thread_keeps_few_and_short_commands() {
+        drop(call(&[b"a"]).arg(vec![0; LONGEST_SPARE]));
+        assert_eq!(spares(), 0);
+        let many: Vec<_> = (0..2 * SPARES).map(|_| call(&[b"a"])).collect();
+        drop(many);
+        assert_eq!(spares(), SPARES);
+    }
+
     #[test]
     fn no_script_file_is_longer_than_a_page() {
         let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("lua")];
