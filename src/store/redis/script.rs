@@ -260,6 +260,7 @@ mod tests {
 
     #[test]
     fn a_reused_command_has_nothing_of_its_former_call() {
+        SPARE.with_borrow_mut(Vec::clear);
         drop(call(&[b"a", b"b"]).arg("30000"));
         assert_eq!(spares(), 1);
         let next = call(&[b"c"]);
@@ -270,7 +271,8 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_few_and_short_commands() {
-        drop(call(&[b"a"]).arg(vec![0; LONGEST_SPARE]));
+        SPARE.with_borrow_mut(Vec::clear);
+        drop(call(&[b"a"]).arg(vec![0_u8; LONGEST_SPARE]));
         assert_eq!(spares(), 0);
         let many: Vec<_> = (0..2 * SPARES).map(|_| call(&[b"a"])).collect();
         drop(many);
