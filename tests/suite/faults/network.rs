@@ -286,7 +286,7 @@ async fn silent_connections_are_replaced_within_half_of_the_response_time_out() 
     works_again(&server, &[&locks]).await;
 }
 
-/// The clock of this test's runtime. It moves only when it is told to; the network does not wait for it.
+/// The clock of this test's runtime. It moves only by `pass`; the network does not wait for it.
 struct StoppedClock {
     at: tokio::time::Instant,
     /// The clock stands still while a blocking task runs.

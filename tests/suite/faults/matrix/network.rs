@@ -13,6 +13,7 @@ pub(super) const TESTS: Tests = &[
             "faults::network::a_holder_behind_a_partition_loses_its_lock_before_another_is_granted",
             "faults::network::a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll",
             "faults::network::silent_connections_are_replaced_before_a_command_times_out",
+            "faults::network::silent_connections_are_replaced_within_half_of_the_response_time_out",
             "faults::idempotent::a_success_whose_record_is_not_stored_is_not_sent",
             "client::faults::a_lock_whose_store_vanished_is_lost_at_its_deadline_and_not_later",
             "redis_store::connections::faults::a_connection_that_died_silently_is_replaced",
