@@ -145,7 +145,9 @@ impl LockAdmin {
     }
 
     /// Ends every hold on `key`, and wakes its waiters. Returns whether there was any hold. The holders learn of the loss at
-    /// their next renewal or release. It also ends a hold that never expires.
+    /// their next renewal, a third of their lease after the last, or at their release. Until then an [`Owner`](crate::Owner)
+    /// that holds the key takes it again without a question to the store. A fixed lease is not renewed: only its release
+    /// finds the loss before its end. It also ends a hold that never expires.
     ///
     /// # Errors
     ///

@@ -96,8 +96,11 @@ impl Watchdog {
 
     /// Begins to renew `live`.
     pub(crate) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
+        // Dropped after the mutex is unlocked: the last handle of a runtime drops what the program has given to it, which
+        // may be a guard of this client.
+        let _runtime;
         let mut state = self.state();
-        self.ensure_running(&mut state);
+        _runtime = self.ensure_running(&mut state);
         if state.schedule.enter(live) {
             self.work.notify_one();
         }
@@ -137,13 +140,14 @@ impl Watchdog {
         self.work.notify_one();
     }
 
-    /// Starts the task. Starts it again if its runtime has ended.
-    fn ensure_running(self: &Arc<Self>, state: &mut WatchdogState) {
-        if state.task.strong_count() == 0
-            && let Some(runtime) = self.runtime()
-        {
-            self.start(state, &runtime);
+    /// Starts the task. Starts it again if its runtime has ended. Returns the runtime, to be dropped outside the mutex.
+    fn ensure_running(self: &Arc<Self>, state: &mut WatchdogState) -> Option<Handle> {
+        if state.task.strong_count() > 0 {
+            return None;
         }
+        let runtime = self.runtime()?;
+        self.start(state, &runtime);
+        Some(runtime)
     }
 
     /// The runtime for the task: the client's, the store's, or the current one.

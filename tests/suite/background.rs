@@ -1,6 +1,7 @@
 //! The background work of a client: renewals, and the clean-up after drops.
 
 mod cleanup;
+mod handles;
 mod refusals;
 mod release;
 mod shutdown;

@@ -11,6 +11,7 @@
 //! documentation of `LockStore`.
 
 mod apart;
+mod lone;
 mod storm;
 mod testbeds;
 #[path = "../../docs/worked_store.rs"]

@@ -105,6 +105,11 @@ impl Env {
         &self.calls
     }
 
+    /// Whether the time of the test passes only while nothing else happens.
+    pub(super) fn is_paused(&self) -> bool {
+        matches!(self.clock, Clock::Paused)
+    }
+
     /// A lease that is renewed or expires during the test.
     pub(super) fn short_lease(&self) -> Duration {
         match self.clock {

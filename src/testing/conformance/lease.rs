@@ -211,11 +211,11 @@ pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMo
             *last = deadline;
         }
     }
-    // No first renewal is later; most are earlier.
     let first = first.expect("they were renewed");
-    assert!(
-        first < lease / 3 + env.prompt(),
-        "the first after {first:?}"
-    );
+    // No first renewal is later; most are earlier. In real time, a busy machine delays them.
+    if env.is_paused() {
+        let latest = lease / 3 + env.prompt();
+        assert!(first < latest, "the first after {first:?}");
+    }
     release_all(guards).await;
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tower_distributed_lock::audit::{Audit, Deployment};
 use tower_distributed_lock::store::{
@@ -33,6 +34,7 @@ struct Shared {
     abandoned: Mutex<Vec<&'static str>>,
     panics: AtomicUsize,
     answers_wrongly: AtomicBool,
+    runtime: Mutex<Option<Handle>>,
 }
 
 /// One call of the store.
@@ -56,6 +58,11 @@ impl Wired {
 
     pub(super) fn mend(&self, part: u16) {
         self.shared.cut.lock().unwrap().remove(&part);
+    }
+
+    /// The next client that asks for the store's own runtime gets this handle, and the store does not keep it.
+    pub(super) fn give_runtime(&self, runtime: Handle) {
+        *self.shared.runtime.lock().unwrap() = Some(runtime);
     }
 
     /// The next `times` renewals panic.
@@ -199,7 +206,9 @@ impl LockStore for Wired {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.shared.inner.capabilities()
+        let shared = self.shared.clone();
+        let capabilities = self.shared.inner.capabilities();
+        capabilities.renewal_runtime(move || shared.runtime.lock().unwrap().take())
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
