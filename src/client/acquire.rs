@@ -73,10 +73,10 @@ impl LockClient {
 
     /// Subscribes; `None` if that is not possible now, so that the request only polls.
     async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
-        let subscribing = self.inner.store.clone().subscribe(attempt);
+        let subscribing = self.inner.store.clone().subscribe(attempt.clone());
         let subscribing = self.inner.queues.background().drive(subscribing);
         match timeout_at(wait.until, subscribing).await {
-            Ok(Ok(wakeups)) => Some(wakeups),
+            Ok(Ok(wakeups)) => Some(wakeups.of(&attempt)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "could not subscribe, polling instead");
                 None
@@ -267,12 +267,17 @@ impl<'a> Request<'a> {
         true
     }
 
-    /// Subscribes to every key whose turn it has and that has no subscription. Returns whether there is a new
-    /// subscription.
+    /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
+    /// new subscription.
     async fn listen(&mut self) -> bool {
         let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
         let silent = self.attempts.each();
-        let silent = silent.filter(|(_, wakeups)| wakeups.is_none());
+        let silent = silent.filter(|(attempt, wakeups)| {
+            // The previous request of the process may have left that of an attempt of another kind.
+            !wakeups
+                .as_ref()
+                .is_some_and(|wakeups| wakeups.wakes(attempt))
+        });
         let subscribing = silent.map(|(attempt, wakeups)| {
             let mut attempt = attempt.clone();
             if !is_one && attempt.hold.mode == LockMode::Fair {

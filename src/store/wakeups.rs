@@ -4,6 +4,8 @@ use std::fmt;
 
 use tokio::sync::watch;
 
+use super::Attempt;
+
 /// Reports that a refused attempt may succeed now. Dropping it ends the subscription.
 ///
 /// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one.
@@ -11,6 +13,8 @@ use tokio::sync::watch;
 pub struct Wakeups {
     signal: watch::Receiver<()>,
     _subscription: Option<Subscription>,
+    /// Whether its attempt is [called](Attempt::is_called).
+    called: bool,
 }
 
 struct Subscription(#[allow(dead_code)] Box<dyn Send + Sync>);
@@ -28,7 +32,19 @@ impl Wakeups {
         Self {
             signal,
             _subscription: Some(Subscription(Box::new(subscription))),
+            called: false,
         }
+    }
+
+    /// Records the attempt that it wakes.
+    pub(crate) fn of(self, attempt: &Attempt) -> Self {
+        let called = attempt.is_called();
+        Self { called, ..self }
+    }
+
+    /// Whether it wakes this attempt too: one that is called listens on another channel than one that hears each release.
+    pub(crate) fn wakes(&self, attempt: &Attempt) -> bool {
+        self.called == attempt.is_called()
     }
 
     /// Drops `more` with the subscription.
@@ -36,8 +52,8 @@ impl Wakeups {
     pub(crate) fn with(self, more: impl Send + Sync + 'static) -> Self {
         let subscription = (more, self._subscription);
         Self {
-            signal: self.signal,
             _subscription: Some(Subscription(Box::new(subscription))),
+            ..self
         }
     }
 

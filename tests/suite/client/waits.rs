@@ -4,13 +4,15 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::store::Outcome;
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, MemoryStore, Owner, RedisStore,
 };
 
 use super::MODES;
+use crate::redis_store::patient;
 use crate::support::RedisServer;
 
 /// Every answer of the store takes longer than the lease.
@@ -152,4 +154,38 @@ async fn a_nested_read_without_an_answer_is_the_last_one_in_redis() {
     let server = RedisServer::start().await;
     let store = RedisStore::connect(server.url()).await;
     a_nested_read_is_asked_again(store.expect("Redis is there")).await;
+}
+
+/// The first request of the process hears each release, the second is called when it is its turn. The second takes the turn of
+/// the first over, and not its subscription.
+#[tokio::test(start_paused = true)]
+async fn a_request_is_called_although_one_for_any_key_subscribed_before_it() {
+    for mode in [LockMode::Reentrant, LockMode::Write] {
+        let store = MemoryStore::new();
+        let here = LockClient::builder(store.clone()).handovers(0).build();
+        let elsewhere = LockClient::new(store.clone());
+        let held = elsewhere.lock("a").mode(mode).await.unwrap();
+        let _held_too = elsewhere.lock("b").mode(mode).await.unwrap();
+        let moment = Duration::from_millis(100);
+
+        let any = tokio::spawn(here.lock_any(["a", "b"]).mode(mode).acquire());
+        sleep(moment).await;
+        let behind = tokio::spawn(here.lock("a").mode(mode).acquire());
+        held.release().await.unwrap();
+        let any = any.await.unwrap().unwrap();
+        let first = patient("a", mode);
+        let refused = store.acquire(&first).await.unwrap();
+        assert!(matches!(refused, Outcome::Refused { .. }), "{refused:?}");
+        any.release().await.unwrap();
+        sleep(moment).await;
+        assert!(
+            !behind.is_finished(),
+            "{mode:?}: the first in line has the turn"
+        );
+
+        let begun = Instant::now();
+        store.withdraw(&first, false).await.unwrap();
+        drop(behind.await.unwrap().unwrap());
+        assert!(begun.elapsed() < moment, "{mode:?}: {:?}", begun.elapsed());
+    }
 }
