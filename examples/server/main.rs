@@ -34,6 +34,7 @@
 //! | `WORK_LIMIT_MS` | `90000` | how long a request may take beside that: 10 ms to a day. Then it is answered with 503 |
 //! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with, at least 24 bytes: `whsec_<base64>`, or text |
 
+use std::env;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
 use tower_http::timeout::TimeoutLayer;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 mod accounts;
 mod documents;
@@ -67,10 +70,11 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+    let filter = env::var("RUST_LOG").unwrap_or_else(|_| "info".into());
+    let filter: Targets = filter.parse().context("RUST_LOG")?;
+    tracing_subscriber::registry()
+        .with(tracing_subscriber::fmt::layer().with_writer(std::io::stderr))
+        .with(filter)
         .init();
 
     let settings = Settings::from_env()?;
