@@ -9,17 +9,15 @@ use std::time::Duration;
 
 use redis::AsyncTypedCommands;
 use serde_json::json;
-use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, Outcome, Record, Release, Released, Renewal,
-};
+use tower_distributed_lock::store::{Capabilities, Feature, HoldStatus, Record};
 use tower_distributed_lock::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockClient, LockEntry, LockError,
     LockKey, LockMode, LockStore, LockStoreExt, MemoryStore, Page, QuorumStore, RecordEntry,
-    RedisStore, StoreError, StoreErrorKind, Wakeups,
+    RedisStore, StoreErrorKind,
 };
 
 use crate::redis_store::attempt;
-use crate::support::{RedisCluster, RedisServer};
+use crate::support::{LimitedStore, RedisCluster, RedisServer};
 
 /// Every page of a list.
 async fn pages<T>(

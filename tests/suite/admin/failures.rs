@@ -81,53 +81,15 @@ async fn a_quorum_shows_what_most_stores_carry_while_most_answer() {
     drop(guard);
 }
 
-/// A store of a program, which offers no inspection.
-struct Opaque(MemoryStore);
-
-impl LockStore for Opaque {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.0.acquire(attempt).await
-    }
-
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.0.renew(renewals).await
-    }
-
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.0.release(releases).await
-    }
-
-    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.0.withdraw(attempt, unanswered).await
-    }
-
-    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.0.subscribe(attempt).await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::all()
-    }
-}
-
-impl Inspect for Opaque {
-    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        self.0.inspect(key).await
-    }
-
-    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        self.0.force_unlock(key).await
-    }
-}
-
 #[tokio::test]
 async fn a_store_that_shows_nothing_says_so() {
-    let locks = LockClient::new(Opaque(MemoryStore::new()));
+    let store = || LimitedStore::new(Capabilities::all());
+    let locks = LockClient::new(store());
     match locks.admin() {
         Err(LockError::Unsupported(missing)) => assert_eq!(missing.feature(), Feature::Inspection),
         other => panic!("{other:?}"),
     }
-    let admin = LockAdmin::new(Opaque(MemoryStore::new()));
+    let admin = LockAdmin::new(store());
     assert!(!admin.inspect("k").await.unwrap().is_held());
     for missing in [
         admin.locks(&ListQuery::new()).await.map(drop),
@@ -140,7 +102,7 @@ async fn a_store_that_shows_nothing_says_so() {
         };
         assert_eq!(error.kind(), StoreErrorKind::Refused);
     }
-    let members = [(), (), ()].map(|()| Opaque(MemoryStore::new()));
+    let members = [(), (), ()].map(|()| store());
     let quorum = LockClient::new(QuorumStore::new(members).unwrap());
     assert!(matches!(quorum.admin(), Err(LockError::Unsupported(_))));
 }

@@ -8,16 +8,15 @@ use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
-use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Outcome, Record, Release, Released, Renewal,
-};
+use tower_distributed_lock::store::{Attempt, Capabilities, Record};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey,
-    LockMode, LockStore, MemoryStore, StoreError, Wakeups,
+    LockMode, LockStore, MemoryStore,
 };
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
 use crate::layer::store::TestStore;
+use crate::support::LimitedStore;
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_records_nothing_and_frees_the_key_at_once() {
@@ -199,39 +198,10 @@ async fn a_record_of_version_1_is_replayed() {
     assert_eq!(runs.count(), 0);
 }
 
-/// A store that supports no records.
-struct Forgetful(MemoryStore);
-
-impl LockStore for Forgetful {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.0.acquire(attempt).await
-    }
-
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.0.renew(renewals).await
-    }
-
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.0.release(releases).await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new([LockMode::Reentrant])
-    }
-
-    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.0.withdraw(attempt, unanswered).await
-    }
-
-    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.0.subscribe(attempt).await
-    }
-}
-
 #[tokio::test]
 #[should_panic(expected = "keeps no records: make the client of a `MemoryStore` or a `RedisStore`")]
 async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
-    let locks = LockClient::new(Forgetful(MemoryStore::new()));
+    let locks = LockClient::new(LimitedStore::new(Capabilities::new([LockMode::Reentrant])));
     let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
 }
 

@@ -1,0 +1,59 @@
+//! A store that supports less than the memory store.
+
+use tower_distributed_lock::store::{
+    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
+};
+use tower_distributed_lock::{
+    Inspect, Inspection, LockKey, LockStore, MemoryStore, StoreError, Wakeups,
+};
+
+/// The memory store, with these capabilities. It inspects locks, and lists none.
+pub(crate) struct LimitedStore {
+    store: MemoryStore,
+    capabilities: Capabilities,
+}
+
+impl LimitedStore {
+    pub(crate) fn new(capabilities: Capabilities) -> Self {
+        Self {
+            store: MemoryStore::new(),
+            capabilities,
+        }
+    }
+}
+
+impl LockStore for LimitedStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        self.store.acquire(attempt).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        self.store.renew(renewals).await
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        self.store.release(releases).await
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.store.withdraw(attempt, unanswered).await
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        self.store.subscribe(attempt).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+}
+
+impl Inspect for LimitedStore {
+    async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.store.inspect(key).await
+    }
+
+    async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
+        self.store.force_unlock(key).await
+    }
+}
