@@ -272,9 +272,11 @@ impl Rejection {
         let status = self.status.as_u16();
         let detail = self.detail.as_ref().map_or(0, |detail| detail.len());
         let mut problem = String::with_capacity(PROBLEM + kind.len() + title.len() + detail);
-        let head =
-            format_args!(r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#);
-        problem.write_fmt(head).expect("a string grows");
+        write!(
+            problem,
+            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#
+        )
+        .expect("a string grows");
         if let Some(detail) = &self.detail {
             problem.push_str(r#","detail":"#);
             problem.push_str(&serde_json::Value::from(&**detail).to_string());
