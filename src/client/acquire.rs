@@ -73,10 +73,11 @@ impl LockClient {
 
     /// Subscribes; `None` if that is not possible now, so that the request only polls.
     async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
-        let subscribing = self.inner.store.clone().subscribe(attempt.clone());
+        let called = attempt.is_called();
+        let subscribing = self.inner.store.clone().subscribe(attempt);
         let subscribing = self.inner.queues.background().drive(subscribing);
         match timeout_at(wait.until, subscribing).await {
-            Ok(Ok(wakeups)) => Some(wakeups.of(&attempt)),
+            Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "could not subscribe, polling instead");
                 None

@@ -36,9 +36,8 @@ impl Wakeups {
         }
     }
 
-    /// Records the attempt that it wakes.
-    pub(crate) fn of(self, attempt: &Attempt) -> Self {
-        let called = attempt.is_called();
+    /// Records whether the attempt that it wakes is called.
+    pub(crate) fn of_called(self, called: bool) -> Self {
         Self { called, ..self }
     }
 
