@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::Wakeups;
 
 use super::step::SENTINEL;
-use super::world::arrives;
+use crate::redis_store::woken;
 
 /// The clock of a Redis server.
 pub(super) struct Clock {
@@ -65,7 +65,7 @@ impl Clock {
             .query_async::<u64>(&mut self.connection)
             .await;
         assert_eq!(published.expect("it is sent"), 1, "a client listens");
-        arrives(sentinel).await;
+        woken(sentinel).await;
     }
 
     /// The names of all keys, and whether each expires.

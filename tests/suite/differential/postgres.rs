@@ -13,7 +13,8 @@ use tower_distributed_lock::{LockStore, MemoryStore, Wakeups};
 use super::Pair;
 use super::seen::{Reply, Seen};
 use super::step::{LONG, SENTINEL, Step, Who, sentinel};
-use super::world::{World, arrives, runtimes};
+use super::world::{World, runtimes};
+use crate::redis_store::woken;
 use crate::support::PostgresServer;
 
 /// A clock that stands still until it is moved.
@@ -107,7 +108,7 @@ impl Pair for Worlds {
             let delivered = format!("SELECT pg_notify('tower_lock', 'exclusive {SENTINEL}')");
             let sent = self.client.batch_execute(&delivered).await;
             sent.expect("it is sent");
-            arrives(&mut self.sentinel).await;
+            woken(&mut self.sentinel).await;
             self.postgres.look(reply).await
         });
         // The table in `seen`: PostgreSQL does not tell how many have been woken, and has no line.

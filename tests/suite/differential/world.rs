@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
 use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOutcome, Want};
 use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
 
@@ -32,12 +30,6 @@ pub(super) fn runtimes() -> (Runtime, Runtime) {
         .build();
     let real = Builder::new_current_thread().enable_all().build();
     (paused.expect("a runtime"), real.expect("a runtime"))
-}
-
-/// Waits for the message of the sentinel. A lost message is a failure, not a test without an end.
-pub(super) async fn arrives(sentinel: &mut Wakeups) {
-    let arrived = timeout(Duration::from_secs(60), sentinel.wait()).await;
-    arrived.expect("the message to the sentinel arrives");
 }
 
 impl<S: Inspect> World<S> {
