@@ -187,10 +187,11 @@ pub(crate) struct Live {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-/// The result of a burst of [`Live`].
-pub(crate) struct Burst {
+/// The result of threads of [`Live`].
+pub(crate) struct Outcome {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,
+    pub(crate) worst_wait: Duration,
 }
 
 impl Live {
@@ -233,17 +234,38 @@ impl Live {
         key: &str,
         waiters: usize,
         rounds: usize,
-    ) -> Result<Burst> {
-        let request = format!("1 burst {kind} {key} {waiters} {rounds}\n");
-        self.stdin.write_all(request.as_bytes()).await?;
+    ) -> Result<Outcome> {
+        self.ask(&format!("burst {kind} {key} {waiters} {rounds}"))
+            .await
+    }
+
+    /// `threads` threads enter one section of `work` after the other for `time`. `kind` is `reentrant` or `write`.
+    pub(crate) async fn closed_loop(
+        &mut self,
+        kind: &str,
+        key: &str,
+        threads: usize,
+        time: Duration,
+        work: Duration,
+    ) -> Result<Outcome> {
+        let (time, work) = (time.as_millis(), work.as_millis());
+        self.ask(&format!("loop {kind} {key} {threads} {time} {work}"))
+            .await
+    }
+
+    async fn ask(&mut self, command: &str) -> Result<Outcome> {
+        self.stdin
+            .write_all(format!("1 {command}\n").as_bytes())
+            .await?;
         let line = self.hear().await?;
         let words: Vec<_> = line.split(' ').collect();
-        let ["1", "ok", _, _, sections, elapsed, _] = words[..] else {
+        let ["1", "ok", _, _, sections, elapsed, worst_wait] = words[..] else {
             bail!("the driver says: {line}");
         };
-        Ok(Burst {
+        Ok(Outcome {
             sections: sections.parse()?,
             elapsed: Duration::from_micros(elapsed.parse()?),
+            worst_wait: Duration::from_micros(worst_wait.parse()?),
         })
     }
 

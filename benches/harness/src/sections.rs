@@ -7,6 +7,7 @@ mod held;
 mod hot;
 mod layer;
 mod memory;
+mod mixed;
 mod pace;
 mod permits;
 mod postgres;
@@ -21,12 +22,13 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const NAMES: [&str; 16] = [
     "uncontended",
     "hot",
     "held",
     "fair",
     "fleet",
+    "mixed",
     "reads",
     "handoff",
     "layer",
@@ -48,6 +50,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "held" => held::run(bench).await,
         "fair" => fair::run(bench).await,
         "fleet" => fleet::run(bench).await,
+        "mixed" => mixed::run(bench).await,
         "reads" => reads::run(bench).await,
         "handoff" => handoff::run(bench).await,
         "layer" => layer::run(bench).await,

@@ -23,6 +23,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.LongAccumulator;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.LongPredicate;
 import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
@@ -86,6 +87,8 @@ import org.redisson.config.ReadMode;
  * forceunlock &lt;kind&gt; &lt;name&gt;                       true | false   whether there was a lock
  * burst &lt;kind&gt; &lt;name&gt; &lt;waiters&gt; &lt;rounds&gt;          sections, elapsed µs, worst wait µs
  *                                                 waiters threads lock and unlock rounds times each, with nothing between
+ * loop &lt;kind&gt; &lt;name&gt; &lt;threads&gt; &lt;time&gt; &lt;work&gt;     sections, elapsed µs, worst wait µs
+ *                                                 threads lock, work and unlock until the time is over
  *
  * setpermits &lt;name&gt; &lt;limit&gt;                       true | false   trySetPermits(); false: a limit was set before
  * addpermits &lt;name&gt; &lt;number&gt;
@@ -159,6 +162,8 @@ public final class Driver {
             case "ttl" -> lock(request.word(), request.word()).remainTimeToLive();
             case "forceunlock" -> lock(request.word(), request.word()).forceUnlock();
             case "burst" -> burst(request.word(), request.word(), (int) request.number(), request.number());
+            case "loop" -> closedLoop(
+                    request.word(), request.word(), (int) request.number(), request.number(), request.number());
             case "setpermits" -> permits(request).trySetPermits((int) request.number());
             case "addpermits" -> addPermits(permits(request), (int) request.number());
             case "freepermits" -> permits(request).availablePermits();
@@ -259,8 +264,17 @@ public final class Driver {
         return id == null ? "none" : id;
     }
 
-    /** Throughput and hand-over under contention; every thread has its own lock object, like a request handler. */
     private String burst(String kind, String name, int waiters, long rounds) throws Exception {
+        return contend(kind, name, waiters, 0, round -> round < rounds);
+    }
+
+    private String closedLoop(String kind, String name, int threads, long time, long work) throws Exception {
+        long over = micros() + time * 1000;
+        return contend(kind, name, threads, work, round -> micros() < over);
+    }
+
+    /** Throughput and hand-over under contention; every thread has its own lock object, like a request handler. */
+    private String contend(String kind, String name, int waiters, long work, LongPredicate goesOn) throws Exception {
         List<RLock> locks = Stream.generate(() -> lock(kind, name)).limit(waiters).toList();
         ExecutorService threads = Executors.newFixedThreadPool(waiters);
         CountDownLatch start = new CountDownLatch(1);
@@ -271,11 +285,14 @@ public final class Driver {
             for (RLock lock : locks) {
                 ends.add(threads.submit(() -> {
                     start.await();
-                    for (long round = 0; round < rounds; round++) {
+                    for (long round = 0; goesOn.test(round); round++) {
                         long asked = micros();
                         lock.lock();
                         worst.accumulate(micros() - asked);
                         sections.increment();
+                        if (work > 0) {
+                            Thread.sleep(work);
+                        }
                         lock.unlock();
                     }
                     return null;
