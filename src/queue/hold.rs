@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::small_map::Counts;
-use super::{At, NewShare, Terms};
+use super::{NewShare, Pace, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Lease, LockMode, Owner};
@@ -90,11 +90,11 @@ impl LocalHold {
 
     /// Whether the hold may be handed over to a waiter with these terms: the turn of this process lasts, and the hold
     /// fits the terms.
-    pub(super) fn may_pass_to(&self, terms: &Terms, at: At, turn: Duration) -> bool {
+    pub(super) fn may_pass_to(&self, terms: &Terms, now: Instant, turn: Pace) -> bool {
         !self.read_under
-            && self.passed < at.pace.handovers
-            && at.now < self.granted + turn
-            && self.suits(terms, at.now)
+            && self.passed < turn.handovers
+            && now < self.granted + turn.handover_time
+            && self.suits(terms, now)
     }
 
     pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> NewShare {

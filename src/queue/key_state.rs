@@ -288,8 +288,8 @@ impl KeyState {
             LockMode::Write if self.read.is_idle() => &mut self.write,
             _ => return None,
         };
-        let turn = queue.turn().unwrap_or(at.pace.handover_time);
-        if !hold.may_pass_to(&queue.front()?.terms, at, turn) {
+        let turn = queue.turn().unwrap_or(at.pace);
+        if !hold.may_pass_to(&queue.front()?.terms, at.now, turn) {
             return None;
         }
         let next = queue.pop()?;

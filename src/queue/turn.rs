@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fairness::FairnessYield;
+use super::fairness::{self, FairnessYield};
 use super::wait_queue::{Handoff, Others};
-use super::{Intent, Queues, Share, Terms};
+use super::{Intent, Pace, Queues, Share, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockKey};
@@ -59,8 +59,10 @@ impl Turn {
 
     /// The release of another process was reported.
     pub(crate) fn heard_release(&mut self) {
-        if let Others::Owed(fairness) = &mut self.handoff.others {
-            fairness.heard_release();
+        match &mut self.handoff.others {
+            Others::Served { heard } => *heard = heard.saturating_add(1),
+            Others::Owed(fairness) => fairness.heard_release(),
+            Others::Unknown | Others::None => {}
         }
     }
 
@@ -72,7 +74,7 @@ impl Turn {
                 notified: 0,
                 ..
             } => Others::None,
-            Released { in_line: true, .. } => Others::Served,
+            Released { in_line: true, .. } => Others::Served { heard: 0 },
             Released { notified, .. } => {
                 let listens = self.handoff.wakeups.is_some();
                 let fairness = FairnessYield::after(notified, listens, took, Instant::now());
@@ -108,11 +110,18 @@ impl Turn {
         let turn = match &self.handoff.others {
             Others::Unknown => None,
             Others::None => Some(None),
-            // One section, like a turn of the others.
-            Others::Served => Some(Some(Duration::ZERO)),
+            Others::Served { heard } => Some(Some(Pace {
+                handovers: fairness::handovers_like_theirs(*heard).min(at.pace.handovers),
+                ..at.pace
+            })),
             Others::Owed(fairness) => {
                 let turn = fairness.next_turn(now);
-                turn.map(|turn| Some(turn.min(at.pace.handover_time)))
+                turn.map(|turn| {
+                    Some(Pace {
+                        handover_time: turn.min(at.pace.handover_time),
+                        ..at.pace
+                    })
+                })
             }
         };
         let (grant, effects) = self.queues.with(&self.key, |state| {

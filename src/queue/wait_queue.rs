@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::fairness::FairnessYield;
-use super::{Decision, Effect, Intent, Terms};
+use super::{Decision, Effect, Intent, Pace, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -31,8 +30,8 @@ struct WaitList {
     news: LastAnswer,
     /// The subscription of the head, while the head holds and does not listen.
     wakeups: Option<Wakeups>,
-    /// How long the hold may be handed over while other processes listen for it.
-    turn: Option<Duration>,
+    /// The limits of the hold's hand-overs while other processes listen for it.
+    turn: Option<Pace>,
 }
 
 /// The last answer of the store about this side.
@@ -60,8 +59,8 @@ pub(super) enum Others {
     Unknown,
     /// The release woke none.
     None,
-    /// The release woke some, and the store gives them a turn.
-    Served,
+    /// The release woke some, and the store gives them a turn. This process has heard so many releases since.
+    Served { heard: u32 },
     /// The release woke some, to which this process owes a turn each.
     Owed(Box<FairnessYield>),
 }
@@ -227,11 +226,11 @@ impl WaitQueue {
         Some(Effect::Ask(waiter, intent, handoff))
     }
 
-    pub(super) fn turn(&self) -> Option<Duration> {
+    pub(super) fn turn(&self) -> Option<Pace> {
         self.waiting.as_ref()?.turn
     }
 
-    pub(super) fn set_turn(&mut self, turn: Option<Duration>) {
+    pub(super) fn set_turn(&mut self, turn: Option<Pace>) {
         if turn.is_some() || self.waiting.is_some() {
             self.waiting().turn = turn;
         }
