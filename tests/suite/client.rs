@@ -9,6 +9,7 @@ mod fenced;
 mod minimum;
 mod namespace;
 mod once;
+mod outsiders;
 mod small;
 mod traces;
 pub(crate) mod turns;

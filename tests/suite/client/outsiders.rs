@@ -1,0 +1,119 @@
+//! Tasks of one process beside a client that has no place in the line, as Redisson's have none.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
+use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, MemoryStore};
+use uuid::Uuid;
+
+const TASKS: usize = 8;
+const WORK: Duration = Duration::from_millis(1);
+/// On a clock that stands still while anything can run.
+const CONTEST: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Outsider,
+}
+
+/// The sections, in order.
+#[derive(Default, Clone)]
+struct Log(Arc<Mutex<Vec<Side>>>);
+
+impl Log {
+    fn add(&self, side: Side) {
+        self.0.lock().unwrap().push(side);
+    }
+
+    /// Every side's turns: how many sections it had in a row.
+    fn turns(&self) -> Vec<(Side, usize)> {
+        let sections = self.0.lock().unwrap();
+        let turns = sections.chunk_by(|one, next| one == next);
+        turns.map(|turn| (turn[0], turn.len())).collect()
+    }
+}
+
+/// Enters `in_a_row` sections in a row: after each it asks again before another can.
+async fn outsider(store: MemoryStore, mode: LockMode, in_a_row: usize, log: Log) {
+    let attempt = |number| {
+        let hold = Hold {
+            key: "n".into(),
+            id: HoldId::new(Uuid::from_u128(1), number),
+            mode,
+        };
+        Attempt::new(hold, LEASE).patience(LEASE).in_line(false)
+    };
+    let over = Instant::now() + CONTEST;
+    let mut number = 0;
+    while Instant::now() < over {
+        let attempt = attempt(number);
+        match store.acquire(&attempt).await.expect("it is there") {
+            Outcome::Granted { .. } => {
+                log.add(Side::Outsider);
+                sleep(WORK).await;
+                let release = Release::new(attempt.hold);
+                store.release(&[release]).await.expect("it is there");
+                number += 1;
+                if number % in_a_row as u64 == 0 {
+                    sleep(WORK).await;
+                }
+            }
+            Outcome::Refused { retry_after } => {
+                // It listens only while it waits: its own release would else count itself as a waiter.
+                let mut wakeups = store.subscribe(&attempt).await.expect("it is there");
+                let _ = timeout(retry_after, wakeups.wait()).await;
+            }
+        }
+    }
+}
+
+/// The turns of both sides.
+async fn contest(mode: LockMode, in_a_row: usize) -> Vec<(Side, usize)> {
+    let store = MemoryStore::new();
+    let locks = LockClient::new(store.clone());
+    let log = Log::default();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (locks, log) = (locks.clone(), log.clone());
+        tasks.spawn(async move {
+            let over = Instant::now() + CONTEST;
+            while Instant::now() < over {
+                let guard = locks.lock("n").mode(mode).wait(LEASE).await;
+                let guard = guard.expect("granted");
+                log.add(Side::Ours);
+                sleep(WORK).await;
+                guard.release().await.expect("held");
+            }
+        });
+    }
+    tasks.spawn(outsider(store, mode, in_a_row, log.clone()));
+    tasks.join_all().await;
+    log.turns()
+}
+
+/// A turn of ours has no more sections than the outsider had before it, and has nearly as many: at most two fewer.
+#[tokio::test(start_paused = true)]
+async fn a_turn_has_as_many_sections_as_that_of_a_client_outside_the_line() {
+    for mode in [LockMode::Reentrant, LockMode::Write] {
+        for in_a_row in [1, 4, 8] {
+            let turns = contest(mode, in_a_row).await;
+            assert!(turns.len() > 50, "few turns: {turns:?}");
+            // The first turn of ours begins before the outsider listens. The last is that of the outsider, or after its end.
+            let middle = &turns[2..turns.len() - 2];
+            for pair in middle.windows(2) {
+                if let [(Side::Outsider, theirs), (Side::Ours, ours)] = *pair {
+                    let fewest = theirs.saturating_sub(2).max(1);
+                    assert!(
+                        (fewest..=theirs).contains(&ours),
+                        "{mode:?} {in_a_row}: {turns:?}"
+                    );
+                }
+            }
+        }
+    }
+}
