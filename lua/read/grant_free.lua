@@ -2,10 +2,11 @@
 -- attempt might have to wait, or shares the lock.
 -- KEYS     as read/acquire.lua
 -- ARGV     as read/acquire.lua
--- Needs    expire.lua
+-- If the expiry cannot be set, the steps below find the hold without one, and expire.lua removes it.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
-  redis.call('SET', KEYS[6], 1, 'PX', ARGV[1])
-  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
-  expire(KEYS[1], ARGV[1])
-  return 0
+  redis.call('SET', KEYS[6], '1', 'PX', ARGV[1])
+  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], '1')
+  if redis.pcall('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
+    return 0
+  end
 end

@@ -29,6 +29,7 @@ mod connection;
 mod connector;
 mod endpoint;
 mod failure;
+mod gathering;
 mod info;
 mod listing;
 mod live;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::samples::Latencies;
@@ -155,6 +156,26 @@ impl Handle {
             Ok(latencies)
         });
         working.await?
+    }
+
+    /// Tasks that each send one section after the other, spread over `handles`: the limit of this crate with its Redis client.
+    /// Returns sections per second.
+    pub(crate) async fn rate(handles: &[Self], tasks: usize, sections: usize) -> Result<f64> {
+        let mut working = JoinSet::new();
+        let began = Instant::now();
+        for (task, handle) in (0..tasks).zip(handles.iter().cycle()) {
+            let handle = handle.clone();
+            working.spawn(async move {
+                for _ in 0..sections / tasks {
+                    handle.section(task, async {}).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(done) = working.join_next().await {
+            done??;
+        }
+        Ok(sections as f64 / began.elapsed().as_secs_f64())
     }
 
     /// The latencies of sections in one task, one after the other.

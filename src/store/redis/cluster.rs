@@ -99,7 +99,7 @@ impl Cluster {
             let connection = target.member.node.connection(purpose, key).clone();
             let error = match connection.answer(call, target.asking).await {
                 Ok((Value::ServerError(error), _)) => error,
-                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(connection, sent))),
+                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(&connection, sent))),
                 Err(error) => {
                     redirects.failure(&target, error).await?;
                     continue;

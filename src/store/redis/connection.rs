@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connector::Connector;
 use super::failure;
@@ -102,20 +102,22 @@ struct NewConnection {
     role: Option<Role>,
 }
 
-/// The acknowledgement of a change by replicas.
-pub(super) struct ReplicaAck {
-    connection: Arc<SharedConnection>,
-    sent: Sent,
-}
+/// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
+pub(super) struct ReplicaAck(Option<(Arc<WaitCoalescer>, Sent)>);
 
 impl ReplicaAck {
-    pub(super) fn new(connection: Arc<SharedConnection>, sent: Sent) -> Self {
-        Self { connection, sent }
+    pub(super) fn new(connection: &SharedConnection, sent: Sent) -> Self {
+        let waits = &connection.waits;
+        Self(waits.is_wanted().then(|| (waits.clone(), sent)))
     }
 
     /// Waits until enough replicas have the change.
     pub(super) async fn counts(self) -> Result<(), StoreError> {
-        self.connection.waits.join(self.sent).await
+        match self.0 {
+            // Boxed, so that the future of a call without replicas is small.
+            Some((waits, sent)) => Box::pin(waits.join(sent)).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -209,7 +211,7 @@ impl SharedConnection {
         let answered = {
             let mut answer = pin!(question.put(&mut handle));
             let soon = self.timeouts.probe_after() + self.waits.delay();
-            match timeout(soon, &mut answer).await {
+            match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
                 Err(_) => Box::pin(self.patiently(&live, answer)).await,
             }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
 
 use super::failure;
+use super::gathering::Gathering;
 use super::stream;
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
@@ -118,6 +119,7 @@ impl Endpoint {
     ) -> RedisResult<RawConnection> {
         let opening = async {
             let stream = stream::open(&self.address, &self.tls).await?;
+            let stream = Gathering::new(stream);
             MultiplexedConnection::new_with_config(settings, stream, config).await
         };
         let (handle, driver) = self.in_time(opening).await?;

@@ -150,7 +150,7 @@ impl PartitionRoute<'_> {
             Router::One(node) => {
                 let connection = node.connection(self.purpose, key);
                 let (answer, sent) = connection.call(call).await?;
-                Ok((answer, ReplicaAck::new(connection.clone(), sent)))
+                Ok((answer, ReplicaAck::new(connection, sent)))
             }
             // Boxed, so that the future of a call to the only server is small.
             Router::Cluster(cluster) => Box::pin(cluster.call(self.purpose, key, call)).await,

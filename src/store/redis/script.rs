@@ -26,7 +26,7 @@ macro_rules! scripts {
 
 scripts! {
     EXCLUSIVE_ACQUIRE:
-        "shared/expire" "exclusive/grant_free" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
+        "exclusive/grant_free" "shared/expire" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
         "shared/waiters" "shared/line" "shared/outside" "shared/place" "exclusive/ask" "exclusive/acquire";
     EXCLUSIVE_RELEASE:
         "exclusive/leave_lone" "shared/on_hash" "shared/outside" "shared/holds" "shared/sample" "shared/end_hold"
@@ -52,7 +52,7 @@ scripts! {
         "fair/queue" "fair/wake" "fair/withdraw";
 
     READ_ACQUIRE:
-        "shared/expire" "read/grant_free" "read/grant" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
+        "read/grant_free" "shared/expire" "read/grant" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
         "read/ask" "read/acquire";
     READ_RELEASE:
         "read/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now"
@@ -62,7 +62,7 @@ scripts! {
         "shared/wake_all" "read/leave" "read/withdraw";
 
     WRITE_ACQUIRE:
-        "shared/expire" "write/grant_free" "shared/token" "write/grant" "shared/now" "shared/holds" "shared/sample"
+        "write/grant_free" "shared/expire" "shared/token" "write/grant" "shared/now" "shared/holds" "shared/sample"
         "shared/settle" "shared/waiters" "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
     WRITE_RELEASE:
         "write/leave_lone" "shared/on_hash" "shared/outside" "shared/wake_all" "shared/holds" "shared/sample"
@@ -143,10 +143,11 @@ impl Script {
         keys: impl Iterator<Item = K> + Clone,
         length: impl Fn(&K) -> usize,
     ) -> Call {
-        let (count, bytes) = keys.clone().fold((0, 512), |(count, bytes), key| {
-            (count + 1, bytes + length(&key) + 64)
+        let count = keys.clone().count();
+        let mut command = spare_command().unwrap_or_else(|| {
+            let bytes = keys.clone().map(|key| length(&key) + 64).sum::<usize>();
+            Cmd::with_capacity(16 + 2 * count, 512 + bytes)
         });
-        let mut command = spare_command(16 + 2 * count, bytes);
         command.arg("EVALSHA").arg(self.digest()).arg(count);
         for key in keys {
             command.arg(key);
@@ -219,13 +220,10 @@ thread_local! {
     static SPARE: RefCell<Vec<Cmd>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty command. A thread that ends has none to reuse.
-fn spare_command(words: usize, bytes: usize) -> Cmd {
+/// An empty command with memory. A thread that ends has none.
+fn spare_command() -> Option<Cmd> {
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-    spare
-        .ok()
-        .flatten()
-        .unwrap_or_else(|| Cmd::with_capacity(words, bytes))
+    spare.ok().flatten()
 }
 
 impl Drop for Call {

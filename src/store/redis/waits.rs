@@ -58,9 +58,14 @@ impl WaitCoalescer {
         })
     }
 
+    /// Whether a change counts only when replicas have acknowledged it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.is_wanted()
+    }
+
     /// How much longer an answer may take, because the `WAIT` of another caller comes first.
     pub(super) fn delay(&self) -> Duration {
-        match self.wanted.is_wanted() {
+        match self.is_wanted() {
             true => self.wanted.within,
             false => Duration::ZERO,
         }
@@ -68,9 +73,6 @@ impl WaitCoalescer {
 
     /// Waits until enough replicas have everything that was written on this connection before.
     pub(super) async fn join(self: &Arc<Self>, sent: Sent) -> Result<(), StoreError> {
-        if !self.wanted.is_wanted() {
-            return Ok(());
-        }
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.state();

@@ -30,6 +30,9 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     allocations(bench, &server).await
 }
 
+/// The connections for commands of a store with its defaults.
+const CONNECTIONS: usize = 2;
+
 /// Contenders with distinct keys, and the limits.
 async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
     let contenders = [
@@ -44,12 +47,16 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
     for contender in contenders {
         locks.push(Arc::new(contender.connect(server.url()).await?));
     }
+    let mut handles = Vec::new();
+    for _ in 0..CONNECTIONS {
+        handles.push(Handle::connect(server, recipe, 64).await?);
+    }
     for tasks in [1, 8, 64] {
         bench
             .report
             .progress(&format!("uncontended pairs of {tasks} tasks"));
         let pairs = if tasks == 1 { 1_000 } else { 10_000 };
-        let (mut pipelined, mut blocking) = (Vec::new(), Vec::new());
+        let (mut pipelined, mut blocking, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut ours = vec![Vec::new(); contenders.len()];
         for repetition in 0..=bench.repetitions(5) {
             // The first repetition is a warm-up.
@@ -59,6 +66,7 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
                     wire::blocking(server, recipe, tasks, pairs)?,
                 ))
             })?;
+            let handled = Handle::rate(&handles, tasks, pairs).await?;
             let load = Load::apart(tasks, Until::Rounds(pairs / tasks));
             let mut rates = Vec::new();
             for locks in &locks {
@@ -67,6 +75,7 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
             if repetition > 0 {
                 pipelined.push(a);
                 blocking.push(b);
+                bare.push(handled);
                 rates
                     .into_iter()
                     .zip(&mut ours)
@@ -77,9 +86,10 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
         let per_limit =
             |rates: &[f64]| format!("{} ({:.2})", Rate(median(rates)), ratio(rates, &pipelined));
         bench.report.note(&format!(
-            "  {tasks} tasks, pairs/s and ratio to one hand-pipelined socket: {} (1), blocking sockets {}",
+            "  {tasks} tasks, pairs/s and ratio to one hand-pipelined socket: {} (1), blocking sockets {}, bare handles {}",
             Rate(limit),
-            per_limit(&blocking)
+            per_limit(&blocking),
+            per_limit(&bare)
         ));
         for (contender, rates) in contenders.iter().zip(&ours) {
             bench.report.note(&format!(
@@ -100,6 +110,16 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
                 AtLeast(0.95),
                 ratio(&ours[0], &pipelined),
                 beside,
+            );
+            bench.report.fact(
+                "uncontended pairs, 64 tasks / the same commands on bare handles",
+                ratio(&ours[0], &bare),
+                format!("{} against {}", Rate(median(&ours[0])), Rate(median(&bare))),
+            );
+            bench.report.fact(
+                "the same commands on bare handles, 64 tasks / hand-pipelined socket",
+                ratio(&bare, &pipelined),
+                "the limit of a client that shares connections".into(),
             );
             let ratios = ours[0].iter().zip(&ours[3]);
             let ratios: Vec<_> = ratios.map(|(ours, rslock)| ours / rslock).collect();
