@@ -57,53 +57,18 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::LockMode;
 use crate::lock::{Hold, HoldId};
 use crate::store::{Feature, LockStore, LockStoreExt};
-use crate::{LockGuard, LockMode};
 use uuid::Uuid;
 
+#[doc(hidden)]
+pub mod cases;
 mod env;
 mod observed;
 mod site;
 mod suite;
 mod waiter;
-
-#[doc(hidden)]
-pub mod any;
-#[doc(hidden)]
-pub mod cancel;
-#[doc(hidden)]
-pub mod crowd;
-#[doc(hidden)]
-pub mod exclusion;
-#[doc(hidden)]
-pub mod families;
-#[doc(hidden)]
-pub mod fencing;
-#[doc(hidden)]
-pub mod lease;
-#[doc(hidden)]
-pub mod letting_go;
-#[doc(hidden)]
-pub mod line;
-#[doc(hidden)]
-pub mod loss;
-#[doc(hidden)]
-pub mod minimum;
-#[doc(hidden)]
-pub mod order;
-#[doc(hidden)]
-pub mod permits;
-#[doc(hidden)]
-pub mod phases;
-#[doc(hidden)]
-pub mod reentry;
-#[doc(hidden)]
-pub mod several;
-#[doc(hidden)]
-pub mod shutdown;
-#[doc(hidden)]
-pub mod waiting;
 
 #[doc(hidden)]
 pub use env::Env;
@@ -234,27 +199,11 @@ fn on<T: Testbed>(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-/// Releases holds, one after the other.
-async fn release_all(guards: impl IntoIterator<Item = LockGuard>) {
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
-}
-
 /// Both modes of a family. Permits have one mode.
 fn family(mode: LockMode) -> [LockMode; 2] {
     match mode {
         LockMode::Reentrant | LockMode::Fair => [LockMode::Reentrant, LockMode::Fair],
         LockMode::Read | LockMode::Write => [LockMode::Read, LockMode::Write],
         LockMode::Permit(_) => [mode; 2],
-    }
-}
-
-/// A mode that a hold in `mode` excludes.
-fn rival(mode: LockMode) -> LockMode {
-    match mode {
-        LockMode::Read => LockMode::Write,
-        LockMode::Write => LockMode::Read,
-        other => other,
     }
 }

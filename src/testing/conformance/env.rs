@@ -8,9 +8,12 @@ use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
 use super::observed::{Calls, RecordingStore};
+use super::waiter::{Frozen, Waiter};
 use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
-use crate::{LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode};
+use crate::{
+    LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode, LockRequest, Owner,
+};
 
 /// One testbed, and the clients of a case: each stands for another process.
 pub struct Env {
@@ -95,6 +98,26 @@ impl Env {
         elsewhere.lock(key).mode(mode).await.unwrap()
     }
 
+    /// A request of another process for [`KEY`].
+    pub(super) async fn request(&self, mode: LockMode) -> LockRequest {
+        self.client().await.lock(KEY).mode(mode)
+    }
+
+    /// The same, with an owner: clones of the request are requests of one owner.
+    pub(super) async fn owned(&self, mode: LockMode) -> LockRequest {
+        self.request(mode).await.owner(&Owner::new())
+    }
+
+    /// A waiting request of another process.
+    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
+        Waiter::queue(self, self.request(mode).await).await
+    }
+
+    /// The same, of a process that is paused.
+    pub(super) async fn frozen(&self, mode: LockMode) -> Frozen {
+        Waiter::queue_frozen(self, self.request(mode).await).await
+    }
+
     /// Drops the clients.
     pub(super) fn forget_clients(&self) {
         self.clients.lock().unwrap().clear();
@@ -112,11 +135,7 @@ impl Env {
 
     /// A lease that is renewed or expires during the test.
     pub(super) fn short_lease(&self) -> Duration {
-        match self.clock {
-            Clock::Paused => Duration::from_secs(5),
-            // In real time, on a busy machine.
-            Clock::Real => Duration::from_secs(2),
-        }
+        self.millis(5000, 2000)
     }
 
     /// Long enough for everything under way to arrive, and short compared with every lease and every poll: for asserting
@@ -128,10 +147,7 @@ impl Env {
     /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up
     /// shows.
     pub(super) fn prompt(&self) -> Duration {
-        match self.clock {
-            Clock::Paused => Duration::from_millis(200),
-            Clock::Real => Duration::from_millis(700),
-        }
+        self.millis(200, 700)
     }
 
     /// Ends every hold on [`KEY`] without its holder.
@@ -141,16 +157,16 @@ impl Env {
         }
     }
 
-    /// Whether the store has `mode`.
-    pub(super) fn has(&self, mode: LockMode) -> bool {
-        self.modes.contains(&mode)
+    /// The modes of the store.
+    pub(super) fn modes(&self) -> &[LockMode] {
+        self.modes
     }
 
     /// Both modes of a family; where the store has one of them only, that one twice.
     pub(super) fn family(&self, mode: LockMode) -> [LockMode; 2] {
         match family(mode) {
-            [one, other] if !self.has(one) => [other; 2],
-            [one, other] if !self.has(other) => [one; 2],
+            [one, other] if !self.modes.contains(&one) => [other; 2],
+            [one, other] if !self.modes.contains(&other) => [one; 2],
             both => both,
         }
     }
@@ -173,27 +189,27 @@ impl Env {
         let over = Instant::now() + self.settles;
         while !probe().await {
             assert!(Instant::now() < over, "not in time: {what}");
-            tokio::time::sleep(self.pause()).await;
+            tokio::time::sleep(self.millis(1, 10)).await;
         }
     }
 
-    fn pause(&self) -> Duration {
-        match self.clock {
-            Clock::Paused => Duration::from_millis(1),
-            Clock::Real => Duration::from_millis(10),
-        }
+    /// A time on the paused clock, and on the real one of a busy machine.
+    fn millis(&self, paused: u64, real: u64) -> Duration {
+        Duration::from_millis(if self.is_paused() { paused } else { real })
+    }
+
+    /// Waits until no request of `locks` holds or waits.
+    pub(super) async fn no_key_is_in_use(&self, locks: &LockClient) {
+        let unused = async || locks.keys_in_use() == 0;
+        self.until("no key is in use", unused).await;
     }
 
     /// Asserts that the store is, or soon becomes, as empty as at first.
     pub(super) async fn store_is_empty(&self) {
         let over = Instant::now() + self.settles;
-        loop {
-            let left = self.testbed.leftovers().await;
-            if left.is_empty() {
-                return;
-            }
+        while let left @ [_, ..] = &*self.testbed.leftovers().await {
             assert!(Instant::now() < over, "left in the store: {left:#?}");
-            tokio::time::sleep(self.pause()).await;
+            tokio::time::sleep(self.millis(1, 10)).await;
         }
     }
 
@@ -201,8 +217,7 @@ impl Env {
     pub(super) async fn nothing_is_left(&self) {
         let clients = self.clients.lock().unwrap().clone();
         for client in &clients {
-            self.until("no key is in use", async || client.keys_in_use() == 0)
-                .await;
+            self.no_key_is_in_use(client).await;
         }
         self.store_is_empty().await;
         drop(clients);

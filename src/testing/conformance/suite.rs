@@ -181,7 +181,7 @@ macro_rules! __conformance {
         $crate::testing::conformance::run::<super::Tested>(
             super::MODES,
             $crate::__conformance!(@mode $mode),
-            $crate::testing::conformance::$file::$case,
+            $crate::testing::conformance::cases::$file::$case,
         )
     };
     (@mode reentrant) => { $crate::LockMode::Reentrant };

@@ -40,6 +40,16 @@ impl Waiter {
         waiter
     }
 
+    /// Begins to wait for all of several keys, or for any. On return it has waited for a moment.
+    pub(super) async fn begin(env: &Env, request: LockRequest) -> Self {
+        let waiter = Self {
+            task: tokio::spawn(request.into_future()),
+            prompt: env.prompt(),
+        };
+        waiter.keeps_waiting(env).await;
+        waiter
+    }
+
     /// Begins to wait, and pauses there, like a process that is stopped or swapped out: the store gets no further question
     /// and no withdrawal. A question that is under way is answered first: the store might grant it.
     pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
@@ -69,6 +79,11 @@ impl Waiter {
     /// The lock.
     pub(super) async fn granted(self) -> LockGuard {
         self.outcome().await.expect("the lock is granted")
+    }
+
+    /// Waits for the lock, and releases it.
+    pub(super) async fn serve(self) {
+        self.granted().await.release().await.unwrap();
     }
 
     /// The result of the request.

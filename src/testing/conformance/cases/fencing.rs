@@ -1,17 +1,11 @@
 //! Fencing tokens: promise S6.
 
-use std::time::Duration;
-
-use crate::{FencingToken, Lease, LockError, LockMode, Owner};
-
-use super::KEY;
-use super::env::Env;
-use super::waiter::Waiter;
+use super::*;
 
 /// Tokens rise through grants, hand-overs and expired leases, in two clients.
 pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
-    let mut tokens: Vec<FencingToken> = Vec::new();
+    let mut tokens = Vec::new();
     for _ in 0..2 {
         let mut guard = here.lock(KEY).mode(mode).fenced().await.unwrap();
         for locks in [&here, &here, &elsewhere, &here, &elsewhere] {
@@ -23,11 +17,9 @@ pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
         tokens.push(guard.fencing_token().unwrap());
         guard.release().await.unwrap();
 
-        let lapsing = here.lock(KEY).mode(mode).fenced();
-        let lapsing = lapsing
-            .lease(Lease::Fixed(env.short_lease()))
-            .await
-            .unwrap();
+        let lease = Lease::Fixed(env.short_lease());
+        let lapsing = here.lock(KEY).mode(mode).fenced().lease(lease);
+        let lapsing = lapsing.await.unwrap();
         lapsing.lost().await;
         tokens.push(lapsing.fencing_token().unwrap());
     }
@@ -35,9 +27,7 @@ pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
 }
 
 pub async fn re_entry_keeps_the_token(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let outer = asking.clone().fenced().await.unwrap();
     let inner = asking.clone().fenced().await.unwrap();
     let plain = asking.await.unwrap();
@@ -54,8 +44,7 @@ pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env, mode: LockMod
     let asking = locks.lock(KEY).mode(mode).owner(&owner);
     let plain = asking.clone().await.unwrap();
     assert_eq!(plain.fencing_token(), None);
-    let inner = asking.fenced().await;
-    assert!(matches!(inner, Err(LockError::Invalid(_))), "{inner:?}");
+    assert_err!(asking.fenced().await, Invalid);
 
     // A hold without a token is handed over without a token.
     let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
@@ -68,7 +57,6 @@ pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env, mode: LockMod
 pub async fn readers_and_permits_cannot_be_fenced(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
-    let refused = asking.await;
-    assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    assert_err!(asking.await, Invalid);
     assert_eq!(env.calls().questions(), 0);
 }

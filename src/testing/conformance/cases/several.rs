@@ -1,14 +1,7 @@
 //! Several keys at once: promise S8.
 
-use std::time::Duration;
-
-use crate::{LockError, LockMode, Owner};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-
-use super::env::Env;
-use super::site::Site;
-use super::{KEY, rival};
+use super::*;
+use crate::LockClientBuilder;
 
 pub async fn opposite_orders_do_not_deadlock(env: &Env, mode: LockMode) {
     const ORDERS: [[&str; 3]; 4] = [
@@ -49,32 +42,16 @@ pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
         let taken = holder.lock("b").mode(rival(mode)).await.unwrap();
         for wait in [Duration::ZERO, env.moment() * 5] {
             let asked = Instant::now();
-            let refused = locks.lock_all(keys).mode(mode).wait(wait).await;
-            assert!(
-                matches!(refused, Err(LockError::Busy { .. })),
-                "{refused:?}"
-            );
+            assert_err!(locks.lock_all(keys).mode(mode).wait(wait).await, Busy);
             assert!(wait <= asked.elapsed() && asked.elapsed() < wait + env.prompt());
             for key in ["a", "c"] {
                 let free = env.client().await.lock(key).mode(rival(mode));
-                free.wait(env.prompt())
-                    .await
-                    .unwrap()
-                    .release()
-                    .await
-                    .unwrap();
+                granted_within(env.prompt(), free).await;
             }
         }
-        let waiting = locks.lock_all(keys).mode(mode);
-        let waiter = tokio::spawn(waiting.into_future());
-        tokio::time::sleep(env.moment()).await;
-        assert!(!waiter.is_finished());
+        let waiter = Waiter::begin(env, locks.lock_all(keys).mode(mode)).await;
         taken.release().await.unwrap();
-        let guard = timeout(env.prompt(), waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let guard = waiter.promptly().await;
         assert_eq!(guard.keys().count(), 3);
         guard.release().await.unwrap();
     }
@@ -84,10 +61,8 @@ pub async fn a_key_named_twice_is_taken_once(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock_all(["b", "a", "b", "a"]).mode(mode);
     let guard = guard.wait(Duration::ZERO).await.unwrap();
-    assert_eq!(
-        Vec::from_iter(guard.keys().map(|key| key.as_str())),
-        ["a", "b"]
-    );
+    let keys = guard.keys().map(|key| key.as_str());
+    assert_eq!(Vec::from_iter(keys), ["a", "b"]);
     guard.release().await.unwrap();
 
     let [one, other] = env.family(mode);
@@ -99,21 +74,14 @@ pub async fn a_key_named_twice_is_taken_once(env: &Env, mode: LockMode) {
 
 /// Each key is held in its own mode.
 pub async fn each_key_is_taken_in_its_own_mode(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let mixed = locks
-        .lock_all([("own", mode), (KEY, rival(mode))])
-        .await
-        .unwrap();
+    let keys = [("own", mode), (KEY, rival(mode))];
+    let mixed = env.client().await.lock_all(keys).await.unwrap();
     let stranger = env.client().await;
-    for (key, mode) in [("own", mode), (KEY, rival(mode))] {
-        let same = stranger.lock(key).mode(mode).wait(Duration::ZERO).await;
+    for (key, mode) in keys {
+        let asking = stranger.lock(key).wait(Duration::ZERO);
+        let same = asking.clone().mode(mode).await;
         assert_eq!(same.is_ok(), mode == LockMode::Read);
-        let rival = stranger
-            .lock(key)
-            .mode(rival(mode))
-            .wait(Duration::ZERO)
-            .await;
-        assert!(rival.is_err());
+        assert!(asking.mode(rival(mode)).await.is_err());
     }
     mixed.release().await.unwrap();
 }
@@ -125,14 +93,8 @@ pub async fn an_owner_of_one_key_is_granted_all(env: &Env, mode: LockMode) {
     let all = locks.lock_all(["a", "b", "c"]).mode(mode).owner(&owner);
     let all = all.wait(env.prompt()).await.unwrap();
     one.release().await.unwrap();
-    let refused = env
-        .client()
-        .await
-        .lock("b")
-        .mode(rival(mode))
-        .wait(Duration::ZERO)
-        .await;
-    assert!(refused.is_err());
+    let stranger = env.client().await.lock("b").mode(rival(mode));
+    assert!(stranger.wait(Duration::ZERO).await.is_err());
     all.release().await.unwrap();
 }
 
@@ -142,7 +104,7 @@ pub async fn a_lost_key_among_several_is_reported_lost(env: &Env, mode: LockMode
         let other = if key_first { "z" } else { "a" };
         let guard = locks.lock_all([KEY, other]).mode(mode).await.unwrap();
         env.steal().await;
-        assert!(matches!(guard.release().await, Err(LockError::Lost)));
+        assert_err!(guard.release().await, Lost);
     }
 }
 
@@ -158,8 +120,7 @@ pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Env, mode: Loc
             let asking = timeout(Duration::from_micros(micros), asking.into_future());
             drop(asking.await);
             drop(taken);
-            env.until("no key is in use", async || locks.keys_in_use() == 0)
-                .await;
+            env.no_key_is_in_use(&locks).await;
             env.store_is_empty().await;
         }
     }
@@ -171,17 +132,14 @@ pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Env, mode: 
         let holder = env.held_elsewhere(KEY, rival(mode)).await;
         let locks = env.client().await;
         let all = locks.lock_all([KEY, free, "m"]).mode(mode);
-        let waiter = tokio::spawn(all.into_future());
-        tokio::time::sleep(env.moment()).await;
+        let waiter = Waiter::begin(env, all).await;
         for victim in [&locks, &env.client().await] {
             for key in [free, "m"] {
-                let taken = victim.lock(key).mode(rival(mode)).wait(env.prompt());
-                taken.await.unwrap().release().await.unwrap();
+                granted_within(env.prompt(), victim.lock(key).mode(rival(mode))).await;
             }
         }
         holder.release().await.unwrap();
-        let guard = timeout(env.prompt(), waiter).await.unwrap();
-        guard.unwrap().unwrap().release().await.unwrap();
+        waiter.promptly().await.release().await.unwrap();
     }
 }
 
@@ -195,32 +153,24 @@ pub async fn a_request_for_all_is_granted_under_contention(env: &Env, mode: Lock
         working.spawn(async move {
             while Instant::now() < stop {
                 let guard = locks.lock(key).mode(mode).await.unwrap();
-                tokio::time::sleep(moment / 4).await;
+                sleep(moment / 4).await;
                 guard.release().await.unwrap();
             }
         });
     }
-    tokio::time::sleep(env.moment()).await;
+    sleep(env.moment()).await;
     let both = clients[0].lock_all(["a", "b"]).mode(rival(mode));
     both.await.unwrap().release().await.unwrap();
-    assert!(
-        Instant::now() < stop,
-        "it had to wait until no other request came"
-    );
+    assert!(Instant::now() < stop, "granted when no other asked");
     working.join_all().await;
 }
 
 pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Env, mode: LockMode) {
-    let locks = env
-        .client_with(|builder| builder.max_keys_per_request(3))
-        .await;
+    let bounded = |builder: LockClientBuilder| builder.max_keys_per_request(3);
+    let locks = env.client_with(bounded).await;
     let keys = |count| (0..count).map(|n| format!("key:{n}"));
-    for refused in [
-        locks.lock_all(keys(4)).mode(mode).await,
-        locks.lock_any(keys(4)).mode(mode).await,
-    ] {
-        assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
-    }
+    assert_err!(locks.lock_all(keys(4)).mode(mode).await, Invalid);
+    assert_err!(locks.lock_any(keys(4)).mode(mode).await, Invalid);
     assert_eq!(env.calls().questions(), 0);
     let guard = locks.lock_all(keys(3)).mode(mode).await.unwrap();
     guard.release().await.unwrap();

@@ -1,13 +1,6 @@
 //! The end of a client.
 
-use std::time::Duration;
-
-use crate::{LockError, LockMode, Owner};
-use tokio::time::timeout;
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -18,39 +11,31 @@ pub async fn a_client_that_ends_releases_its_locks(env: &Env, mode: LockMode) {
     let outer = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
     let inner = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
     let other = locks.lock("other").mode(mode).await.unwrap();
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let next = env.waiter(rival(mode)).await;
     locks.shutdown(LIMIT).await.unwrap();
     next.promptly().await.release().await.unwrap();
     assert!(outer.is_lost() && inner.is_lost() && other.is_lost());
     timeout(env.prompt(), other.lost()).await.unwrap();
-    assert!(matches!(outer.release().await, Err(LockError::Lost)));
+    assert_err!(outer.release().await, Lost);
     drop((inner, other));
 }
 
 pub async fn a_client_that_ends_refuses_its_waiters(env: &Env, mode: LockMode) {
     let locks = env.client().await;
-    for holder in [&locks, &env.client().await] {
+    let (holder, other) = (env.client().await, env.client().await);
+    for (holder, ending) in [(&locks, &locks), (&holder, &other)] {
         let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
-        let ending = if holder.id() == locks.id() {
-            holder
-        } else {
-            &env.client().await
-        };
         let mut waiters = Vec::new();
         for _ in 0..8 {
             waiters.push(Waiter::queue(env, ending.lock(KEY).mode(mode)).await);
         }
-        let several = tokio::spawn(ending.lock_all([KEY, "other"]).mode(mode).into_future());
-        let any = tokio::spawn(ending.lock_any([KEY]).mode(mode).into_future());
-        tokio::time::sleep(env.moment()).await;
+        for several in [ending.lock_all([KEY, "other"]), ending.lock_any([KEY])] {
+            waiters.push(Waiter::begin(env, several.mode(mode)).await);
+        }
         ending.shutdown(LIMIT).await.unwrap();
         for waiter in waiters {
-            let outcome = timeout(env.prompt(), waiter.outcome()).await.unwrap();
-            assert!(matches!(outcome, Err(LockError::Shutdown)), "{outcome:?}");
-        }
-        for other in [several, any] {
-            let outcome = timeout(env.prompt(), other).await.unwrap().unwrap();
-            assert!(matches!(outcome, Err(LockError::Shutdown)), "{outcome:?}");
+            let outcome = timeout(env.prompt(), waiter.outcome()).await;
+            assert_err!(outcome.unwrap(), Shutdown);
         }
         drop(guard);
         env.store_is_empty().await;
@@ -67,8 +52,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode)
         locks.lock_all([KEY, "other"]),
         locks.lock_any([KEY]),
     ] {
-        let refused = asking.mode(mode).await;
-        assert!(matches!(refused, Err(LockError::Shutdown)), "{refused:?}");
+        assert_err!(asking.mode(mode).await, Shutdown);
     }
     assert_eq!(env.calls().questions(), questions);
 }
@@ -84,7 +68,7 @@ pub async fn no_hold_is_left_after_the_end(env: &Env, mode: LockMode) {
             locks.lock_any(["y", "z"]),
         ];
         let asking = asking.map(|asking| tokio::spawn(asking.mode(mode).into_future()));
-        tokio::time::sleep(Duration::from_micros(micros)).await;
+        sleep(Duration::from_micros(micros)).await;
         locks.shutdown(LIMIT).await.unwrap();
         // The guards, if there are any, still exist.
         env.store_is_empty().await;

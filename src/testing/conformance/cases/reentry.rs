@@ -1,17 +1,9 @@
 //! Re-entry by owner.
 
-use std::time::Duration;
-
-use crate::{Lease, LockError, LockMode, Owner};
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let outer = asking.clone().await.unwrap();
     let questions = env.calls().questions();
     let inner = asking.clone().await.unwrap();
@@ -22,9 +14,7 @@ pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMod
 }
 
 pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let outer = asking.clone().await.unwrap();
     drop(asking.clone().await.unwrap());
     asking.await.unwrap().release().await.unwrap();
@@ -34,9 +24,7 @@ pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env, mode: LockMode
 }
 
 pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let outer = asking.clone().await.unwrap();
     let inner = asking.await.unwrap();
     drop(outer);
@@ -74,9 +62,7 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env, mode: L
 
 /// The next request asks the store in place of the cancelled one.
 pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let one = Waiter::queue(env, asking.clone()).await;
     let two = Waiter::queue(env, asking.clone()).await;
@@ -90,27 +76,22 @@ pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env, mod
 
 /// Until its guards are dropped, the owner gets the error that its hold is lost.
 pub async fn an_owner_does_not_join_a_lost_hold(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let fixed = asking.clone().lease(Lease::Fixed(env.short_lease()));
     let guard = fixed.await.unwrap();
     guard.lost().await;
-    let joined = asking.clone().await;
-    assert!(matches!(joined, Err(LockError::Lost)), "{joined:?}");
+    assert_err!(asking.clone().await, Lost);
     drop(guard);
     asking.await.unwrap().release().await.unwrap();
 }
 
 /// A share without a longest hold has ended: the other shares keep their own limits.
 pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let asking = asking.lease(Lease::Renewed(env.short_lease()));
     let wedged = asking.clone().max_hold(env.short_lease()).await.unwrap();
     drop(asking.await.unwrap());
-    let next = env.client().await.lock(KEY).mode(rival(mode));
+    let next = env.request(rival(mode)).await;
     let next = next.wait(env.short_lease() * 4).await.unwrap();
     assert!(wedged.is_lost());
     next.release().await.unwrap();
@@ -126,11 +107,9 @@ pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Env, mode: Lo
     for mode in env.family(mode) {
         for wait in [Duration::ZERO, env.prompt()] {
             let again = locks.lock(KEY).mode(mode).owner(&owner).wait(wait);
-            let again = again.await;
-            assert!(matches!(again, Err(LockError::Lost)), "{mode:?}: {again:?}");
+            assert_err!(again.await, Lost);
             let several = locks.lock_all([KEY, "other"]).mode(mode).owner(&owner);
-            let several = several.wait(wait).await;
-            assert!(matches!(several, Err(LockError::Lost)), "{several:?}");
+            assert_err!(several.wait(wait).await, Lost);
         }
     }
     drop(guard);

@@ -1,16 +1,8 @@
 //! Waiters are granted in order: promises L3, L5.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
-use crate::store::WAITER_LIVENESS;
-use crate::{LockClient, LockError, LockGuard, LockMode};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 pub async fn waiters_of_one_client_are_granted_in_order(env: &Env, mode: LockMode) {
     let locks = env.client().await;
@@ -34,41 +26,36 @@ pub(super) async fn in_order(
     clients: &[&LockClient],
 ) {
     const WAITERS: usize = 8;
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut working = JoinSet::new();
-    for (n, locks) in (0..WAITERS).zip(clients.iter().cycle()) {
-        let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
-        let order = order.clone();
-        working.spawn(async move {
-            let guard = waiter.granted().await;
-            order.lock().unwrap().push(n);
-            guard.release().await.unwrap();
-        });
+    let mut waiters = Vec::new();
+    for locks in clients.iter().cycle().take(WAITERS) {
+        waiters.push(Waiter::queue(env, locks.lock(KEY).mode(mode)).await);
     }
+    let order = Mutex::new(Vec::new());
+    let working = waiters.into_iter().enumerate().map(async |(n, waiter)| {
+        let guard = waiter.granted().await;
+        order.lock().unwrap().push(n);
+        guard.release().await.unwrap();
+    });
     holder.release().await.unwrap();
-    working.join_all().await;
-    assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..WAITERS));
+    join_all(working).await;
+    assert_eq!(order.into_inner().unwrap(), Vec::from_iter(0..WAITERS));
 }
 
 /// No other request waits in the process of the newcomer.
 pub async fn a_newcomer_does_not_overtake_waiters_elsewhere(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
-    let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let waiter = env.waiter(mode).await;
     holder.release().await.unwrap();
-    let newcomer = env.client().await.lock(KEY).mode(mode).wait(Duration::ZERO);
-    let newcomer = newcomer.await;
-    assert!(
-        matches!(newcomer, Err(LockError::Busy { .. })),
-        "{newcomer:?}"
-    );
+    let newcomer = env.request(mode).await.wait(Duration::ZERO);
+    assert_err!(newcomer.await, Busy);
     waiter.promptly().await.release().await.unwrap();
 }
 
 pub async fn a_cancelled_waiter_loses_its_place(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
-    let gone = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
-    let last = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let gone = env.waiter(mode).await;
+    let next = env.waiter(mode).await;
+    let last = env.waiter(mode).await;
     holder.release().await.unwrap();
     // The lock is free, and the waiter that leaves was the next to get it.
     gone.cancel_or_release().await;
@@ -80,8 +67,8 @@ pub async fn a_cancelled_waiter_loses_its_place(env: &Env, mode: LockMode) {
 /// afterwards.
 pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
-    let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let frozen = env.frozen(mode).await;
+    let next = env.waiter(mode).await;
     holder.release().await.unwrap();
     let released = Instant::now();
     let next = timeout(WAITER_LIVENESS * 2, next.granted()).await;

@@ -1,17 +1,7 @@
 //! Readers and writers: promise S7, and no writer or reader starves.
 
-use std::time::Duration;
-
-use crate::store::WAITER_LIVENESS;
-use crate::{Lease, LockError, LockKey, LockMode, Owner};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-
-use super::env::Env;
-use super::site::Site;
-use super::waiter::Waiter;
-use super::{KEY, release_all, rival};
-
+use super::*;
+use crate::{LockClientBuilder, LockKey};
 use LockMode::{Read, Write};
 
 pub async fn readers_share_the_lock(env: &Env, mode: LockMode) {
@@ -39,13 +29,9 @@ pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMod
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
     let writer = Waiter::queue(env, elsewhere.lock(KEY).mode(mode)).await;
     for locks in [&here, &elsewhere, &env.client().await] {
-        let refused = locks.lock(KEY).mode(Read).wait(Duration::ZERO).await;
-        assert!(
-            matches!(refused, Err(LockError::Busy { .. })),
-            "{refused:?}"
-        );
+        assert_err!(locks.lock(KEY).mode(Read).wait(Duration::ZERO).await, Busy);
     }
-    let newcomer = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    let newcomer = env.waiter(Read).await;
     reader.release().await.unwrap();
     writer.promptly().await.release().await.unwrap();
     newcomer.promptly().await.release().await.unwrap();
@@ -56,9 +42,9 @@ pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let reader = locks.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
-    let writer = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let writer = env.waiter(mode).await;
     let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
-    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    let elsewhere = env.waiter(Read).await;
     writer.cancel().await;
     here.promptly().await.release().await.unwrap();
     elsewhere.promptly().await.release().await.unwrap();
@@ -67,8 +53,8 @@ pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
 
 pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env, mode: LockMode) {
     let reader = env.held_elsewhere(KEY, Read).await;
-    let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
-    let next = env.client().await.lock(KEY).mode(Read);
+    let frozen = env.frozen(mode).await;
+    let next = env.request(Read).await;
     let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
     next.unwrap().release().await.unwrap();
     reader.release().await.unwrap();
@@ -77,9 +63,9 @@ pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env, mode: LockMod
 
 pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Env, mode: LockMode) {
     let writer = env.held_elsewhere(KEY, Write).await;
-    let frozen = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
+    let frozen = env.frozen(mode).await;
     writer.release().await.unwrap();
-    let next = env.client().await.lock(KEY).mode(Write);
+    let next = env.request(Write).await;
     let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
     next.unwrap().release().await.unwrap();
     frozen.thaw().granted().await.release().await.unwrap();
@@ -134,52 +120,29 @@ pub async fn a_reader_is_granted_among_writers(env: &Env, mode: LockMode) {
 
 /// Six requests work without a pause, in two clients; another request is still granted repeatedly.
 async fn is_granted_among(env: &Env, crowd: LockMode, alone: LockMode) {
-    let mut working = JoinSet::new();
-    for locks in [env.client().await, env.client().await] {
-        for n in 1..=3 {
-            let (locks, work) = (locks.clone(), env.moment() / 4 * n);
-            working.spawn(async move {
-                loop {
-                    let guard = locks.lock(KEY).mode(crowd).await.unwrap();
-                    sleep(work).await;
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
+    let clients = [env.client().await, env.client().await];
+    let mut working = busy(&clients, crowd, &[1, 2, 3].map(|n| env.moment() / 4 * n));
     for locks in [env.client().await, env.client().await] {
         for _ in 0..4 {
-            let asked = Instant::now();
-            let guard = locks.lock(KEY).mode(alone).await.unwrap();
-            assert!(
-                asked.elapsed() < env.prompt() * 2,
-                "starved for {:?}",
-                asked.elapsed()
-            );
-            guard.release().await.unwrap();
+            granted_within(env.prompt() * 2, locks.lock(KEY).mode(alone)).await;
         }
     }
     working.shutdown().await;
 }
 
 pub async fn an_upgrade_is_refused_at_once(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let asking = env.owned(mode).await;
+    let reading = asking.clone().mode(Read).await.unwrap();
     let asked = Instant::now();
-    let refused = locks.lock(KEY).mode(mode).owner(&owner).await;
-    assert!(matches!(refused, Err(LockError::Upgrade)), "{refused:?}");
+    assert_err!(asking.clone().await, Upgrade);
     assert!(asked.elapsed() < env.prompt());
     reading.release().await.unwrap();
-    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    writing.release().await.unwrap();
+    asking.await.unwrap().release().await.unwrap();
 }
 
 pub async fn a_writer_reads_under_its_own_write(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let asking = locks.lock(KEY).mode(Read).owner(&owner);
+    let asking = env.owned(Read).await;
+    let writing = asking.clone().mode(mode).await.unwrap();
     let (one, two) = tokio::join!(asking.clone().acquire(), asking.clone().acquire());
     one.unwrap().release().await.unwrap();
     two.unwrap().release().await.unwrap();
@@ -193,10 +156,8 @@ pub async fn a_writer_reads_under_its_own_write(env: &Env, mode: LockMode) {
 
 /// In the store, all of them have the hold id of the write.
 pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let asking = locks.lock(KEY).mode(Read).owner(&owner);
+    let asking = env.owned(Read).await;
+    let writing = asking.clone().mode(mode).await.unwrap();
     for micros in (0..4000).step_by(250) {
         drop(asking.clone().await.unwrap());
         let after_a_drop = asking.clone().await.unwrap();
@@ -230,15 +191,13 @@ pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(
     env: &Env,
     mode: LockMode,
 ) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).owner(&owner).wait(env.prompt());
-    let (read, write) = (asking.clone().mode(Read), asking.mode(mode));
+    let write = env.owned(mode).await.wait(env.prompt());
+    let read = write.clone().mode(Read);
     let (writing, reading) = tokio::join!(write.clone().acquire(), read.clone().acquire());
     reading.unwrap().release().await.unwrap();
     writing.unwrap().release().await.unwrap();
     let (reading, writing) = tokio::join!(read.acquire(), write.acquire());
-    assert!(matches!(writing, Err(LockError::Upgrade)), "{writing:?}");
+    assert_err!(writing, Upgrade);
     reading.unwrap().release().await.unwrap();
 }
 
@@ -248,7 +207,7 @@ pub async fn a_downgrade_lets_readers_in(env: &Env, mode: LockMode) {
     let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
     let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
     let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
-    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    let elsewhere = env.waiter(Read).await;
     writing.release().await.unwrap();
     let (here, elsewhere) = (here.promptly().await, elsewhere.promptly().await);
     assert!(env.is_taken(Write).await);
@@ -261,16 +220,13 @@ pub async fn a_downgrade_lets_readers_in(env: &Env, mode: LockMode) {
 
 /// In Redisson it does: PROTOCOL 1.3 (d).
 pub async fn a_nested_read_does_not_shorten_the_write(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let (short, long) = (env.short_lease(), env.short_lease() * 3);
-    let asking = locks.lock(KEY).owner(&owner);
-    let writing = asking.clone().mode(mode).lease(Lease::Fixed(long));
-    let writing = writing.await.unwrap();
-    let nested = asking.mode(Read).lease(Lease::Fixed(short));
+    let [short, long] = [1, 3].map(|times| Lease::Fixed(env.short_lease() * times));
+    let asking = env.owned(mode).await;
+    let writing = asking.clone().lease(long).await.unwrap();
+    let nested = asking.mode(Read).lease(short);
     let (one, two) = (nested.clone().await.unwrap(), nested.await.unwrap());
     one.release().await.unwrap();
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(Read)).await;
+    let next = env.waiter(Read).await;
     two.lost().await;
     assert!(two.release().await.is_err());
     next.keeps_waiting(env).await;
@@ -282,12 +238,12 @@ pub async fn a_nested_read_does_not_shorten_the_write(env: &Env, mode: LockMode)
 /// Each reader has a lease of its own.
 pub async fn one_readers_lapse_ends_no_other(env: &Env, mode: LockMode) {
     let (short, long) = (env.short_lease(), env.short_lease() * 2);
-    let asking =
-        |locks: &crate::LockClient, lease| locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
     let asked = Instant::now();
-    let longer = asking(&env.client().await, long).await.unwrap();
-    let shorter = asking(&env.client().await, short).await.unwrap();
-    let writer = Waiter::queue(env, env.client().await.lock(KEY).mode(Write)).await;
+    let longer = env.request(mode).await.lease(Lease::Fixed(long));
+    let longer = longer.await.unwrap();
+    let shorter = env.request(mode).await.lease(Lease::Fixed(short));
+    let shorter = shorter.await.unwrap();
+    let writer = env.waiter(Write).await;
     shorter.lost().await;
     drop(shorter);
     writer.keeps_waiting(env).await;
@@ -300,25 +256,17 @@ pub async fn one_readers_lapse_ends_no_other(env: &Env, mode: LockMode) {
 /// Each reader asks when the previous hold is too old to be joined.
 pub async fn readers_of_one_process_share_few_holds(env: &Env, mode: LockMode) {
     const READERS: usize = 200;
-    let locks = env
-        .client_with(|builder| builder.share_window(Duration::ZERO))
-        .await;
+    let unshared = |builder: LockClientBuilder| builder.share_window(Duration::ZERO);
+    let locks = env.client_with(unshared).await;
     let mut guards = Vec::new();
     for _ in 0..READERS {
-        guards.push(
-            locks
-                .lock(KEY)
-                .mode(mode)
-                .owner(&Owner::new())
-                .await
-                .unwrap(),
-        );
+        let reader = locks.lock(KEY).mode(mode).owner(&Owner::new());
+        guards.push(reader.await.unwrap());
     }
     let holds = env.calls().granted(&LockKey::new(KEY)).len();
     assert!(holds < READERS / 2, "{holds} holds of one process");
     // A writer is granted when the last of them releases.
-    let writer = env.client().await;
-    let writer = Waiter::queue(env, writer.lock(KEY).mode(rival(mode))).await;
+    let writer = env.waiter(rival(mode)).await;
     let last = guards.pop().unwrap();
     release_all(guards).await;
     writer.keeps_waiting(env).await;

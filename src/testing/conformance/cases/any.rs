@@ -1,13 +1,6 @@
 //! One of several keys: promise S8.
 
-use std::time::Duration;
-
-use crate::{LockError, LockMode};
-use tokio::time::timeout;
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, release_all, rival};
+use super::*;
 
 pub async fn a_request_for_any_gets_a_free_key(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
@@ -44,14 +37,11 @@ pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env, mode: Loc
             for (locks, key) in holders.into_iter().zip(["one", "two"]) {
                 guards.push(locks.lock(key).mode(rival(mode)).await.unwrap());
             }
-            let asking = here.lock_any(["one", "two"]).mode(mode);
-            let waiter = tokio::spawn(asking.into_future());
-            tokio::time::sleep(env.moment()).await;
-            assert!(!waiter.is_finished());
+            let waiter = Waiter::begin(env, here.lock_any(["one", "two"]).mode(mode)).await;
             let key = guards[freed].key().clone();
             guards.swap_remove(freed).release().await.unwrap();
-            let taken = timeout(notice, waiter).await;
-            let taken = taken.expect("the release is noticed").unwrap().unwrap();
+            let taken = timeout(notice, waiter.granted()).await;
+            let taken = taken.expect("the release is noticed");
             assert_eq!(*taken.key(), key);
             taken.release().await.unwrap();
             drop(guards);
@@ -66,10 +56,7 @@ pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env, mode: Loc
     let any = locks.lock_any([KEY, "other"]).mode(mode);
     let other = any.clone().wait(Duration::ZERO).await.unwrap();
     let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
-    let any = tokio::spawn(any.into_future());
-    tokio::time::sleep(env.moment()).await;
-    any.abort();
-    drop(any.await);
+    Waiter::begin(env, any).await.cancel().await;
     guard.release().await.unwrap();
     waiter.promptly().await.release().await.unwrap();
     other.release().await.unwrap();
@@ -82,29 +69,11 @@ pub async fn the_number_of_waiters_for_any_is_bounded(env: &Env, mode: LockMode)
         holders.push(env.held_elsewhere(key, rival(mode)).await);
     }
     let asking = locks.lock_any([KEY, "other"]).mode(mode).max_waiters(2);
-    let mut waiters = Vec::new();
-    let refused = loop {
-        assert!(waiters.len() <= 3, "no request is refused");
-        match asking.clone().wait(env.moment()).await {
-            Err(LockError::Overloaded) => break asking.clone().await,
-            Err(LockError::Busy { .. }) => {
-                waiters.push(tokio::spawn(asking.clone().into_future()));
-                tokio::time::sleep(env.moment()).await;
-            }
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(matches!(refused, Err(LockError::Overloaded)));
-    assert!(waiters.len() >= 2, "turned away too early");
+    let waiters = until_overloaded(env, &asking, Waiter::begin).await;
     // A waiter for one of the keys also counts against the limit.
-    let one = locks.lock(KEY).mode(mode).max_waiters(2).await;
-    assert!(matches!(one, Err(LockError::Overloaded)), "{one:?}");
+    assert_err!(locks.lock(KEY).mode(mode).max_waiters(2).await, Overloaded);
     release_all(holders).await;
-    let released = waiters.into_iter().map(async |waiter| {
-        let guard = waiter.await.unwrap().unwrap();
-        guard.release().await.unwrap();
-    });
-    futures_util::future::join_all(released).await;
+    join_all(waiters.into_iter().map(Waiter::serve)).await;
 }
 
 /// One release causes one question, and one more of the next in the queue.
@@ -121,11 +90,11 @@ pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode)
         tokio::spawn(async move { drop(taken.send(asking.await.unwrap())) })
     });
     let crowd: Vec<_> = crowd.collect();
-    tokio::time::sleep(env.moment()).await;
+    sleep(env.moment()).await;
     let before = env.calls().questions();
     holders.pop().unwrap().release().await.unwrap();
     let first = timeout(env.prompt(), takes.recv()).await.unwrap().unwrap();
-    tokio::time::sleep(env.moment()).await;
+    sleep(env.moment()).await;
     let asked = env.calls().questions() - before;
     assert!(asked <= CROWD / 2, "{asked} questions");
     drop((first, holders));

@@ -1,17 +1,8 @@
 //! A limited number of holders at a time: promise S1 for permits, L2.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, release_all};
-use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest};
+use super::*;
 
 /// The number of permits in most of these cases.
 const LIMIT: u32 = 3;
@@ -64,11 +55,7 @@ pub async fn every_permit_is_granted(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guards = all(&here, &elsewhere).await;
     assert!(is_taken(env).await);
-    let refused = permit(&here).wait(env.moment()).await;
-    assert!(
-        matches!(refused, Err(LockError::Busy { .. })),
-        "{refused:?}"
-    );
+    assert_err!(permit(&here).wait(env.moment()).await, Busy);
     release_all(guards).await;
     release_all(all(&elsewhere, &here).await).await;
 }
@@ -104,10 +91,8 @@ pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _
         for locks in [&here, &elsewhere, &here] {
             waiters.push(Waiter::queue(env, permit(locks)).await);
         }
-        let ends = guards.into_iter().map(LockGuard::release);
-        for released in futures_util::future::join_all(ends).await {
-            released.unwrap();
-        }
+        let ends = join_all(guards.into_iter().map(LockGuard::release)).await;
+        ends.into_iter().for_each(Result::unwrap);
         for waiter in waiters {
             // Held until the next one is granted as well.
             let guard = waiter.promptly().await;
@@ -116,8 +101,8 @@ pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _
                 drop(guard);
             });
         }
-        env.until("all are free", async || !is_taken(env).await)
-            .await;
+        let are_free = async || !is_taken(env).await;
+        env.until("all are free", are_free).await;
         env.store_is_empty().await;
     }
 }
@@ -135,7 +120,7 @@ pub async fn one_permits_lapse_ends_no_other(env: &Env, _: LockMode) {
     assert!(is_taken(env).await, "one permit came free, not two");
     sleep(lease).await;
     assert!(is_taken(env).await, "a permit that is renewed came free");
-    assert!(matches!(lapsing.release().await, Err(LockError::Lost)));
+    assert_err!(lapsing.release().await, Lost);
     release_all([renewed, long, next]).await;
 }
 
@@ -161,11 +146,7 @@ pub async fn two_limits_at_once_conflict(env: &Env, _: LockMode) {
     let guard = permit(&here).await.unwrap();
     for other in [LIMIT - 1, LIMIT + 1] {
         for locks in [&here, &elsewhere] {
-            let refused = locks.lock(KEY).permits(other).await;
-            assert!(
-                matches!(refused, Err(LockError::Conflict(_))),
-                "{refused:?}"
-            );
+            assert_err!(locks.lock(KEY).permits(other).await, Conflict);
         }
     }
     // The same limit is still valid.
@@ -177,16 +158,12 @@ pub async fn another_limit_on_several_keys_is_overlooked(env: &Env, _: LockMode)
     const OTHER: &str = "account:43";
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guards = here.lock_all([KEY, OTHER]).permits(LIMIT).await.unwrap();
-    for request in [
+    let (any, several) = (
         elsewhere.lock_any([KEY, OTHER]),
         elsewhere.lock_all(["free", OTHER]),
-    ] {
-        let refused = request.permits(LIMIT - 1).await;
-        assert!(
-            matches!(refused, Err(LockError::Conflict(_))),
-            "{refused:?}"
-        );
-    }
+    );
+    assert_err!(any.permits(LIMIT - 1).await, Conflict);
+    assert_err!(several.permits(LIMIT - 1).await, Conflict);
     guards.release().await.unwrap();
 }
 
@@ -200,11 +177,8 @@ pub async fn a_limit_ends_with_its_holds(env: &Env, _: LockMode) {
             let asking = elsewhere.lock(KEY).permits(limit).wait(Duration::ZERO);
             guards.push(asking.await.unwrap());
         }
-        let one_more = here.lock(KEY).permits(limit).wait(Duration::ZERO).await;
-        assert!(
-            matches!(one_more, Err(LockError::Busy { .. })),
-            "{one_more:?}"
-        );
+        let one_more = here.lock(KEY).permits(limit).wait(Duration::ZERO);
+        assert_err!(one_more.await, Busy);
         release_all(guards).await;
     }
 }
@@ -214,7 +188,7 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode
     const MANY: u32 = 24;
     let locks = env.client().await;
     let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
-    let granted = futures_util::future::join_all(asking).await;
+    let granted = join_all(asking).await;
     let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
     assert_eq!(env.calls().questions(), MANY as usize);
     release_all(guards).await;
@@ -242,12 +216,8 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     })
     .await;
     guards.pop().unwrap().release().await.unwrap();
-    guards.push(
-        timeout(env.prompt(), entering.recv())
-            .await
-            .unwrap()
-            .unwrap(),
-    );
+    let next = timeout(env.prompt(), entering.recv()).await;
+    guards.push(next.unwrap().unwrap());
     sleep(env.moment()).await;
     let asked = env.calls().questions() - before;
     // At first as many requests as there are permits asked concurrently, and were refused together.

@@ -1,14 +1,6 @@
 //! The minimum of a hold: [`LockRequest::hold_at_least`](crate::LockRequest::hold_at_least).
 
-use std::time::Duration;
-
-use crate::{LockClient, LockError, LockGuard, LockMode, LockRequest};
-use futures_util::future::join_all;
-use tokio::time::Instant;
-
-use super::KEY;
-use super::env::Env;
-use super::waiter::Waiter;
+use super::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -40,10 +32,7 @@ impl KeptHold {
 async fn granted_after(until: Instant, requests: impl IntoIterator<Item = Waiter>) {
     let granted = requests.into_iter().map(async |request| {
         let guard = request.granted().await;
-        assert!(
-            Instant::now() >= until,
-            "granted before the minimum was over"
-        );
+        assert!(Instant::now() >= until, "within the minimum");
         guard.release().await.unwrap();
     });
     join_all(granted).await;
@@ -78,8 +67,7 @@ pub async fn a_minimum_ends_with_its_client(env: &Env, mode: LockMode) {
         } else {
             kept.locks.shutdown(LIMIT).await.unwrap();
             assert!(kept.guard.is_lost());
-            let released = kept.guard.release().await;
-            assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+            assert_err!(kept.guard.release().await, Lost);
         }
         granted_after(kept.until, [other]).await;
     }

@@ -1,15 +1,9 @@
 //! Requests that are dropped before they are granted: promise L7.
 
-use std::future::{IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
-use crate::{LockClient, LockMode, LockRequest};
-use tokio::time::{sleep, timeout};
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 /// More polls than any request of these cases needs until it is granted or sleeps.
 const POLLS: usize = 10;
@@ -19,8 +13,7 @@ pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Env, mode:
     for polls in 0..=POLLS {
         for rest in [Duration::ZERO, env.moment()] {
             cancel_after(polls, rest, locks.lock(KEY).mode(mode)).await;
-            env.until("no key is in use", async || locks.keys_in_use() == 0)
-                .await;
+            env.no_key_is_in_use(&locks).await;
             env.store_is_empty().await;
         }
     }
@@ -52,10 +45,10 @@ pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(
             let waiter = Waiter::queue(env, here.lock(KEY).mode(mode)).await;
             guard.release().await.unwrap();
             for _ in 0..polls {
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
             waiter.cancel_or_release().await;
-            promptly(env, &next, rival(mode)).await;
+            granted_within(env.prompt(), next.lock(KEY).mode(rival(mode))).await;
             env.store_is_empty().await;
         }
     }
@@ -107,12 +100,6 @@ async fn three_in_line(env: &Env, locks: &LockClient, mode: LockMode) -> [Waiter
         Waiter::queue(env, asking.clone()).await,
         Waiter::queue(env, asking).await,
     ]
-}
-
-async fn promptly(env: &Env, locks: &LockClient, mode: LockMode) {
-    let taking = timeout(env.prompt(), locks.lock(KEY).mode(mode).into_future());
-    let guard = taking.await.expect("the lock is free").unwrap();
-    guard.release().await.unwrap();
 }
 
 /// Polls the request `polls` times, lets other tasks run for `rest`, and drops the request or its guard.

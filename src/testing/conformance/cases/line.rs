@@ -1,21 +1,9 @@
 //! Processes that wait for an exclusive hold form a line, and a release wakes the first of them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use tokio::task::{JoinSet, yield_now};
-
-use crate::LockMode;
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, order};
+use super::*;
 
 pub async fn processes_are_granted_in_order(env: &Env, mode: LockMode) {
-    let mut clients = Vec::new();
-    for _ in 0..8 {
-        clients.push(env.client().await);
-    }
+    let clients = join_all((0..8).map(|_| env.client())).await;
     let holder = env.held_elsewhere(KEY, mode).await;
     let clients: Vec<_> = clients.iter().collect();
     order::in_order(env, holder, mode, &clients).await;
@@ -24,9 +12,9 @@ pub async fn processes_are_granted_in_order(env: &Env, mode: LockMode) {
 /// The first in line is slow to take the free lock.
 pub async fn a_newcomer_does_not_overtake_the_line(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, mode).await;
-    let slow = Waiter::queue_frozen(env, env.client().await.lock(KEY).mode(mode)).await;
+    let slow = env.frozen(mode).await;
     holder.release().await.unwrap();
-    let newcomer = Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await;
+    let newcomer = env.waiter(mode).await;
     newcomer.keeps_waiting(env).await;
     let first = slow.thaw().granted().await;
     newcomer.keeps_waiting(env).await;
@@ -39,7 +27,7 @@ pub async fn a_release_wakes_only_the_first_in_line(env: &Env, mode: LockMode) {
     let mut holder = env.held_elsewhere(KEY, mode).await;
     let mut waiters = Vec::new();
     for _ in 0..WAITERS {
-        waiters.push(Waiter::queue(env, env.client().await.lock(KEY).mode(mode)).await);
+        waiters.push(env.waiter(mode).await);
     }
     let refused = env.calls().refused();
     for waiter in waiters {
@@ -66,29 +54,7 @@ pub async fn a_frozen_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) 
 pub async fn a_lone_task_in_a_loop_gets_its_turns(env: &Env, mode: LockMode) {
     // Several turns of each.
     const GRANTS: usize = 480;
-    const TASKS: [usize; 3] = [1, 1, 4];
-    let grants = Arc::new(TASKS.map(|_| AtomicUsize::new(0)));
-    let all =
-        |grants: &[AtomicUsize]| -> usize { grants.iter().map(|n| n.load(Ordering::SeqCst)).sum() };
-    let mut busy = JoinSet::new();
-    for (process, tasks) in TASKS.into_iter().enumerate() {
-        let locks = env.client().await;
-        for _ in 0..tasks {
-            let (locks, grants) = (locks.clone(), grants.clone());
-            busy.spawn(async move {
-                while all(&grants[..]) < GRANTS {
-                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                    grants[process].fetch_add(1, Ordering::SeqCst);
-                    yield_now().await;
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    busy.join_all().await;
-    let shares = grants.each_ref().map(|share| share.load(Ordering::SeqCst));
-    assert!(
-        shares.iter().all(|share| *share >= GRANTS / 96),
-        "{shares:?}"
-    );
+    let shares = shares(env, mode, [1, 1, 4], GRANTS).await;
+    let least = shares.iter().min();
+    assert!(least >= Some(&(GRANTS / 96)), "{shares:?}");
 }

@@ -1,75 +1,58 @@
 //! How long a hold lives: promises S4, L1, L9.
 
-use std::time::Duration;
-
-use crate::{Lease, LockError, LockMode, Owner};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, release_all, rival};
+use super::*;
 
 /// The holder learns of the end before another owner can get the lock.
 pub async fn a_fixed_lease_ends_at_its_time(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
-    let asking = env.client().await.lock(KEY).mode(mode);
+    let asking = env.request(mode).await;
     let asked = Instant::now();
     let guard = asking.lease(Lease::Fixed(lease)).await.unwrap();
-    assert!(guard.deadline() <= Instant::now() + lease);
-    assert!(!guard.is_lost());
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    assert!(guard.deadline() <= Instant::now() + lease && !guard.is_lost());
+    let next = env.waiter(rival(mode)).await;
     guard.lost().await;
     assert!(guard.is_lost() && Instant::now() >= guard.deadline());
     assert!(asked.elapsed() >= lease * 9 / 10, "lost too early");
     let next = next.granted().await;
     assert!(asked.elapsed() >= lease, "taken while it was held");
     assert!(asked.elapsed() < lease + env.prompt());
-    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    assert_err!(guard.release().await, Lost);
     next.release().await.unwrap();
 }
 
 /// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
 pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
-    let locks = env.client().await;
-    let asking = locks.lock(KEY).mode(mode).lease(Lease::Renewed(lease));
+    let asking = env.request(mode).await.lease(Lease::Renewed(lease));
     let guard = asking.await.unwrap();
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let next = env.waiter(rival(mode)).await;
     let until = Instant::now() + lease * 2;
     while Instant::now() < until {
-        assert!(guard.deadline() <= Instant::now() + lease);
-        assert!(!guard.is_lost());
+        assert!(guard.deadline() <= Instant::now() + lease && !guard.is_lost());
         next.keeps_waiting(env).await;
     }
     let renewals = env.calls().renewals();
-    assert!(
-        (3..=8).contains(&renewals),
-        "{renewals} renewals in two leases"
-    );
+    assert!((3..=8).contains(&renewals), "{renewals} in two leases");
 
     guard.release().await.unwrap();
     next.promptly().await.release().await.unwrap();
     let renewals = env.calls().renewals();
     sleep(lease / 2).await;
-    assert_eq!(
-        env.calls().renewals(),
-        renewals,
-        "renewed after its release"
-    );
+    assert_eq!(env.calls().renewals(), renewals, "after its release");
 }
 
 pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env, mode: LockMode) {
     let (lease, longest) = (env.short_lease(), env.short_lease() * 3 / 2);
     let asked = Instant::now();
-    let asking = env.client().await.lock(KEY).mode(mode).max_hold(longest);
+    let asking = env.request(mode).await.max_hold(longest);
     let wedged = asking.lease(Lease::Renewed(lease)).await.unwrap();
-    let next = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let next = env.waiter(rival(mode)).await;
     wedged.lost().await;
     assert!(asked.elapsed() >= longest * 9 / 10, "lost too early");
     let next = next.granted().await;
     assert!(wedged.is_lost());
     assert!(asked.elapsed() < longest + env.prompt());
-    assert!(matches!(wedged.release().await, Err(LockError::Lost)));
+    assert_err!(wedged.release().await, Lost);
     next.release().await.unwrap();
 }
 
@@ -94,19 +77,15 @@ pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env, mod
 
 /// The last renewal before a limit is shorter than the lease, and the next one would be at its end.
 pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let (lease, owner) = (env.short_lease() * 2, Owner::new());
-    let asking = || {
-        let asking = locks.lock(KEY).mode(mode).owner(&owner);
-        asking.lease(Lease::Renewed(lease))
-    };
-    let limited = asking().max_hold(lease).await.unwrap();
+    let lease = env.short_lease() * 2;
+    let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
+    let limited = asking.clone().max_hold(lease).await.unwrap();
     sleep_until(limited.deadline() - lease / 4).await;
-    let unlimited = asking().await.unwrap();
+    let unlimited = asking.await.unwrap();
     let limit = Instant::now() + lease / 4;
     sleep_until(limit + lease).await;
     assert!(limited.is_lost() && !unlimited.is_lost());
-    assert!(matches!(limited.release().await, Err(LockError::Lost)));
+    assert_err!(limited.release().await, Lost);
     unlimited.release().await.unwrap();
 }
 
@@ -128,26 +107,22 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
 
 /// One try. Returns whether it says something.
 async fn joined_late(env: &Env, mode: LockMode) -> bool {
-    let locks = env.client().await;
-    let (lease, owner) = (env.short_lease(), Owner::new());
-    let asking = || {
-        let asking = locks.lock(KEY).mode(mode).owner(&owner);
-        asking.lease(Lease::Renewed(lease))
-    };
+    let lease = env.short_lease();
+    let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
     let (earlier, begun) = (env.calls().renewals(), Instant::now());
-    let outer = asking().await.unwrap();
-    let limited = asking().max_hold(lease / 2).await.unwrap();
+    let outer = asking.clone().await.unwrap();
+    let limited = asking.clone().max_hold(lease / 2).await.unwrap();
     let limit = Instant::now() + lease / 2;
     drop(outer);
     // The first renewal is due after a third of the lease.
     if env.calls().renewals() > earlier || begun.elapsed() > lease / 4 {
         return false;
     }
-    env.until("it was renewed", async || env.calls().renewals() > earlier)
-        .await;
+    let is_renewed = async || env.calls().renewals() > earlier;
+    env.until("it was renewed", is_renewed).await;
     sleep(env.moment()).await;
     let renewals = env.calls().renewals();
-    let late = asking().await.unwrap();
+    let late = asking.await.unwrap();
     let deadline = late.deadline();
     if env.calls().renewals() > renewals || Instant::now() >= limit {
         return false;
@@ -174,16 +149,11 @@ pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env, mode: L
 }
 
 pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let asking = locks.lock(KEY).mode(mode);
+    let asking = env.request(mode).await;
     let short = Duration::from_millis(5);
-    for asking in [
-        asking.clone().lease(Lease::Renewed(short)),
-        asking.max_hold(short),
-    ] {
-        let refused = asking.await;
-        assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
-    }
+    let leased = asking.clone().lease(Lease::Renewed(short));
+    assert_err!(leased.await, Invalid);
+    assert_err!(asking.max_hold(short).await, Invalid);
     assert_eq!(env.calls().questions(), 0);
 }
 

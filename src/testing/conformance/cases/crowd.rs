@@ -1,17 +1,6 @@
 //! Many requests at once: promise L2.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use crate::LockMode;
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep, timeout};
-
-use super::env::Env;
-use super::site::Site;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 /// Every request in a crowd is granted eventually.
 pub async fn every_request_of_a_crowd_is_granted(env: &Env, mode: LockMode) {
@@ -36,28 +25,11 @@ pub async fn every_request_of_a_crowd_is_granted(env: &Env, mode: LockMode) {
 
 /// A busy process hands the lock over to its own requests, but not for ever.
 pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let mut busy = JoinSet::new();
-    for _ in 0..4 {
-        let (locks, moment) = (locks.clone(), env.moment());
-        busy.spawn(async move {
-            loop {
-                let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                sleep(moment / 10).await;
-                guard.release().await.unwrap();
-            }
-        });
-    }
-    let other = env.client().await;
+    let times = [env.moment() / 10; 4];
+    let mut busy = busy(&[env.client().await], mode, &times);
+    let other = env.request(rival(mode)).await;
     for _ in 0..5 {
-        let asked = Instant::now();
-        let guard = other.lock(KEY).mode(rival(mode)).await.unwrap();
-        assert!(
-            asked.elapsed() < env.prompt() * 5,
-            "starved for {:?}",
-            asked.elapsed()
-        );
-        guard.release().await.unwrap();
+        granted_within(env.prompt() * 5, other.clone()).await;
     }
     busy.shutdown().await;
 }
@@ -66,34 +38,9 @@ pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env, mode: LockMode)
 pub async fn each_of_two_busy_processes_gets_its_share(env: &Env, mode: LockMode) {
     // A few turns of each.
     const GRANTS: usize = 96;
-    let grants = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let mut busy = JoinSet::new();
-    for process in 0..2 {
-        let locks = env.client().await;
-        for _ in 0..4 {
-            let (locks, grants) = (locks.clone(), grants.clone());
-            busy.spawn(async move {
-                while grants
-                    .iter()
-                    .map(|n| n.load(Ordering::SeqCst))
-                    .sum::<usize>()
-                    < GRANTS
-                {
-                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                    grants[process].fetch_add(1, Ordering::SeqCst);
-                    // In memory there may be no other wait, and the other tasks would never run.
-                    yield_now().await;
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    busy.join_all().await;
-    let shares = [0, 1].map(|process| grants[process].load(Ordering::SeqCst));
-    assert!(
-        shares.iter().all(|share| *share >= GRANTS / 6),
-        "{shares:?}"
-    );
+    let shares = shares(env, mode, [4, 4], GRANTS).await;
+    let least = shares.iter().min();
+    assert!(least >= Some(&(GRANTS / 6)), "{shares:?}");
 }
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
@@ -109,16 +56,13 @@ pub async fn each_release_wakes_the_next_waiter(env: &Env, mode: LockMode) {
         }
     }
     guard.release().await.unwrap();
-    let mut served = JoinSet::new();
-    for waiter in waiters {
-        served.spawn(async move { drop(waiter.granted().await) });
-    }
+    let served = join_all(waiters.into_iter().map(Waiter::serve));
     // The end of a `Reentrant` hold, the first one's or a waiter's, wakes no `Fair` waiter: the first of them polls within
     // a second.
     let unwoken = match mode {
         LockMode::Reentrant | LockMode::Fair => Duration::from_secs(3),
         LockMode::Read | LockMode::Write | LockMode::Permit(_) => Duration::ZERO,
     };
-    let all = timeout(env.prompt() * 2 + unwoken, served.join_all()).await;
+    let all = timeout(env.prompt() * 2 + unwoken, served).await;
     all.expect("each release wakes the next");
 }

@@ -1,13 +1,6 @@
 //! Exclusion: promises S1, S2, S7.
 
-use std::time::Duration;
-
-use crate::{Lease, LockClient, LockMode, Owner};
-use tokio::task::JoinSet;
-
-use super::env::Env;
-use super::site::Site;
-use super::{KEY, rival};
+use super::*;
 
 /// How long a piece of work takes.
 const WORK: Duration = Duration::from_millis(2);
@@ -42,21 +35,17 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
     working.join_all().await;
     let writers = env
         .family(mode)
-        .into_iter()
-        .filter(|mode| *mode != LockMode::Read);
-    assert_eq!(
-        site.count(),
-        writers.count() * clients.len() * tasks / 2 * ROUNDS
-    );
+        .map(|mode| usize::from(mode != LockMode::Read));
+    let writes = writers.iter().sum::<usize>() * clients.len() * tasks / 2 * ROUNDS;
+    assert_eq!(site.count(), writes);
     assert!(env.calls().questions() > 0);
 }
 
 /// So is a request with an owner that holds nothing.
 pub async fn another_owner_is_refused(env: &Env, mode: LockMode) {
     let locks = env.client().await;
-    let owner = Owner::new();
+    let (owner, stranger) = (Owner::new(), Owner::new());
     let guard = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let stranger = Owner::new();
     for client in [&locks, &env.client().await] {
         let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
         assert!(asking.clone().await.is_err());
@@ -68,16 +57,13 @@ pub async fn another_owner_is_refused(env: &Env, mode: LockMode) {
 
 /// The release of an expired hold does not end the next hold.
 pub async fn a_late_release_does_not_end_the_next_hold(env: &Env, mode: LockMode) {
-    let late = env.client().await;
-    let lapsing = late
-        .lock(KEY)
-        .mode(mode)
-        .lease(Lease::Fixed(env.short_lease()));
+    let lease = Lease::Fixed(env.short_lease());
+    let lapsing = env.request(mode).await.lease(lease);
     let (first, second) = (lapsing.clone().await.unwrap(), lapsing);
     let next = env.held_elsewhere(KEY, rival(mode)).await;
     assert!(first.is_lost());
     drop(first);
-    tokio::time::sleep(env.moment()).await;
+    sleep(env.moment()).await;
     assert!(second.wait(Duration::ZERO).await.is_err());
     next.release().await.unwrap();
 }

@@ -1,30 +1,25 @@
 //! Lost holds: promises S3, S5, S9.
 
 use std::pin::pin;
-use std::time::Duration;
 
-use crate::{Ended, Lease, LockClientBuilder, LockError, LockHandle, LockMode, Owner};
 use futures_util::future::select;
-use tokio::time::{Instant, sleep, timeout};
 
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
+use crate::{Ended, LockClientBuilder, LockHandle};
 
 pub async fn a_stolen_hold_is_reported_lost(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
-    let asking = env.client().await.lock(KEY).mode(mode);
+    let asking = env.request(mode).await;
     let guard = asking.lease(Lease::Renewed(lease)).await.unwrap();
     let handle = guard.handle();
     let stolen = Instant::now();
     env.steal().await;
-    timeout(lease, guard.lost())
-        .await
-        .expect("the next renewal notices");
+    let lost = timeout(lease, guard.lost()).await;
+    lost.expect("the next renewal notices");
     assert!(stolen.elapsed() < lease / 2 + env.prompt());
     assert!(guard.is_lost() && handle.is_lost());
     handle.lost().await;
-    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    assert_err!(guard.release().await, Lost);
 }
 
 /// And no renewal creates the hold again.
@@ -32,7 +27,7 @@ pub async fn the_release_of_a_stolen_hold_is_not_confirmed(env: &Env, mode: Lock
     let guard = env.held_elsewhere(KEY, mode).await;
     env.steal().await;
     assert!(!env.is_taken(rival(mode)).await);
-    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    assert_err!(guard.release().await, Lost);
 }
 
 /// The hold has ended, although its guard still exists.
@@ -57,14 +52,12 @@ pub async fn a_lost_hold_blocks_no_request(env: &Env, mode: LockMode) {
 
 /// The release of a shared or handed-over hold asks the store whether it was held until then.
 pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+    let asking = env.owned(mode).await;
     let (outer, inner) = (asking.clone().await.unwrap(), asking.await.unwrap());
     env.steal().await;
-    assert!(matches!(inner.release().await, Err(LockError::Lost)));
+    assert_err!(inner.release().await, Lost);
     assert!(outer.is_lost());
-    assert!(matches!(outer.release().await, Err(LockError::Lost)));
+    assert_err!(outer.release().await, Lost);
 }
 
 pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Env, mode: LockMode) {
@@ -74,19 +67,18 @@ pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Env, mode: LockMode
     let first = locks.lock(KEY).mode(mode).await.unwrap();
     let second = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     env.steal().await;
-    assert!(matches!(first.release().await, Err(LockError::Lost)));
+    assert_err!(first.release().await, Lost);
     let second = second.granted().await;
     assert!(second.is_lost());
-    assert!(matches!(second.release().await, Err(LockError::Lost)));
+    assert_err!(second.release().await, Lost);
 }
 
 pub async fn a_released_lock_is_not_reported_lost(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let lease = env.short_lease();
-    let released = locks.lock(KEY).mode(mode).lease(Lease::Fixed(lease));
-    let released = released.await.unwrap();
-    let dropped = locks.lock("dropped").mode(mode).lease(Lease::Fixed(lease));
-    let dropped = dropped.await.unwrap();
+    let [released, dropped] =
+        [KEY, "dropped"].map(|key| locks.lock(key).mode(mode).lease(Lease::Fixed(lease)));
+    let (released, dropped) = (released.await.unwrap(), dropped.await.unwrap());
     let handles = [released.handle(), dropped.handle()];
     released.release().await.unwrap();
     drop(dropped);
@@ -98,15 +90,11 @@ pub async fn a_released_lock_is_not_reported_lost(env: &Env, mode: LockMode) {
 
 /// A handle's observation ends with its guard, even if others still share the hold.
 pub async fn a_released_share_is_not_lost_with_the_hold(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let (lease, owner) = (env.short_lease(), Owner::new());
-    let asking = || {
-        let asking = locks.lock(KEY).mode(mode).owner(&owner);
-        asking.lease(Lease::Renewed(lease))
-    };
-    let outer = asking().await.unwrap();
-    let limited = asking().max_hold(lease / 2).await.unwrap();
-    let (inner, dropped) = (asking().await.unwrap(), asking().await.unwrap());
+    let lease = env.short_lease();
+    let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
+    let outer = asking.clone().await.unwrap();
+    let limited = asking.clone().max_hold(lease / 2).await.unwrap();
+    let (inner, dropped) = (asking.clone().await.unwrap(), asking.await.unwrap());
     let handles = [inner.handle(), limited.handle(), dropped.handle()];
     let waiting = handles
         .clone()
@@ -125,5 +113,5 @@ pub async fn a_released_share_is_not_lost_with_the_hold(env: &Env, mode: LockMod
         assert!(!handle.is_lost());
         assert_eq!(handle.ended().await, Ended::Released);
     }
-    assert!(matches!(outer.release().await, Err(LockError::Lost)));
+    assert_err!(outer.release().await, Lost);
 }

@@ -1,16 +1,12 @@
 //! Guards that are dropped and not released.
 
-use crate::LockMode;
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 pub async fn a_dropped_guard_releases(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let guard = locks.lock(KEY).mode(mode).await.unwrap();
     let here = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
-    let elsewhere = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let elsewhere = env.waiter(rival(mode)).await;
     drop(guard);
     let taking = async |waiter: Waiter| drop(waiter.promptly().await);
     tokio::join!(taking(here), taking(elsewhere));
@@ -18,14 +14,14 @@ pub async fn a_dropped_guard_releases(env: &Env, mode: LockMode) {
 
 pub async fn a_guard_dropped_outside_a_runtime_releases(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
-    let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let waiter = env.waiter(rival(mode)).await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
     waiter.promptly().await.release().await.unwrap();
 }
 
 pub async fn a_panicking_holder_releases(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
-    let waiter = Waiter::queue(env, env.client().await.lock(KEY).mode(rival(mode))).await;
+    let waiter = env.waiter(rival(mode)).await;
     let panicking = tokio::spawn(async move {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("a handler that panics"));
@@ -42,8 +38,6 @@ pub async fn a_guard_keeps_its_client_alive(env: &Env, mode: LockMode) {
     drop(locks);
     assert!(env.is_taken(rival(mode)).await);
     drop(guard);
-    env.until("the lock is free", async || {
-        !env.is_taken(rival(mode)).await
-    })
-    .await;
+    let is_free = async || !env.is_taken(rival(mode)).await;
+    env.until("the lock is free", is_free).await;
 }

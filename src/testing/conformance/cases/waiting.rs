@@ -1,13 +1,6 @@
 //! How long a wait lasts, and how many may wait: promise L4.
 
-use std::time::Duration;
-
-use crate::{LockError, LockMode};
-use tokio::time::Instant;
-
-use super::env::Env;
-use super::waiter::Waiter;
-use super::{KEY, rival};
+use super::*;
 
 /// It also leaves nothing in the store that another request would wait for.
 pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: LockMode) {
@@ -15,15 +8,8 @@ pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: Lo
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     for client in [&locks, &env.client().await] {
         let asked = Instant::now();
-        let refused = client
-            .lock(KEY)
-            .mode(rival(mode))
-            .wait(Duration::ZERO)
-            .await;
-        assert!(
-            matches!(refused, Err(LockError::Busy { .. })),
-            "{refused:?}"
-        );
+        let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
+        assert_err!(asking.await, Busy);
         assert!(asked.elapsed() < env.prompt());
     }
     holder.release().await.unwrap();
@@ -36,13 +22,9 @@ pub async fn a_wait_ends_at_its_time_limit(env: &Env, mode: LockMode) {
     let wait = env.moment() * 5;
     for client in [&locks, &env.client().await] {
         let asked = Instant::now();
-        let refused = client.lock(KEY).mode(rival(mode)).wait(wait).await;
-        assert!(
-            matches!(refused, Err(LockError::Busy { .. })),
-            "{refused:?}"
-        );
-        assert!(asked.elapsed() >= wait);
-        assert!(asked.elapsed() < wait + env.prompt());
+        assert_err!(client.lock(KEY).mode(rival(mode)).wait(wait).await, Busy);
+        let waited = asked.elapsed();
+        assert!(wait <= waited && waited < wait + env.prompt());
     }
     holder.release().await.unwrap();
     env.store_is_empty().await;
@@ -56,14 +38,11 @@ pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env, mo
     let asked = Instant::now();
     let front = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     let behind = Waiter::queue(env, locks.lock(KEY).mode(mode).wait(wait)).await;
-    tokio::time::sleep(wait / 2).await;
+    sleep(wait / 2).await;
     front.cancel().await;
-    assert!(matches!(
-        behind.outcome().await,
-        Err(LockError::Busy { .. })
-    ));
-    assert!(asked.elapsed() >= wait);
-    assert!(asked.elapsed() < wait + env.prompt());
+    assert_err!(behind.outcome().await, Busy);
+    let waited = asked.elapsed();
+    assert!(wait <= waited && waited < wait + env.prompt());
     holder.release().await.unwrap();
 }
 
@@ -72,16 +51,10 @@ pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env, mode: LockMod
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(mode).await.unwrap();
     for client in [&locks, &env.client().await] {
-        let refused = client
-            .lock(KEY)
-            .mode(rival(mode))
-            .wait(Duration::ZERO)
-            .await;
-        let Err(LockError::Busy {
-            retry_after: Some(hint),
-        }) = refused
-        else {
-            panic!("{refused:?}");
+        let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
+        let hint = match asking.await {
+            Err(LockError::Busy { retry_after }) => retry_after.expect("a hint"),
+            other => panic!("{other:?}"),
         };
         assert!(lease / 2 < hint && hint <= lease, "{hint:?}");
     }
@@ -92,20 +65,9 @@ pub async fn the_number_of_waiters_is_bounded(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
     let asking = locks.lock(KEY).mode(mode).max_waiters(2);
-    let mut waiters = Vec::new();
-    let refused = loop {
-        assert!(waiters.len() <= 3, "no request is refused");
-        match asking.clone().wait(env.moment()).await {
-            Err(LockError::Overloaded) => break asking.clone().await,
-            Err(LockError::Busy { .. }) => waiters.push(Waiter::queue(env, asking.clone()).await),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(matches!(refused, Err(LockError::Overloaded)));
-    assert!(waiters.len() >= 2, "turned away too early");
+    let mut waiters = until_overloaded(env, &asking, Waiter::queue).await;
     // A request that does not wait does not count against the limit.
-    let once = asking.clone().wait(Duration::ZERO).await;
-    assert!(matches!(once, Err(LockError::Busy { .. })), "{once:?}");
+    assert_err!(asking.clone().wait(Duration::ZERO).await, Busy);
 
     waiters.pop().unwrap().cancel().await;
     waiters.push(Waiter::queue(env, asking).await);
@@ -128,15 +90,13 @@ pub async fn the_number_of_keys_in_use_is_bounded(env: &Env, mode: LockMode) {
     let locks = env.client_with(|builder| builder.max_keys(3)).await;
     let one = locks.lock("one").mode(mode).await.unwrap();
     let two = locks.lock_all(["two", "three"]).mode(mode).await.unwrap();
-    let refused = locks.lock(KEY).mode(mode).await;
-    assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
-    let refused = locks.lock_all([KEY, "one"]).mode(mode).await;
-    assert!(matches!(refused, Err(LockError::Overloaded)), "{refused:?}");
+    assert_err!(locks.lock(KEY).mode(mode).await, Overloaded);
+    assert_err!(locks.lock_all([KEY, "one"]).mode(mode).await, Overloaded);
     // A request may wait for a key that is in use.
     let waiter = Waiter::queue(env, locks.lock("one").mode(rival(mode))).await;
     two.release().await.unwrap();
-    env.until("two keys are free", async || locks.keys_in_use() == 1)
-        .await;
+    let two_are_free = async || locks.keys_in_use() == 1;
+    env.until("two keys are free", two_are_free).await;
     let all = locks.lock_all([KEY, "two"]).mode(mode).await.unwrap();
     one.release().await.unwrap();
     waiter.granted().await.release().await.unwrap();

@@ -1,0 +1,139 @@
+//! The cases, and what most of them need: each file begins with `use super::*`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::KEY;
+use super::env::Env;
+use super::site::Site;
+use super::waiter::Waiter;
+use crate::store::WAITER_LIVENESS;
+use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest, Owner};
+
+/// Asserts that a request or a release fails with this [`LockError`].
+macro_rules! assert_err {
+    ($answer:expr, $error:ident) => {
+        let answer = $answer;
+        let is_it = matches!(answer, Err(LockError::$error { .. }));
+        assert!(is_it, "{answer:?}, and not {}", stringify!($error));
+    };
+}
+
+pub mod any;
+pub mod cancel;
+pub mod crowd;
+pub mod exclusion;
+pub mod families;
+pub mod fencing;
+pub mod lease;
+pub mod letting_go;
+pub mod line;
+pub mod loss;
+pub mod minimum;
+pub mod order;
+pub mod permits;
+pub mod phases;
+pub mod reentry;
+pub mod several;
+pub mod shutdown;
+pub mod waiting;
+
+/// Lets requests wait until one more is refused because too many wait: two of them, or three if one asks the store. Returns
+/// those that wait.
+async fn until_overloaded(
+    env: &Env,
+    request: &LockRequest,
+    wait: impl AsyncFn(&Env, LockRequest) -> Waiter,
+) -> Vec<Waiter> {
+    let mut waiters = Vec::new();
+    loop {
+        assert!(waiters.len() <= 3, "no request is refused");
+        match request.clone().wait(env.moment()).await {
+            Err(LockError::Overloaded) => break,
+            Err(LockError::Busy { .. }) => waiters.push(wait(env, request.clone()).await),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_err!(request.clone().await, Overloaded);
+    assert!(waiters.len() >= 2, "turned away too early");
+    waiters
+}
+
+/// Starts tasks that take the lock and hold it for a time, again and again: in each client one for each of the `times`.
+fn busy(clients: &[LockClient], mode: LockMode, times: &[Duration]) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for (locks, time) in clients
+        .iter()
+        .flat_map(|locks| times.iter().map(move |time| (locks, *time)))
+    {
+        let request = locks.lock(KEY).mode(mode);
+        tasks.spawn(async move {
+            loop {
+                let guard = request.clone().await.unwrap();
+                sleep(time).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    tasks
+}
+
+/// Processes with so many tasks each ask for the lock continuously, until there were so many `grants`. Returns the share of
+/// each process.
+async fn shares<const N: usize>(
+    env: &Env,
+    mode: LockMode,
+    tasks: [usize; N],
+    grants: usize,
+) -> [usize; N] {
+    let counts = Arc::new(tasks.map(|_| AtomicUsize::new(0)));
+    let shares = |counts: &[AtomicUsize; N]| counts.each_ref().map(|n| n.load(Ordering::SeqCst));
+    let mut working = JoinSet::new();
+    for (process, tasks) in tasks.into_iter().enumerate() {
+        let request = env.request(mode).await;
+        for _ in 0..tasks {
+            let (request, counts) = (request.clone(), counts.clone());
+            working.spawn(async move {
+                while shares(&counts).iter().sum::<usize>() < grants {
+                    let guard = request.clone().await.unwrap();
+                    counts[process].fetch_add(1, Ordering::SeqCst);
+                    // In memory there may be no other wait, and the other tasks would never run.
+                    yield_now().await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    working.join_all().await;
+    shares(&counts)
+}
+
+/// The request is granted within `limit`, and its lock released.
+async fn granted_within(limit: Duration, request: LockRequest) {
+    let asked = Instant::now();
+    let guard = request.await.unwrap();
+    let waited = asked.elapsed();
+    assert!(waited < limit, "granted after {waited:?}");
+    guard.release().await.unwrap();
+}
+
+/// Releases holds, one after the other.
+async fn release_all(guards: impl IntoIterator<Item = LockGuard>) {
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// A mode that a hold in `mode` excludes.
+fn rival(mode: LockMode) -> LockMode {
+    match mode {
+        LockMode::Read => LockMode::Write,
+        LockMode::Write => LockMode::Read,
+        other => other,
+    }
+}
