@@ -8,7 +8,6 @@ use futures_util::future::LocalBoxFuture;
 use tokio::time::Instant;
 
 use super::observed::{Calls, RecordingStore};
-use super::waiter::{Frozen, Waiter};
 use super::{Clock, KEY, Testbed, family};
 use crate::lock::Hold;
 use crate::{
@@ -106,16 +105,6 @@ impl Env {
     /// The same, with an owner: clones of the request are requests of one owner.
     pub(super) async fn owned(&self, mode: LockMode) -> LockRequest {
         self.request(mode).await.owner(&Owner::new())
-    }
-
-    /// A waiting request of another process.
-    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
-        Waiter::queue(self, self.request(mode).await).await
-    }
-
-    /// The same, of a process that is paused.
-    pub(super) async fn frozen(&self, mode: LockMode) -> Frozen {
-        Waiter::queue_frozen(self, self.request(mode).await).await
     }
 
     /// Drops the clients.

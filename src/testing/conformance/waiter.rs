@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::{LockError, LockGuard, LockRequest};
+use crate::{LockError, LockGuard, LockMode, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -108,6 +108,18 @@ impl Waiter {
     pub(super) async fn cancel_or_release(self) {
         self.task.abort();
         drop(self.task.await);
+    }
+}
+
+impl Env {
+    /// A waiting request of another process.
+    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
+        Waiter::queue(self, self.request(mode).await).await
+    }
+
+    /// The same, of a process that is paused.
+    pub(super) async fn frozen(&self, mode: LockMode) -> Frozen {
+        Waiter::queue_frozen(self, self.request(mode).await).await
     }
 }
 
