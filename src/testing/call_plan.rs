@@ -11,8 +11,10 @@ pub(super) struct CallPlan {
     pub(super) back: Duration,
     /// How long the caller waits for an answer that was lost.
     pub(super) timeout: Duration,
-    /// `None`: no fault.
-    pub(super) fault: Option<CallFault>,
+    /// A fault of the call itself; `None`: no fault. Of `Disconnected`, the connection breaks before the request has arrived.
+    pub(super) fault: Option<Fault>,
+    /// The connection breaks before the answer has arrived.
+    pub(super) is_reply_cut: bool,
     /// The delay of a late request.
     pub(super) late: Duration,
     /// The length of the outage, if the connection breaks.
@@ -21,56 +23,35 @@ pub(super) struct CallPlan {
     pub(super) data_loss: Option<Fault>,
 }
 
-/// A fault of the call itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallFault {
-    RequestLost,
-    ReplyLost,
-    Late,
-    Twice,
-    Busy,
-    /// The connection breaks before the request has arrived.
-    RequestCut,
-    /// The connection breaks before the answer has arrived.
-    ReplyCut,
-}
-
 impl CallPlan {
     pub(super) fn draw(state: &mut ServerState) -> Self {
         let (random, faults) = (&mut state.random, &state.faults);
         let mut strikes = |fault| faults.strikes(fault, random);
-        let data_loss = [Fault::Flushed, Fault::Vanished]
-            .into_iter()
-            .find(|fault| strikes(*fault));
-        let fault = [
-            (Fault::RequestLost, CallFault::RequestLost),
-            (Fault::ReplyLost, CallFault::ReplyLost),
-            (Fault::Late, CallFault::Late),
-            (Fault::Twice, CallFault::Twice),
-            (Fault::Busy, CallFault::Busy),
-            (Fault::Disconnected, CallFault::RequestCut),
-        ]
-        .into_iter()
-        .find_map(|(fault, call_fault)| strikes(fault).then_some(call_fault));
+        let of_data = [Fault::Flushed, Fault::Vanished];
+        let data_loss = of_data.into_iter().find(|fault| strikes(*fault));
+        let of_calls = [
+            Fault::RequestLost,
+            Fault::ReplyLost,
+            Fault::Late,
+            Fault::Twice,
+            Fault::Busy,
+            Fault::Disconnected,
+        ];
+        let fault = of_calls.into_iter().find(|fault| strikes(*fault));
         let is_slow = strikes(Fault::Slow);
-        let fault = match fault {
-            Some(CallFault::RequestCut) if random.bool() => Some(CallFault::ReplyCut),
-            fault => fault,
-        };
+        let is_reply_cut = fault == Some(Fault::Disconnected) && random.bool();
+        let mut delay = Duration::ZERO;
         if is_slow {
             state.tally.hit(Fault::Slow);
+            delay = faults.delay;
         }
-        let delay = if is_slow {
-            faults.delay
-        } else {
-            Duration::ZERO
-        };
         let mut part = |of: Duration| of.mul_f64(random.f64());
         Self {
             there: part(delay),
             back: part(delay),
             timeout: faults.timeout,
-            fault,
+            fault: fault.filter(|_| !is_reply_cut),
+            is_reply_cut,
             late: faults.timeout + part(faults.lateness.saturating_sub(faults.timeout)),
             outage: part(faults.outage),
             data_loss,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::call_plan::{CallFault, CallPlan};
+use super::call_plan::CallPlan;
 use super::link::Link;
 use super::server::Server;
 use super::{Fault, Faults, Tally, wakeups};
@@ -78,50 +78,52 @@ impl<S: LockStore> FaultyStore<S> {
         self.server.sever(false);
     }
 
-    /// Delivers a call to the store and its answer back, with the faults of the call.
-    async fn call<T, F>(&self, execute: impl Fn(Arc<Server<S>>) -> F) -> Result<T, StoreError>
+    /// Delivers a call about `of` to the store and its answer back, with the faults of the call.
+    async fn call<A, T, F>(
+        &self,
+        of: &A,
+        execute: impl Fn(Arc<Server<S>>, A::Owned) -> F,
+    ) -> Result<T, StoreError>
     where
+        A: ToOwned + ?Sized,
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
+        let execute = || execute(self.server.clone(), of.to_owned());
         let Some(plan) = self.depart() else {
-            return Err(StoreError::new(
-                StoreErrorKind::Unreachable,
-                "the connection is down",
-            ));
+            let why = "the connection is down";
+            return Err(StoreError::new(StoreErrorKind::Unreachable, why));
         };
         match plan.data_loss {
             None => {}
             Some(Fault::Flushed) => self.server.flush().await,
             Some(_) => self.server.vanish().await,
         }
-        if plan.fault == Some(CallFault::RequestCut) {
+        if plan.fault == Some(Fault::Disconnected) {
             self.break_for(plan.outage);
         }
         self.travel(plan.there).await?;
         match plan.fault {
-            Some(CallFault::Busy) => {
+            Some(Fault::Busy) => {
                 self.hit(Fault::Busy);
-                return Err(StoreError::new(
-                    StoreErrorKind::Transient,
-                    "the store is busy",
-                ));
+                let why = "the store is busy";
+                return Err(StoreError::new(StoreErrorKind::Transient, why));
             }
-            Some(CallFault::RequestLost) => self.hit(Fault::RequestLost),
-            Some(CallFault::Late) => self.serve_later(execute(self.server.clone()), plan.late),
+            Some(Fault::RequestLost) => self.hit(Fault::RequestLost),
+            Some(Fault::Late) => self.serve_later(execute(), plan.late),
             fault => {
-                let answer = execute(self.server.clone()).await;
+                let answer = execute().await;
                 match fault {
-                    Some(CallFault::ReplyLost) => {
+                    Some(Fault::ReplyLost) => {
                         self.hit(Fault::ReplyLost);
                         self.travel(plan.timeout).await?;
                         return Err(unanswered("no answer came in time"));
                     }
-                    Some(CallFault::ReplyCut) => self.break_for(plan.outage),
-                    Some(CallFault::Twice) => {
+                    Some(Fault::Twice) => {
                         self.hit(Fault::Twice);
-                        let _ = execute(self.server.clone()).await;
+                        let _ = execute().await;
                     }
+                    _ if plan.is_reply_cut => self.break_for(plan.outage),
                     _ => {}
                 }
                 self.travel(plan.back).await?;
@@ -191,9 +193,8 @@ fn unanswered(why: &'static str) -> StoreError {
 
 impl<S: LockStore> LockStore for FaultyStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.call(|server| {
-            let attempt = attempt.clone();
-            async move { server.acquire(&attempt).await }
+        self.call(attempt, |server, attempt| async move {
+            server.acquire(&attempt).await
         })
         .await
     }
@@ -203,57 +204,52 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         attempts: &[Attempt],
         want: Want,
     ) -> Result<SeveralOutcome, StoreError> {
-        self.call(|server| {
-            let attempts = attempts.to_vec();
-            async move { server.acquire_several(&attempts, want).await }
+        self.call(attempts, |server, attempts| async move {
+            server.acquire_several(&attempts, want).await
         })
         .await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.call(|server| {
-            let renewals = renewals.to_vec();
-            async move { server.store.renew(&renewals).await }
+        self.call(renewals, |server, renewals| async move {
+            server.store.renew(&renewals).await
         })
         .await
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.call(|server| {
-            let releases = releases.to_vec();
-            async move { server.release(&releases).await }
+        self.call(releases, |server, releases| async move {
+            server.release(&releases).await
         })
         .await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        self.call(|server| {
-            let key = key.clone();
-            async move { server.store.record(&key).await }
-        })
+        self.call(
+            key,
+            |server, key| async move { server.store.record(&key).await },
+        )
         .await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.call(|server| {
-            let attempt = attempt.clone();
-            async move { server.withdraw(&attempt, unanswered).await }
+        self.call(attempt, |server, attempt| async move {
+            server.withdraw(&attempt, unanswered).await
         })
         .await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let wakeups = self
-            .call(|server| {
-                let attempt = attempt.clone();
-                async move { server.store.subscribe(&attempt).await }
+            .call(attempt, |server, attempt| async move {
+                server.store.subscribe(&attempt).await
             })
             .await?;
         Ok(wakeups::relay(&self.server, &self.link, wakeups))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        self.call(|server| async move { server.store.audit().await })
+        self.call(&(), |server, ()| async move { server.store.audit().await })
             .await
     }
 
