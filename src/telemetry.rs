@@ -79,17 +79,17 @@
 //! A lag near two thirds of the lease means that locks are about to be lost: the store is slow, or the program's threads are
 //! blocked.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
 
-use crate::audit::Audit;
-use crate::lock::{Hold, LockKey, LockMode};
+use crate::lock::{Hold, LockKey, LockMode, hex};
 
 mod database;
 mod holding;
+#[cfg(not(all(feature = "metrics", feature = "console")))]
+mod off;
 mod seldom;
 mod waiting;
 
@@ -119,7 +119,10 @@ pub(crate) use holding::Holding;
 #[cfg(feature = "console")]
 pub(crate) use journal::{BOUNDS, Event, EventCause, Histogram, StoreWaiter, WINDOW};
 pub(crate) use journal::{Contention, Followed, Journal};
-pub(crate) use metrics::{describe, idempotent_request, idempotent_response};
+pub(crate) use metrics::{
+    audited, confirmed, describe, handed_over, idempotent_request, idempotent_response,
+    renewals_ended,
+};
 pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
@@ -128,11 +131,6 @@ const TARGET: &str = "tower_distributed_lock::lock";
 
 /// The route and the mode of a measurement.
 pub(crate) struct Labels(Route, &'static str);
-
-/// Reports the confirmation of a response: by the `store`, or by the `lease` alone.
-pub(crate) fn confirmed(labels: &Labels, by: &'static str) {
-    metrics::confirmed(&labels.0, labels.1, by);
-}
 
 /// The part of a hold that telemetry reads.
 pub(crate) trait ObservedHold: Send + Sync {
@@ -148,25 +146,10 @@ pub(crate) fn lost(journal: &Journal, route: &Route, hold: &Hold, reason: &'stat
     metrics::lost(route, mode);
 }
 
-/// Reports a hold that was passed to the next request of the process.
-pub(crate) fn handed_over(route: &Route, mode: LockMode) {
-    metrics::handed_over(route, mode.as_str());
-}
-
-/// Reports the warnings of an audit.
-pub(crate) fn audited(audit: &Audit) {
-    metrics::audited(audit);
-}
-
 /// Reports a renewal that the store confirmed, and how long after it was due.
 pub(crate) fn renewed(route: &Route, mode: LockMode, lag: impl FnOnce() -> Duration) {
     metrics::renewal(route, mode.as_str(), "renewed");
     metrics::renewal_lag(route, mode.as_str(), lag);
-}
-
-/// Reports that a batch of renewals, sent at `sent`, was `answered` or has `failed`.
-pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
-    metrics::renewal_time(outcome, sent);
 }
 
 /// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
@@ -206,9 +189,7 @@ where
             if place > 0 {
                 f.write_str(",")?;
             }
-            for byte in &Sha256::digest(key.as_str())[..4] {
-                write!(f, "{byte:02x}")?;
-            }
+            hex(&Sha256::digest(key.as_str())[..4]).try_for_each(|digit| f.write_char(digit))?;
         }
         Ok(())
     })

@@ -103,7 +103,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            self.gauges.held(self.granted);
+            self.gauges.record_hold(self.granted);
             self.followed.held(&self.route, self.mode, self.granted);
         }
         if self.span.is_disabled() {

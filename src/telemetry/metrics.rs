@@ -11,9 +11,10 @@ use metrics::{
 };
 use tokio::time::Instant;
 
-use super::Route;
+use super::{Labels, Route};
 use crate::audit::{Audit, Warning};
 use crate::error::LockError;
+use crate::lock::LockMode;
 
 /// Whether anything is measured.
 pub(super) const ENABLED: bool = true;
@@ -39,36 +40,46 @@ const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total"
 pub(crate) fn describe() {
     #[cfg(feature = "redis")]
     super::store::describe();
-    let seconds = Unit::Seconds;
-    describe_histogram!(WAITED, seconds, "How long requests waited for their locks.");
-    describe_histogram!(HELD, seconds, "How long locks were held.");
-    describe_gauge!(WAITERS, "Requests that wait for their locks just now.");
-    describe_gauge!(HOLDERS, "Guards that hold locks just now.");
-    describe_histogram!(RENEWAL_TIME, seconds, "How long batches of renewals took.");
-    describe_counter!(
-        HANDOVERS,
-        "Locks that a request got from the one before it in the process."
-    );
-    describe_gauge!(AUDIT_WARNINGS, "Warnings of the latest audit.");
-    describe_counter!(
-        CONTENDED,
-        "Waits that ended while another owner held the lock."
-    );
-    describe_counter!(OVERLOADED, "Requests refused because too many waited.");
-    describe_counter!(UNAVAILABLE, "Requests refused for want of the lock store.");
-    describe_counter!(CONFIRMED, "Responses that were sent under a lock.");
-    describe_counter!(LOST, "Locks lost while they were held.");
-    describe_counter!(RENEWALS, "Renewals of locks that are held.");
-    describe_histogram!(
-        RENEWAL_LAG,
-        seconds,
-        "How long after they were due renewals were confirmed."
-    );
-    describe_counter!(IDEMPOTENT_REQUESTS, "Requests with an idempotency key.");
-    describe_counter!(
-        IDEMPOTENT_RESPONSES,
-        "Responses to idempotent requests that ran."
-    );
+    for (name, text) in [
+        (WAITED, "How long requests waited for their locks."),
+        (HELD, "How long locks were held."),
+        (RENEWAL_TIME, "How long batches of renewals took."),
+        (
+            RENEWAL_LAG,
+            "How long after they were due renewals were confirmed.",
+        ),
+    ] {
+        describe_histogram!(name, Unit::Seconds, text);
+    }
+    for (name, text) in [
+        (WAITERS, "Requests that wait for their locks just now."),
+        (HOLDERS, "Guards that hold locks just now."),
+        (AUDIT_WARNINGS, "Warnings of the latest audit."),
+    ] {
+        describe_gauge!(name, text);
+    }
+    for (name, text) in [
+        (
+            HANDOVERS,
+            "Locks that a request got from the one before it in the process.",
+        ),
+        (
+            CONTENDED,
+            "Waits that ended while another owner held the lock.",
+        ),
+        (OVERLOADED, "Requests refused because too many waited."),
+        (UNAVAILABLE, "Requests refused for want of the lock store."),
+        (CONFIRMED, "Responses that were sent under a lock."),
+        (LOST, "Locks lost while they were held."),
+        (RENEWALS, "Renewals of locks that are held."),
+        (IDEMPOTENT_REQUESTS, "Requests with an idempotency key."),
+        (
+            IDEMPOTENT_RESPONSES,
+            "Responses to idempotent requests that ran.",
+        ),
+    ] {
+        describe_counter!(name, text);
+    }
 }
 
 fn label(route: &Route) -> SharedString {
@@ -130,11 +141,11 @@ impl Gauges {
         count(&self.0.holders)
     }
 
-    pub(super) fn waited(self, since: Instant) {
+    pub(super) fn record_wait(self, since: Instant) {
         record(&self.0.waited, since.elapsed());
     }
 
-    pub(super) fn held(self, since: Instant) {
+    pub(super) fn record_hold(self, since: Instant) {
         record(&self.0.held, since.elapsed());
     }
 }
@@ -171,20 +182,22 @@ pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
     counter!(name, "route" => label(route), "mode" => mode).increment(1);
 }
 
-pub(super) fn confirmed(route: &Route, mode: &'static str, by: &'static str) {
-    counter!(CONFIRMED, "route" => label(route), "mode" => mode, "by" => by).increment(1);
+/// Reports the confirmation of a response: by the `store`, or by the `lease` alone.
+pub(crate) fn confirmed(Labels(route, mode): &Labels, by: &'static str) {
+    counter!(CONFIRMED, "route" => label(route), "mode" => *mode, "by" => by).increment(1);
 }
 
 pub(super) fn lost(route: &Route, mode: &'static str) {
     counter!(LOST, "route" => label(route), "mode" => mode).increment(1);
 }
 
-pub(super) fn handed_over(route: &Route, mode: &'static str) {
-    counter!(HANDOVERS, "route" => label(route), "mode" => mode).increment(1);
+/// Reports a hold that was passed to the next request of the process.
+pub(crate) fn handed_over(route: &Route, mode: LockMode) {
+    counter!(HANDOVERS, "route" => label(route), "mode" => mode.as_str()).increment(1);
 }
 
-/// Sets the number of warnings of each kind, also of the kinds that the audit did not find.
-pub(super) fn audited(audit: &Audit) {
+/// Reports the number of warnings of each kind, also of the kinds that the audit did not find.
+pub(crate) fn audited(audit: &Audit) {
     for &kind in Warning::KINDS {
         let count = audit
             .every_warning()
@@ -197,7 +210,8 @@ pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) 
     counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome).increment(1);
 }
 
-pub(super) fn renewal_time(outcome: &'static str, sent: Instant) {
+/// Reports that a batch of renewals, sent at `sent`, was `answered` or has `failed`.
+pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
     histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
 }
 

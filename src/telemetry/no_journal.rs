@@ -3,28 +3,23 @@
 use tokio::time::Instant;
 
 use super::Route;
+pub(crate) use super::off::Off as Contention;
+pub(crate) use super::off::Off as Followed;
+pub(crate) use super::off::Off as Journal;
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, LockMode};
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Journal {}
-
 impl Journal {
     pub(crate) fn follow(&self, _: Option<&LockKey>) -> Followed {
-        Followed
+        Self
     }
 
     pub(crate) fn lost(&self, _: &Route, _: &Hold, _: &'static str) {}
 
     pub(crate) fn contends(&self, _: &LockKey, _: Instant) -> Contention {
-        Contention
+        Self
     }
-}
 
-#[derive(Debug, Default)]
-pub(crate) struct Followed;
-
-impl Followed {
     pub(super) fn is_on(&self) -> bool {
         false
     }
@@ -34,12 +29,7 @@ impl Followed {
     pub(super) fn held(&self, _: &Route, _: &'static str, _: Instant) {}
 
     pub(super) fn refused(&self, _: &Route, _: &'static str, _: &LockError, _: Instant) {}
-}
 
-#[derive(Debug)]
-pub(crate) struct Contention;
-
-impl Contention {
     pub(crate) fn list<'a>(&mut self, _: impl Iterator<Item = (&'a LockKey, LockMode)>, _: &Route) {
     }
 }

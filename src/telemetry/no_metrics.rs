@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Route;
+pub(super) use super::off::Off as Counted;
+pub(super) use super::off::Off as Gauges;
+use super::{Labels, Route};
 use crate::audit::Audit;
 use crate::error::LockError;
+use crate::lock::LockMode;
 
 pub(super) const ENABLED: bool = false;
 
 pub(crate) fn describe() {}
-
-#[derive(Clone, Copy)]
-pub(super) struct Gauges;
 
 impl Gauges {
     pub(super) fn of(_: &Route, _: &'static str) -> Self {
@@ -21,33 +21,31 @@ impl Gauges {
     }
 
     pub(super) fn waiter(self) -> Counted {
-        Counted
+        self
     }
 
     pub(super) fn holder(self) -> Counted {
-        Counted
+        self
     }
 
-    pub(super) fn waited(self, _: Instant) {}
+    pub(super) fn record_wait(self, _: Instant) {}
 
-    pub(super) fn held(self, _: Instant) {}
+    pub(super) fn record_hold(self, _: Instant) {}
 }
-
-pub(super) struct Counted;
 
 pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
 
-pub(super) fn confirmed(_: &Route, _: &'static str, _: &'static str) {}
+pub(crate) fn confirmed(Labels(_route, _mode): &Labels, _: &'static str) {}
 
 pub(super) fn lost(_: &Route, _: &'static str) {}
 
-pub(super) fn handed_over(_: &Route, _: &'static str) {}
+pub(crate) fn handed_over(_: &Route, _: LockMode) {}
 
-pub(super) fn audited(_: &Audit) {}
+pub(crate) fn audited(_: &Audit) {}
 
 pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
 
-pub(super) fn renewal_time(_: &'static str, _: Instant) {}
+pub(crate) fn renewals_ended(_: &'static str, _: Instant) {}
 
 pub(super) fn renewal_lag(_: &Route, _: &'static str, _: impl FnOnce() -> Duration) {}
 

@@ -13,7 +13,7 @@ mod off;
 #[cfg(feature = "metrics")]
 pub(super) use instruments::describe;
 #[cfg(feature = "console")]
-pub(crate) use meter::{carriers, watch};
+pub(crate) use meter::{Carrier, carriers, watch};
 #[cfg(not(feature = "metrics"))]
 use off as instruments;
 #[cfg(not(feature = "console"))]

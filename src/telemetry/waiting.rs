@@ -101,7 +101,7 @@ impl Waiting {
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        self.gauges.waited(self.began);
+        self.gauges.record_wait(self.began);
         self.followed.waited(&self.route, self.mode, self.began);
     }
 }

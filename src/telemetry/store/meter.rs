@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{COMMANDS, RENEWALS, WAKE_UPS};
@@ -39,25 +40,25 @@ struct Second {
 }
 
 /// The connections of one use.
-#[derive(Debug, Clone)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Carrier {
-    pub(crate) carries: &'static str,
-    pub(crate) up: u64,
-    pub(crate) opened: u64,
-    pub(crate) failed: u64,
-    pub(crate) unanswered: u64,
-    pub(crate) last_minute: LastMinute,
+    carries: &'static str,
+    up: u64,
+    opened: u64,
+    failed: u64,
+    unanswered: u64,
+    last_minute: LastMinute,
 }
 
-/// The latencies of the last minute.
-#[derive(Debug, Clone, Default)]
+/// The latencies of the last minute, in microseconds.
+#[derive(Debug, Serialize)]
 pub(crate) struct LastMinute {
-    pub(crate) answers: u64,
-    pub(crate) mean: Duration,
-    /// The upper bound of the median's bucket, or `longest` if that is less.
-    pub(crate) median: Duration,
-    pub(crate) p99: Duration,
-    pub(crate) longest: Duration,
+    answers: u64,
+    mean_us: u64,
+    /// The upper bound of the median's bucket, or `longest_us` if that is less.
+    median_us: u64,
+    p99_us: u64,
+    longest_us: u64,
 }
 
 /// Starts to measure latencies.
@@ -66,9 +67,12 @@ pub(crate) fn watch() {
     WATCHED.store(true, Ordering::Relaxed);
 }
 
+/// The uses for which a connection was opened, or tried.
 pub(crate) fn carriers() -> Vec<Carrier> {
-    let names = [COMMANDS, RENEWALS, WAKE_UPS];
-    names.map(|carries| meter(carries).read(carries)).into()
+    let all = [COMMANDS, RENEWALS, WAKE_UPS].map(|carries| meter(carries).read(carries));
+    let all = all.into_iter();
+    all.filter(|carrier| carrier.opened + carrier.failed > 0)
+        .collect()
 }
 
 pub(super) struct Up(&'static Meter);
@@ -165,15 +169,14 @@ impl Meter {
         let quantile = |per_cent: u64| {
             let place = telemetry::quantile(&buckets, per_cent);
             let bound = place.filter(|place| *place < BUCKETS - 1);
-            let bound = bound.map_or(longest, |place| longest.min(FIRST << place));
-            Duration::from_micros(bound)
+            bound.map_or(longest, |place| longest.min(FIRST << place))
         };
         LastMinute {
             answers,
-            mean: Duration::from_micros(sum / answers.max(1)),
-            median: quantile(50),
-            p99: quantile(99),
-            longest: Duration::from_micros(longest),
+            mean_us: sum / answers.max(1),
+            median_us: quantile(50),
+            p99_us: quantile(99),
+            longest_us: longest,
         }
     }
 }
@@ -221,9 +224,10 @@ mod tests {
         }
         let last = meter.last_minute(61);
         assert_eq!(last.answers, 180);
-        assert_eq!(last.longest, Duration::from_millis(1));
-        assert_eq!(last.median, Duration::from_micros(64));
-        assert_eq!(last.p99, Duration::from_millis(1));
+        assert_eq!(
+            [last.median_us, last.p99_us, last.longest_us],
+            [64, 1000, 1000]
+        );
         assert_eq!(meter.last_minute(1000).answers, 0);
     }
 
@@ -232,7 +236,7 @@ mod tests {
         let meter = Meter::new();
         meter.record(1, Duration::from_secs(9));
         let last = meter.last_minute(1);
-        assert_eq!([last.median, last.p99], [Duration::from_secs(9); 2]);
+        assert_eq!([last.median_us, last.p99_us], [9_000_000; 2]);
     }
 
     #[test]
