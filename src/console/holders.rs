@@ -66,8 +66,7 @@ impl Who {
         Self {
             kind: "here",
             id: Some(id.to_string()),
-            process: None,
-            route: None,
+            ..Self::unknown()
         }
     }
 }

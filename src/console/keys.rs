@@ -1,5 +1,7 @@
 //! A page of the keys in use.
 
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -40,11 +42,13 @@ pub(super) struct KeysQuery {
     pub(super) size: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Sort {
     Key,
     Mode,
     Route,
+    #[serde(alias = "")]
     Age,
     Lease,
     Renewals,
@@ -52,14 +56,18 @@ pub(super) enum Sort {
     Token,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) enum Order {
+    #[serde(rename = "asc")]
     Ascending,
+    #[serde(rename = "desc", alias = "")]
     Descending,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Which {
+    #[serde(alias = "")]
     All,
     /// Held by this process.
     Held,
@@ -72,42 +80,23 @@ pub(super) enum Which {
 impl KeysQuery {
     pub(super) fn parse(text: KeysText) -> Result<Self, Problem> {
         Ok(Self {
-            sort: match &*text.sort {
-                "" | "age" => Sort::Age,
-                "key" => Sort::Key,
-                "mode" => Sort::Mode,
-                "route" => Sort::Route,
-                "lease" => Sort::Lease,
-                "renewals" => Sort::Renewals,
-                "waiters" => Sort::Waiters,
-                "token" => Sort::Token,
-                _ => {
-                    return Err(Problem::bad_request(
-                        "sort: key, mode, route, age, lease, renewals, waiters or token",
-                    ));
-                }
-            },
-            order: match &*text.order {
-                "" | "desc" => Order::Descending,
-                "asc" => Order::Ascending,
-                _ => return Err(Problem::bad_request("order: asc or desc")),
-            },
-            which: match &*text.which {
-                "" | "all" => Which::All,
-                "held" => Which::Held,
-                "elsewhere" => Which::Elsewhere,
-                "contended" => Which::Contended,
-                _ => {
-                    return Err(Problem::bad_request(
-                        "which: all, held, elsewhere or contended",
-                    ));
-                }
-            },
+            sort: one_of(
+                &text.sort,
+                "sort: key, mode, route, age, lease, renewals, waiters or token",
+            )?,
+            order: one_of(&text.order, "order: asc or desc")?,
+            which: one_of(&text.which, "which: all, held, elsewhere or contended")?,
             text: text.text,
             page: text.page.unwrap_or(1).max(1),
             size: text.size.unwrap_or(SIZE.0).clamp(1, SIZE.1),
         })
     }
+}
+
+/// The value that `text` names. The problem names the `values` that there are.
+fn one_of<'a, T: Deserialize<'a>>(text: &'a str, values: &str) -> Result<T, Problem> {
+    let value = T::deserialize(text.into_deserializer());
+    value.map_err(|_: Error| Problem::bad_request(values))
 }
 
 /// `api/keys`.

@@ -73,11 +73,10 @@ impl Peer {
 }
 
 fn name_of_this_process() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
-    let host = host.map(|host| host.trim().to_owned());
-    match host.filter(|host| !host.is_empty()) {
-        Some(host) => format!("{host}, process {}", std::process::id()),
-        None => format!("process {}", std::process::id()),
+    let host = hostname::get().unwrap_or_default();
+    let pid = std::process::id();
+    match &*host.to_string_lossy() {
+        "" => format!("process {pid}"),
+        host => format!("{host}, process {pid}"),
     }
 }

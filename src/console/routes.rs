@@ -33,10 +33,22 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/process", get(process))
         .route("/api/keys", get(keys))
         .route("/api/key", get(one_key))
-        .route("/api/events", get(events))
-        .route("/api/durations", get(durations))
-        .route("/api/contended", get(contended))
-        .route("/api/store", get(store))
+        .route(
+            "/api/events",
+            get(async |State(shared): Locks| Json(history::events(&shared.locks))),
+        )
+        .route(
+            "/api/durations",
+            get(async |State(shared): Locks| Json(history::durations(&shared.locks))),
+        )
+        .route(
+            "/api/contended",
+            get(async |State(shared): Locks| Json(history::contended(&shared.locks))),
+        )
+        .route(
+            "/api/store",
+            get(async |State(shared): Locks| Json(shared.store().await)),
+        )
         .route("/api/live", get(live::live))
         .route("/api/break", post(break_lock::break_lock));
     assets::routes()
@@ -87,20 +99,4 @@ struct KeyText {
 
 async fn one_key(State(shared): Locks, Query(query): Query<KeyText>) -> impl IntoResponse {
     Json(key::look(&shared, &LockKey::new(query.key), PATIENCE).await)
-}
-
-async fn events(State(shared): Locks) -> impl IntoResponse {
-    Json(history::events(&shared.locks))
-}
-
-async fn durations(State(shared): Locks) -> impl IntoResponse {
-    Json(history::durations(&shared.locks))
-}
-
-async fn contended(State(shared): Locks) -> impl IntoResponse {
-    Json(history::contended(&shared.locks))
-}
-
-async fn store(State(shared): Locks) -> impl IntoResponse {
-    Json(shared.store().await)
 }

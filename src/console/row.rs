@@ -29,6 +29,11 @@ impl Row {
         }
     }
 
+    /// Whether this process holds it.
+    pub(super) fn is_held(&self) -> bool {
+        self.view.hold.is_some()
+    }
+
     /// When the holder of this process got it; otherwise when the first request began to wait.
     pub(super) fn began(&self) -> Option<Instant> {
         let held = self.view.hold.as_ref().map(|hold| hold.since);

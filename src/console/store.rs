@@ -6,8 +6,12 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{millis, problem};
-use crate::audit::Audit;
+use crate::audit::{Audit, Promise};
 use crate::client::LockClient;
+#[cfg(feature = "redis")]
+pub(super) use crate::telemetry::store::watch;
+#[cfg(feature = "redis")]
+use crate::telemetry::store::{Carrier, carriers};
 
 /// How long an audit may take.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,14 +31,14 @@ pub(super) struct StoreJson {
     /// Why there is no audit.
     error: Option<String>,
     /// The connections of this process to Redis, of all its stores together.
-    connections: Vec<ConnectionsJson>,
+    connections: Vec<Carrier>,
 }
 
 #[derive(Debug, Clone, Serialize)]
 struct AuditJson {
     deployment: String,
     facts: Vec<FactJson>,
-    promises: Vec<PromiseJson>,
+    promises: [Promise; 3],
     warnings: Vec<String>,
     sentinels: Option<String>,
     members: Vec<StoreMember>,
@@ -46,39 +50,12 @@ struct FactJson {
     text: String,
 }
 
-#[derive(Debug, Clone, Serialize)]
-struct PromiseJson {
-    id: &'static str,
-    name: &'static str,
-    kept: String,
-}
-
 /// One of several stores or servers.
 #[derive(Debug, Clone, Serialize)]
 struct StoreMember {
     facts: Vec<FactJson>,
     warnings: Vec<String>,
     error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ConnectionsJson {
-    carries: &'static str,
-    up: u64,
-    opened: u64,
-    failed: u64,
-    unanswered: u64,
-    last_minute: LatencyJson,
-}
-
-/// The answers of the last minute.
-#[derive(Debug, Serialize)]
-struct LatencyJson {
-    answers: u64,
-    mean_us: u64,
-    median_us: u64,
-    p99_us: u64,
-    longest_us: u64,
 }
 
 impl StoreView {
@@ -104,7 +81,7 @@ impl StoreView {
             audited_ms: Some(millis::of(self.age())),
             audit: self.audit.as_ref().ok().cloned(),
             error: self.audit.as_ref().err().cloned(),
-            connections: connections(),
+            connections: carriers(),
         }
     }
 }
@@ -116,18 +93,13 @@ impl StoreJson {
             audited_ms: None,
             audit: None,
             error: Some("the store has not answered yet".to_owned()),
-            connections: connections(),
+            connections: carriers(),
         }
     }
 }
 
 impl From<&Audit> for AuditJson {
     fn from(audit: &Audit) -> Self {
-        let promises = audit.promises().map(|promise| PromiseJson {
-            id: promise.id,
-            name: promise.name,
-            kept: promise.kept.to_string(),
-        });
         let members = audit.members.iter().map(|member| match member {
             Ok(member) => StoreMember {
                 facts: facts(member),
@@ -143,7 +115,7 @@ impl From<&Audit> for AuditJson {
         Self {
             deployment: audit.deployment.to_string(),
             facts: facts(audit),
-            promises: promises.into(),
+            promises: audit.promises(),
             warnings: warnings(audit),
             sentinels: audit.sentinels.as_ref().map(ToString::to_string),
             members: members.collect(),
@@ -164,38 +136,14 @@ fn warnings(audit: &Audit) -> Vec<String> {
     audit.warnings.iter().map(ToString::to_string).collect()
 }
 
-/// Starts to measure latencies.
-#[cfg(feature = "redis")]
-pub(super) fn watch() {
-    crate::telemetry::store::watch();
+/// There are no connections without Redis.
+#[cfg(not(feature = "redis"))]
+type Carrier = ();
+
+#[cfg(not(feature = "redis"))]
+fn carriers() -> Vec<Carrier> {
+    Vec::new()
 }
 
 #[cfg(not(feature = "redis"))]
 pub(super) fn watch() {}
-
-#[cfg(feature = "redis")]
-fn connections() -> Vec<ConnectionsJson> {
-    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let carriers = crate::telemetry::store::carriers().into_iter();
-    let used = carriers.filter(|carrier| carrier.opened + carrier.failed > 0);
-    let all = used.map(|carrier| ConnectionsJson {
-        carries: carrier.carries,
-        up: carrier.up,
-        opened: carrier.opened,
-        failed: carrier.failed,
-        unanswered: carrier.unanswered,
-        last_minute: LatencyJson {
-            answers: carrier.last_minute.answers,
-            mean_us: micros(carrier.last_minute.mean),
-            median_us: micros(carrier.last_minute.median),
-            p99_us: micros(carrier.last_minute.p99),
-            longest_us: micros(carrier.last_minute.longest),
-        },
-    });
-    all.collect()
-}
-
-#[cfg(not(feature = "redis"))]
-fn connections() -> Vec<ConnectionsJson> {
-    Vec::new()
-}

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::keys::{KeyRow, KeysPage, KeysQuery, Order, Sort, Which};
 use super::row::Row;
 use crate::client::LockClient;
-use crate::lock::KeyMap;
+use crate::lock::{FencingToken, KeyMap};
+use crate::queue::HoldView;
 use crate::telemetry::StoreWaiter;
 
 /// The state of a client at one moment.
@@ -54,11 +55,7 @@ impl Survey {
         let rows = &matching[begin..end];
         KeysPage {
             keys_in_use: self.rows.len(),
-            held: self
-                .rows
-                .iter()
-                .filter(|row| row.view.hold.is_some())
-                .count(),
+            held: self.rows.iter().filter(|row| row.is_held()).count(),
             waiters: self.rows.iter().map(|row| row.waiters).sum(),
             matching: matching.len(),
             page,
@@ -71,11 +68,10 @@ impl Survey {
 
 impl KeysQuery {
     fn takes(&self, row: &Row) -> bool {
-        let is_held = row.view.hold.is_some();
         let is_asked_for = match self.which {
             Which::All => true,
-            Which::Held => is_held,
-            Which::Elsewhere => !is_held,
+            Which::Held => row.is_held(),
+            Which::Elsewhere => !row.is_held(),
             Which::Contended => row.waiters > 0,
         };
         is_asked_for && row.view.key.name().contains(&self.text)
@@ -88,12 +84,12 @@ impl KeysQuery {
             Sort::Route => a.route.as_str().cmp(b.route.as_str()),
             // The older it is, the earlier it began.
             Sort::Age => b.began().cmp(&a.began()),
-            Sort::Lease => deadline(a).cmp(&deadline(b)),
-            Sort::Renewals => renewals(a).cmp(&renewals(b)),
+            Sort::Lease => by(a, b, |hold| hold.deadline),
+            Sort::Renewals => by(a, b, |hold| hold.renewals),
             Sort::Waiters => {
                 (a.waiters, Reverse(a.first_waiter)).cmp(&(b.waiters, Reverse(b.first_waiter)))
             }
-            Sort::Token => token(a).cmp(&token(b)),
+            Sort::Token => by(a, b, |hold| hold.token.map(FencingToken::value)),
         };
         let order = match self.order {
             Order::Ascending => order,
@@ -107,14 +103,8 @@ impl KeysQuery {
     }
 }
 
-fn deadline(row: &Row) -> Option<Instant> {
-    row.view.hold.as_ref().map(|hold| hold.deadline)
-}
-
-fn renewals(row: &Row) -> Option<u32> {
-    row.view.hold.as_ref().map(|hold| hold.renewals)
-}
-
-fn token(row: &Row) -> Option<u64> {
-    Some(row.view.hold.as_ref()?.token?.value())
+/// Compares the holds of two rows by a value. A row without a hold is the smallest.
+fn by<T: Ord>(a: &Row, b: &Row, value: fn(&HoldView) -> T) -> Ordering {
+    let [a, b] = [a, b].map(|row| row.view.hold.as_ref().map(value));
+    a.cmp(&b)
 }
