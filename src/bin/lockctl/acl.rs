@@ -10,7 +10,7 @@ use crate::show::json;
 
 pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure> {
     let mut rules = RedisStore::acl_rules(&args.prefixes);
-    if let Some(name) = connection.namespace() {
+    if let Some(name) = &connection.namespace {
         rules = rules.namespace(name);
     }
     if args.admin {
@@ -25,10 +25,10 @@ pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure
     if args.replicas {
         rules = rules.replicas();
     }
-    if connection.is_cluster() {
+    if connection.cluster {
         rules = rules.cluster();
     }
-    if connection.follows_sentinels() {
+    if connection.sentinel.is_some() {
         rules = rules.sentinel();
     }
     let text = match args.output.json {

@@ -123,12 +123,8 @@ pub(crate) struct RunArgs {
     pub(crate) mode: Mode,
 
     /// How many commands may hold the lock at a time: each takes one of so many permits (RPermitExpirableSemaphore)
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        value_parser = value_parser!(u32).range(1..),
-        conflicts_with = "mode"
-    )]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "mode")]
+    #[arg(value_parser = value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
     /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes
@@ -162,13 +158,8 @@ pub(crate) struct RunArgs {
     pub(crate) idempotency_key: Option<String>,
 
     /// How long the outcome is remembered
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = durations::parse,
-        default_value = "1d",
-        requires = "idempotency_key"
-    )]
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "1d")]
+    #[arg(requires = "idempotency_key")]
     pub(crate) retention: Duration,
 
     /// Which outcomes are remembered. A command that was killed is never remembered
@@ -336,7 +327,7 @@ mod tests {
             ["lockctl", "--cluster", "acl", "a"],
             ["lockctl", "acl", "a", "--cluster"],
         ] {
-            assert!(Cli::parse_from(line).connection.is_cluster());
+            assert!(Cli::parse_from(line).connection.cluster);
         }
     }
 }

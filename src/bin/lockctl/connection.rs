@@ -23,46 +23,30 @@ pub(crate) struct Connection {
 
     /// The addresses are those of some servers of a Redis Cluster
     #[arg(long, global = true)]
-    cluster: bool,
+    pub(crate) cluster: bool,
 
     /// The addresses are those of sentinels, which name the server MASTER
     #[arg(long, global = true, value_name = "MASTER")]
-    sentinel: Option<String>,
+    pub(crate) sentinel: Option<String>,
 
     /// The addresses are those of independent servers, of which a majority holds each lock (Redlock)
     #[arg(long, global = true)]
     quorum: bool,
 
     /// Name space of the service: what stands before all its names, without the colon
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME",
-        env = "LOCKCTL_NAMESPACE",
-        hide_env_values = true,
-        value_parser = namespace
-    )]
-    namespace: Option<String>,
+    #[arg(long, global = true, value_name = "NAME", value_parser = namespace)]
+    #[arg(env = "LOCKCTL_NAMESPACE", hide_env_values = true)]
+    pub(crate) namespace: Option<String>,
 
     /// User of the servers; with sentinels, not of the sentinels. The password is in the file of --password-file, or in the
     /// environment variable REDIS_PASSWORD
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME",
-        env = "REDIS_USER",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(env = "REDIS_USER", hide_env_values = true)]
     user: Option<String>,
 
     /// File with the password; a line break at its end does not count
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "REDIS_PASSWORD_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "REDIS_PASSWORD_FILE", hide_env_values = true)]
     password_file: Option<PathBuf>,
 
     /// Number of the database behind sentinels; elsewhere it is part of the address
@@ -70,69 +54,22 @@ pub(crate) struct Connection {
     database: Option<i64>,
 
     /// File with the certificates (PEM) of the authorities that sign those of the servers, in place of the system's
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "LOCKCTL_TLS_CA",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "LOCKCTL_TLS_CA", hide_env_values = true)]
     tls_ca: Option<PathBuf>,
 
     /// File with the client certificate (PEM), for servers that ask for one
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "LOCKCTL_TLS_CERT",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "LOCKCTL_TLS_CERT", hide_env_values = true)]
     tls_cert: Option<PathBuf>,
 
     /// File with the private key (PEM) of the client certificate
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "LOCKCTL_TLS_KEY",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(env = "LOCKCTL_TLS_KEY", hide_env_values = true)]
     tls_key: Option<PathBuf>,
 }
 
-/// Credentials from options and environment.
-#[derive(Default)]
-struct Credentials {
-    user: Option<String>,
-    password: Option<String>,
-}
-
-impl Credentials {
-    fn put_into(&self, address: ConnectionInfo) -> ConnectionInfo {
-        let mut settings = address.redis_settings().clone();
-        if let Some(user) = &self.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &self.password {
-            settings = settings.set_password(password);
-        }
-        address.set_redis_settings(settings)
-    }
-}
-
 impl Connection {
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.cluster
-    }
-
-    pub(crate) fn follows_sentinels(&self) -> bool {
-        self.sentinel.is_some()
-    }
-
-    pub(crate) fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
     /// Whether grants carry fencing tokens.
     pub(crate) fn issues_tokens(&self) -> bool {
         !self.quorum
@@ -146,7 +83,7 @@ impl Connection {
     /// Connects, and announces this process under `label`.
     pub(crate) async fn client_as(&self, label: Option<&str>) -> Result<LockClient, Failure> {
         let mut builder = self.connect().await?;
-        if let Some(name) = self.namespace() {
+        if let Some(name) = &self.namespace {
             builder = builder.namespace(name);
         }
         if let Some(label) = label {
@@ -157,8 +94,7 @@ impl Connection {
 
     async fn connect(&self) -> Result<LockClientBuilder, Failure> {
         let addresses = self.addresses()?;
-        let credentials = self.credentials()?;
-        let with_credentials = |address| credentials.put_into(address);
+        let with_credentials = self.credentials()?;
         let deployments = [self.cluster, self.quorum, self.sentinel.is_some()];
         if deployments.iter().filter(|chosen| **chosen).count() > 1 {
             return Err(Failure::usage(
@@ -174,20 +110,18 @@ impl Connection {
             let servers = with_credentials(self.behind_sentinels(&addresses)?);
             RedisStore::sentinel(addresses, master).servers(servers)
         } else if self.cluster {
-            RedisStore::cluster(addresses.into_iter().map(with_credentials))
+            RedisStore::cluster(addresses.into_iter().map(&with_credentials))
         } else if self.quorum {
             let stores = addresses
                 .into_iter()
                 .map(|address| {
-                    Ok(self
-                        .with_tls(RedisStore::builder(with_credentials(address)))?
-                        .connect_lazy()?)
+                    let builder = RedisStore::builder(with_credentials(address));
+                    Ok(self.with_tls(builder)?.connect_lazy()?)
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
             let quorum = QuorumStore::new(stores);
-            return quorum
-                .map(LockClient::builder)
-                .map_err(|error| Failure::usage(error.to_string()));
+            let quorum = quorum.map_err(|error| Failure::usage(error.to_string()))?;
+            return Ok(LockClient::builder(quorum));
         } else {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
                 Failure::usage("there are several addresses: say with --cluster, --sentinel MASTER or --quorum what they are")
@@ -221,7 +155,8 @@ impl Connection {
         texts.iter().map(|text| address(text, shown)).collect()
     }
 
-    fn credentials(&self) -> Result<Credentials, Failure> {
+    /// Adds user and password, from options and environment, to an address.
+    fn credentials(&self) -> Result<impl Fn(ConnectionInfo) -> ConnectionInfo, Failure> {
         let password = match &self.password_file {
             Some(file) => {
                 let bytes = read(file)?;
@@ -234,25 +169,25 @@ impl Connection {
                 .ok()
                 .filter(|password| !password.is_empty()),
         };
-        Ok(Credentials {
-            user: self.user.clone(),
-            password,
+        Ok(move |address: ConnectionInfo| {
+            let mut settings = address.redis_settings().clone();
+            if let Some(user) = &self.user {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = &password {
+                settings = settings.set_password(password);
+            }
+            address.set_redis_settings(settings)
         })
     }
 
     /// The settings for servers that sentinels name: with TLS if the sentinels' addresses have TLS.
     fn behind_sentinels(&self, sentinels: &[ConnectionInfo]) -> Result<ConnectionInfo, Failure> {
-        let is_tls =
-            |address: &ConnectionInfo| matches!(address.addr(), ConnectionAddr::TcpTls { .. });
-        let scheme = if sentinels.iter().any(is_tls) {
-            "rediss"
-        } else {
-            "redis"
-        };
-        address(
-            &format!("{scheme}://any/{}", self.database.unwrap_or(0)),
-            true,
-        )
+        let mut addresses = sentinels.iter().map(ConnectionInfo::addr);
+        let is_tls = addresses.any(|address| matches!(address, ConnectionAddr::TcpTls { .. }));
+        let scheme = if is_tls { "rediss" } else { "redis" };
+        let database = self.database.unwrap_or(0);
+        address(&format!("{scheme}://any/{database}"), true)
     }
 
     fn with_tls(&self, mut builder: RedisStoreBuilder) -> Result<RedisStoreBuilder, Failure> {

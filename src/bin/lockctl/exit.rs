@@ -1,7 +1,6 @@
 //! Exit codes, and the failures behind them.
 
 use std::error::Error;
-use std::fmt;
 
 use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
 
@@ -27,7 +26,8 @@ pub(crate) enum Exit {
 }
 
 /// Why lockctl failed: the exit code, and the message.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Failure {
     code: u8,
     message: String,
@@ -55,12 +55,6 @@ impl Failure {
             Some(code) if self.code == exit as u8 => Self { code, ..self },
             _ => self,
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }
 
