@@ -16,6 +16,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::error::StoreError;
 
 mod sentinels;
@@ -96,7 +98,7 @@ pub enum Deployment {
 }
 
 /// One promise, and whether it is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Promise {
     /// Its short name: `S1`, `S5`, `S6`.

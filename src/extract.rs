@@ -12,8 +12,6 @@
 //! runs. Use the layer for that.
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt;
 use std::sync::LazyLock;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -87,37 +85,28 @@ impl<S: Send + Sync> FromRequestParts<S> for Owner {
 }
 
 /// Why a handler does not get the layer's lock: the program is not configured as the handler expects (500).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotHeld {
     /// No layer has seen the request.
+    #[error("no lock is held around this request. Is `DistributedLockLayer` enabled?")]
     NoLayer,
     /// The layer let the request pass without a lock.
+    #[error(
+        "this request passed without a lock. Extract `Option<LockHandle>` where the layer lets requests pass"
+    )]
     Unlocked,
     /// The lock has no fencing token.
+    #[error(
+        "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
+    )]
     NoToken,
     /// The lock has several keys, each with a token of its own.
+    #[error(
+        "the lock has several keys. Extract `LockHandle`, whose `fencing_tokens` names each key with its token"
+    )]
     SeveralTokens,
 }
-
-impl fmt::Display for NotHeld {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoLayer => "no lock is held around this request. Is `DistributedLockLayer` enabled?",
-            Self::Unlocked => {
-                "this request passed without a lock. Extract `Option<LockHandle>` where the layer lets requests pass"
-            }
-            Self::NoToken => {
-                "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
-            }
-            Self::SeveralTokens => {
-                "the lock has several keys. Extract `LockHandle`, whose `fencing_tokens` names each key with its token"
-            }
-        })
-    }
-}
-
-impl Error for NotHeld {}
 
 impl IntoResponse for NotHeld {
     fn into_response(self) -> Response {

@@ -15,8 +15,8 @@ mod key;
 mod namespace;
 mod resource;
 
-pub(crate) use key::KeyMap;
 pub use key::LockKey;
+pub(crate) use key::{KeyMap, hex};
 pub(crate) use namespace::Namespace;
 pub use resource::{Resource, ResourceKey};
 

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 /// The state of a master's sentinels, from their answers. Where the answers differ, the value is the one that makes a
 /// failover hardest, except that one sentinel is enough to begin a failover.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Sentinels {
     /// How many sentinels the store is configured with.
@@ -22,7 +24,12 @@ pub struct Sentinels {
     /// Whether these are enough to replace the master (`SENTINEL CKQUORUM`); `None` if the user may not ask.
     pub can_fail_over: Option<bool>,
     /// How long a master must be silent before a sentinel considers it down. A failover takes longer than that.
+    #[serde(rename = "down_after_ms", serialize_with = "millis")]
     pub down_after: Duration,
+}
+
+fn millis<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Sentinels {

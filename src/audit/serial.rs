@@ -3,7 +3,7 @@
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::{Audit, Deployment, Kept, Promise, Sentinels, Warning};
+use super::{Audit, Deployment, Kept, Warning};
 use crate::error::StoreError;
 
 /// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
@@ -54,35 +54,9 @@ impl Serialize for Warning {
     }
 }
 
-impl Serialize for Promise {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut promise = to.serialize_struct("Promise", 3)?;
-        promise.serialize_field("id", self.id)?;
-        promise.serialize_field("name", self.name)?;
-        promise.serialize_field("kept", &self.kept)?;
-        promise.end()
-    }
-}
-
 /// As its text.
 impl Serialize for Kept {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
-    }
-}
-
-/// Fields under their names; `down_after` in milliseconds, as `down_after_ms`.
-impl Serialize for Sentinels {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut sentinels = to.serialize_struct("Sentinels", 7)?;
-        sentinels.serialize_field("listed", &self.listed)?;
-        sentinels.serialize_field("answering", &self.answering)?;
-        sentinels.serialize_field("known", &self.known)?;
-        sentinels.serialize_field("quorum", &self.quorum)?;
-        sentinels.serialize_field("reachable", &self.reachable)?;
-        sentinels.serialize_field("can_fail_over", &self.can_fail_over)?;
-        let down_after = u64::try_from(self.down_after.as_millis()).unwrap_or(u64::MAX);
-        sentinels.serialize_field("down_after_ms", &down_after)?;
-        sentinels.end()
     }
 }

@@ -107,55 +107,44 @@ pub enum Warning {
     },
 }
 
-impl Warning {
-    /// Every [`kind`](Self::kind).
-    #[cfg(any(test, feature = "metrics"))]
-    pub(crate) const KINDS: &[&str] = &[
-        "evicts",
-        "not_persistent",
-        "snapshots_only",
-        "disk_fails",
-        "replica_syncing",
-        "not_primary",
-        "old_server",
-        "missing_rights",
-        "unseen",
-        "sentinel_silent",
-        "few_sentinels",
-        "unlisted_sentinels",
-        "no_quorum",
-        "no_replica",
-        "grants_alone",
-        "grants_alone_for",
-        "slow_failover",
-        "same_server",
-        "member_silent",
-    ];
+/// Writes down each kind once.
+macro_rules! kinds {
+    ($($variant:ident: $kind:literal,)+) => {
+        impl Warning {
+            /// Every [`kind`](Self::kind).
+            #[cfg(any(test, feature = "metrics"))]
+            pub(crate) const KINDS: &[&str] = &[$($kind),+];
 
-    /// Its kind, for labels: the name of the variant in lower case, such as `evicts`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Evicts { .. } => "evicts",
-            Self::NotPersistent => "not_persistent",
-            Self::SnapshotsOnly => "snapshots_only",
-            Self::DiskFails => "disk_fails",
-            Self::ReplicaSyncing { .. } => "replica_syncing",
-            Self::NotPrimary => "not_primary",
-            Self::OldServer { .. } => "old_server",
-            Self::MissingRights { .. } => "missing_rights",
-            Self::Unseen { .. } => "unseen",
-            Self::SentinelSilent { .. } => "sentinel_silent",
-            Self::FewSentinels { .. } => "few_sentinels",
-            Self::UnlistedSentinels { .. } => "unlisted_sentinels",
-            Self::NoQuorum { .. } => "no_quorum",
-            Self::NoReplica => "no_replica",
-            Self::GrantsAlone => "grants_alone",
-            Self::GrantsAloneFor { .. } => "grants_alone_for",
-            Self::SlowFailover { .. } => "slow_failover",
-            Self::SameServer { .. } => "same_server",
-            Self::MemberSilent { .. } => "member_silent",
+            /// Its kind, for labels: the name of the variant in lower case, such as `evicts`.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $kind,)+
+                }
+            }
         }
-    }
+    };
+}
+
+kinds! {
+    Evicts: "evicts",
+    NotPersistent: "not_persistent",
+    SnapshotsOnly: "snapshots_only",
+    DiskFails: "disk_fails",
+    ReplicaSyncing: "replica_syncing",
+    NotPrimary: "not_primary",
+    OldServer: "old_server",
+    MissingRights: "missing_rights",
+    Unseen: "unseen",
+    SentinelSilent: "sentinel_silent",
+    FewSentinels: "few_sentinels",
+    UnlistedSentinels: "unlisted_sentinels",
+    NoQuorum: "no_quorum",
+    NoReplica: "no_replica",
+    GrantsAlone: "grants_alone",
+    GrantsAloneFor: "grants_alone_for",
+    SlowFailover: "slow_failover",
+    SameServer: "same_server",
+    MemberSilent: "member_silent",
 }
 
 impl fmt::Display for Warning {

@@ -1,5 +1,3 @@
-use std::error::Error;
-use std::fmt;
 use std::ops::Deref;
 
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
@@ -136,7 +134,8 @@ where
 }
 
 /// Why the extraction of a [`Locked`] failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 #[non_exhaustive]
 pub enum LockedRejection<R> {
     /// The inner extractor failed; nothing was locked.
@@ -150,24 +149,6 @@ impl<R: IntoResponse> IntoResponse for LockedRejection<R> {
         match self {
             Self::Extractor(rejection) => rejection.into_response(),
             Self::Lock(rejection) => rejection.into_response(),
-        }
-    }
-}
-
-impl<R: fmt::Display> fmt::Display for LockedRejection<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Extractor(rejection) => rejection.fmt(f),
-            Self::Lock(rejection) => rejection.fmt(f),
-        }
-    }
-}
-
-impl<R: Error + 'static> Error for LockedRejection<R> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Extractor(rejection) => rejection.source(),
-            Self::Lock(rejection) => rejection.source(),
         }
     }
 }

@@ -1,4 +1,3 @@
-use std::future::{Future, ready};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -76,8 +75,8 @@ pub struct JsonFields {
     pointers: Arc<[&'static str]>,
 }
 
-impl JsonFields {
-    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+impl KeyExtractor for JsonFields {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let body = body(parts)?;
         let fields = self
             .pointers
@@ -94,11 +93,5 @@ impl JsonFields {
             });
         let fields: Vec<String> = fields.collect::<Result<_, _>>()?;
         compose(self.resource, fields.iter().map(String::as_str))
-    }
-}
-
-impl KeyExtractor for JsonFields {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        ready(self.keys(parts))
     }
 }

@@ -1,4 +1,3 @@
-use std::future::{Future, ready};
 #[cfg(feature = "axum")]
 use std::sync::Arc;
 #[cfg(feature = "axum")]
@@ -26,16 +25,16 @@ pub struct DefaultKey {
 }
 
 impl KeyExtractor for DefaultKey {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         #[cfg(feature = "axum")]
         if let Some(keys) = super::param::key_of_route(parts) {
-            return ready(keys);
+            return keys;
         } else if !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
                  add the layer to the routes"
             );
         }
-        ready(key_of_path(parts))
+        key_of_path(parts)
     }
 }

@@ -1,5 +1,3 @@
-use std::future::{Future, ready};
-
 use http::HeaderName;
 use http::request::Parts;
 
@@ -34,8 +32,8 @@ pub struct Header {
     name: HeaderName,
 }
 
-impl Header {
-    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+impl KeyExtractor for Header {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let value = only_line(parts, &self.name)?;
         check_length([value])?;
         Ok(LockKey::from_parts(self.name.as_str(), [value]).into())
@@ -57,11 +55,5 @@ pub(crate) fn only_line<'a>(parts: &'a Parts, name: &HeaderName) -> Result<&'a s
     match value {
         "" => Err(KeyError::invalid("the header is empty")),
         value => Ok(value),
-    }
-}
-
-impl KeyExtractor for Header {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        ready(self.keys(parts))
     }
 }

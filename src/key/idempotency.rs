@@ -1,7 +1,5 @@
 //! Key extractors for idempotency keys.
 
-use std::future::{Future, ready};
-
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -11,6 +9,7 @@ use super::{
     Header, JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field,
     json_fields, only_line,
 };
+use crate::lock::hex;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -30,9 +29,9 @@ pub fn idempotency_key() -> IdempotencyKey {
 pub struct IdempotencyKey;
 
 impl KeyExtractor for IdempotencyKey {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        let key = only_line(parts, &IDEMPOTENCY_KEY).and_then(key_in);
-        ready(key.and_then(|key| compose("idempotency-key".into(), [key.as_str()])))
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let key = key_in(only_line(parts, &IDEMPOTENCY_KEY)?)?;
+        compose("idempotency-key".into(), [key.as_str()])
     }
 }
 
@@ -96,19 +95,12 @@ pub struct Delivery {
     id: &'static str,
 }
 
-impl Delivery {
-    fn keys(&self, parts: &Parts) -> Result<Keys, KeyError> {
+impl KeyExtractor for Delivery {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         // A delivery without an id is refused before its body is read.
         let id = only_line(parts, &HeaderName::from_static(self.id))?;
-        let digest = Sha256::digest(body(parts)?);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = hex(&Sha256::digest(body(parts)?)).collect();
         compose(self.id.into(), [id, &digest])
-    }
-}
-
-impl KeyExtractor for Delivery {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        ready(self.keys(parts))
     }
 }
 

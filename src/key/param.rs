@@ -1,5 +1,3 @@
-use std::future::{Future, ready};
-
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use futures_util::FutureExt;
@@ -33,13 +31,7 @@ pub struct Param {
 }
 
 impl KeyExtractor for Param {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        ready(self.keys(parts))
-    }
-}
-
-impl Param {
-    fn keys(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let outside = || KeyError::missing_because("the request matches no route");
         let missing = || {
             KeyError::not_of_the_route(format!(

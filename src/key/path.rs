@@ -1,5 +1,3 @@
-use std::future::{Future, ready};
-
 use http::Uri;
 use http::request::Parts;
 
@@ -23,8 +21,8 @@ pub fn path() -> Path {
 pub struct Path;
 
 impl KeyExtractor for Path {
-    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
-        ready(key_of_path(parts))
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        key_of_path(parts)
     }
 }
 

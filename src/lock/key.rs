@@ -120,10 +120,7 @@ impl LockKey {
         let digest = Sha256::digest(name.as_bytes());
         name.truncate(readable);
         name.push_str(":#");
-        for byte in digest {
-            name.push(char::from(HEX[usize::from(byte >> 4)]));
-            name.push(char::from(HEX[usize::from(byte & 15)]));
-        }
+        name.extend(hex(&digest));
         Self::new(name)
     }
 
@@ -211,7 +208,11 @@ impl Hasher for Carried {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Bytes as hexadecimal digits, in lower case.
+pub(crate) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
+    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    nibbles.map(|nibble| char::from(b"0123456789abcdef"[usize::from(nibble)]))
+}
 
 impl AsRef<str> for LockKey {
     fn as_ref(&self) -> &str {
