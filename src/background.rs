@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::backoff::Backoff;
 use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, late};
 use crate::error::{LockError, StoreError, worst};
-use crate::store::{BATCH, DynStore, HoldStatus, Renewal, undecided};
+use crate::store::{DynStore, HoldStatus, Renewal, undecided};
 use crate::telemetry::Journal;
 use crate::watchdog::{LiveHold, OnLost, Phase, Watchdog};
 
@@ -187,17 +187,5 @@ impl Background {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.watchdog.retire();
-    }
-}
-
-fn in_batches<T>(items: Vec<T>) -> Vec<Vec<T>> {
-    let mut items = items.into_iter();
-    let mut batches = Vec::new();
-    loop {
-        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
-        if batch.is_empty() {
-            return batches;
-        }
-        batches.push(batch);
     }
 }

@@ -1,6 +1,5 @@
 //! Work under a lock: a future that runs while a lock is held, work that is done once, and a leader of which a fleet has one.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,7 +150,7 @@ impl LockClient {
 }
 
 /// A process that wants to be the leader. Made by [`LockClient::leader`].
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 #[must_use = "a candidate does nothing until it runs"]
 pub struct Candidate {
     client: LockClient,
@@ -255,13 +254,5 @@ impl Candidate {
             Ok(()) => request.fenced(),
             Err(_) => request,
         }
-    }
-}
-
-impl fmt::Debug for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Candidate")
-            .field("lease", &self.lease)
-            .finish_non_exhaustive()
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{BACKOFF, in_batches};
+use super::BACKOFF;
 use crate::cleanup::{CleanupTasks, Driven, PATIENCE};
 use crate::error::StoreError;
-use crate::store::{DynStore, HoldStatus, Renewal};
+use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
 use crate::watchdog::LiveHold;
 
@@ -177,15 +177,16 @@ async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
 
 async fn ask_all(
     store: &Arc<dyn DynStore>,
-    questions: Vec<Question>,
+    mut questions: Vec<Question>,
     over: Instant,
 ) -> Vec<Question> {
     let mut undecided = Vec::new();
-    for batch in in_batches(questions) {
-        let checks = batch.iter();
+    while !questions.is_empty() {
+        let batch = questions.drain(..questions.len().min(BATCH));
+        let checks = batch.as_slice().iter();
         let checks = checks.map(|(live, _)| Renewal::check(live.hold.clone()));
         let answers = ask(store, checks.collect(), over).await;
-        for (index, (live, askers)) in batch.into_iter().enumerate() {
+        for (index, (live, askers)) in batch.enumerate() {
             match answers.as_ref().map(|statuses| statuses[index]) {
                 Ok(HoldStatus::Unknown) => undecided.push((live, askers)),
                 answer => deliver(askers, answer.map_err(Clone::clone)),
