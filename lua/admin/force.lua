@@ -35,7 +35,7 @@ if #timeouts > 0 then
   redis.call('DEL', unpack(timeouts))
 end
 if kind == 'write' then
-  pass(KEYS[7], KEYS[8], 'tower_lock_enter:' .. tag_of(KEYS[9]), ARGV[1])
+  pass(KEYS[7], KEYS[8], KEYS[9], ARGV[1])
   wake_all(ARGV[1], KEYS[6])
 else
   redis.call(ARGV[1], KEYS[6], '0')

@@ -17,7 +17,7 @@ local function leave_write(keys, args, removed)
   elseif data then
     leave_data(keys[1])
   end
-  pass(keys[3], keys[4], 'tower_lock_enter:' .. tag, publish)
+  pass(keys[3], keys[4], keys[5], publish)
   local woken = wake_all(publish, keys[2])
   give_outside_turn(keys[7], woken)
   call_first(keys[6], keys[5], publish)

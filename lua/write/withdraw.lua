@@ -13,7 +13,7 @@ if give_up_place(KEYS[6], KEYS[5], ARGV[1], ARGV[2]) and not waiting(KEYS[5], no
   end
   -- Behind a writer of Redisson, they listen on another channel from now on.
   if (not writes or is_redissons(KEYS[1])) and waiting(KEYS[3], now_ms()) then
-    redis.call(ARGV[2], 'tower_lock_enter:' .. tag_of(KEYS[5]), '0')
+    call_readers(KEYS[5], ARGV[2])
   end
 end
 if ARGV[3] ~= '0' then
