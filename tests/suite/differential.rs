@@ -136,10 +136,10 @@ fn fail_on(
     panic!("{}", shrink::report(seed, &steps, &difference));
 }
 
-/// Runs the steps in both worlds, and returns the difference. Counts the events.
 /// The number of steps that may be taken before an acknowledgement of the server is there.
 const LATE: usize = 3;
 
+/// Runs the steps in both worlds, and returns the difference. Counts the events.
 fn come_out(
     worlds: &mut impl Pair,
     seed: u64,
