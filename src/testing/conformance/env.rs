@@ -97,6 +97,13 @@ impl Env {
         elsewhere.lock(key).mode(mode).await.unwrap()
     }
 
+    /// A client, and its hold on [`KEY`].
+    pub(super) async fn held_here(&self, mode: LockMode) -> (LockClient, LockGuard) {
+        let here = self.client().await;
+        let guard = here.lock(KEY).mode(mode).await.unwrap();
+        (here, guard)
+    }
+
     /// A request of another process for [`KEY`].
     pub(super) async fn request(&self, mode: LockMode) -> LockRequest {
         self.client().await.lock(KEY).mode(mode)

@@ -51,8 +51,7 @@ pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env, mode: Loc
 
 /// A request for any of several does not delay requests for one of them.
 pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let (locks, guard) = env.held_here(rival(mode)).await;
     let any = locks.lock_any([KEY, "other"]).mode(mode);
     let other = any.clone().wait(Duration::ZERO).await.unwrap();
     let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;

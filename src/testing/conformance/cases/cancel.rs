@@ -55,8 +55,7 @@ pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(
 }
 
 pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let (locks, guard) = env.held_here(rival(mode)).await;
     let [one, two, three] = three_in_line(env, &locks, mode).await;
     two.cancel().await;
     guard.release().await.unwrap();
@@ -78,8 +77,7 @@ pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Env, mode: L
 
 /// Waiters get the hold, or the turn to ask for it, and are dropped before they are polled.
 pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, guard) = env.held_here(mode).await;
     let mut one = locks.lock(KEY).mode(rival(mode)).into_future();
     let mut two = locks.lock(KEY).mode(rival(mode)).into_future();
     for request in [&mut one, &mut two] {

@@ -3,8 +3,7 @@
 use super::*;
 
 pub async fn a_dropped_guard_releases(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, guard) = env.held_here(mode).await;
     let here = Waiter::queue(env, locks.lock(KEY).mode(rival(mode))).await;
     let elsewhere = env.waiter(rival(mode)).await;
     drop(guard);
@@ -32,8 +31,7 @@ pub async fn a_panicking_holder_releases(env: &Env, mode: LockMode) {
 
 /// The client ends with its last guard, and not before.
 pub async fn a_guard_keeps_its_client_alive(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let guard = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, guard) = env.held_here(mode).await;
     env.forget_clients();
     drop(locks);
     assert!(env.is_taken(rival(mode)).await);

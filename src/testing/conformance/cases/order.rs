@@ -5,8 +5,7 @@ use std::sync::Mutex;
 use super::*;
 
 pub async fn waiters_of_one_client_are_granted_in_order(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, holder) = env.held_here(mode).await;
     in_order(env, holder, mode, &[&locks]).await;
     let holder = env.held_elsewhere(KEY, mode).await;
     in_order(env, holder, mode, &[&locks]).await;

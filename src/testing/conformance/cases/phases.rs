@@ -39,8 +39,7 @@ pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMod
 
 /// Readers that waited for it are granted beside the reader that holds.
 pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let reader = locks.lock(KEY).mode(Read).await.unwrap();
+    let (locks, reader) = env.held_here(Read).await;
     sleep(env.moment()).await; // The time in which others join without asking the store is over.
     let writer = env.waiter(mode).await;
     let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;

@@ -4,8 +4,7 @@ use super::*;
 
 /// It also leaves nothing in the store that another request would wait for.
 pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, holder) = env.held_here(mode).await;
     for client in [&locks, &env.client().await] {
         let asked = Instant::now();
         let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
@@ -17,8 +16,7 @@ pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: Lo
 }
 
 pub async fn a_wait_ends_at_its_time_limit(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, holder) = env.held_here(mode).await;
     let wait = env.moment() * 5;
     for client in [&locks, &env.client().await] {
         let asked = Instant::now();
@@ -48,8 +46,7 @@ pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env, mo
 
 pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env, mode: LockMode) {
     let lease = Duration::from_secs(30);
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(mode).await.unwrap();
+    let (locks, holder) = env.held_here(mode).await;
     for client in [&locks, &env.client().await] {
         let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
         let hint = match asking.await {
@@ -62,8 +59,7 @@ pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env, mode: LockMod
 }
 
 pub async fn the_number_of_waiters_is_bounded(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let (locks, holder) = env.held_here(rival(mode)).await;
     let asking = locks.lock(KEY).mode(mode).max_waiters(2);
     let mut waiters = until_overloaded(env, &asking, Waiter::queue).await;
     // A request that does not wait does not count against the limit.
@@ -78,8 +74,7 @@ pub async fn the_number_of_waiters_is_bounded(env: &Env, mode: LockMode) {
 }
 
 pub async fn a_wait_for_ever_does_not_overflow(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let holder = locks.lock(KEY).mode(rival(mode)).await.unwrap();
+    let (locks, holder) = env.held_here(rival(mode)).await;
     let asking = locks.lock(KEY).mode(mode).wait(Duration::MAX);
     let waiter = Waiter::queue(env, asking.max_hold(Duration::MAX)).await;
     holder.release().await.unwrap();
