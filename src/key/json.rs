@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Error, Number};
 
@@ -68,8 +68,8 @@ impl<'a> Visitor<'a> for JsonChild<'_> {
 
     fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(is_it) = members.next_key_seed(Is(self.token))? {
-            match is_it {
+        while let Some(name) = members.next_key::<String>()? {
+            match name == self.token {
                 true => found = Some(members.next_value()?),
                 false => _ = members.next_value::<IgnoredAny>()?,
             }
@@ -100,29 +100,6 @@ impl<'a> Visitor<'a> for JsonChild<'_> {
 fn index(token: &str) -> Option<usize> {
     let is_plain = token == "0" || !token.starts_with(['0', '+']);
     is_plain.then(|| token.parse().ok()).flatten()
-}
-
-/// Whether a member has this name.
-struct Is<'t>(&'t str);
-
-impl<'a> DeserializeSeed<'a> for Is<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'a>>(self, name: D) -> Result<bool, D::Error> {
-        name.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Is<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a member")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
-        Ok(name == self.0)
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
+use std::borrow::Cow;
+
 use http::Uri;
 use http::request::Parts;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::{KeyError, KeyExtractor, Keys, compose};
 
@@ -51,40 +54,28 @@ fn original(parts: &Parts) -> &Uri {
 /// Decodes everything except `%2F`, and encodes every character again that a path may not contain.
 fn normalised(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        let (byte, encoded, tail) = match (byte, tail) {
-            (b'%', [high, low, tail @ ..]) => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, true, tail),
-                _ => (b'%', true, &rest[1..]),
-            },
-            (b'%', tail) => (b'%', true, tail),
-            (byte, tail) => (*byte, false, tail),
-        };
-        rest = tail;
-        if is_unreserved(byte) || is_reserved(byte) && !(encoded && byte == b'/') {
-            normal.push(char::from(byte));
-        } else {
-            normal.push('%');
-            for digit in [byte >> 4, byte & 15] {
-                normal.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
-            }
-        }
+    let parts = path.split("%2F").flat_map(|part| part.split("%2f"));
+    for (n, part) in parts.enumerate() {
+        normal.push_str(if n == 0 { "" } else { "%2F" });
+        let decoded: Cow<'_, [u8]> = percent_decode_str(part).into();
+        normal.extend(percent_encode(&decoded, ESCAPED));
     }
     normal
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
-}
-
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
-
-fn is_reserved(byte: u8) -> bool {
-    b":/?#[]@!$&'()*+,;=".contains(&byte)
-}
+/// What a path may not contain: all but what RFC 3986 calls unreserved and reserved.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 #[cfg(test)]
 mod tests {
