@@ -126,6 +126,8 @@ pub(crate) use metrics::{
 pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
+#[cfg(feature = "console")]
+pub(crate) use waiting::outcome;
 
 const TARGET: &str = "tower_distributed_lock::lock";
 

@@ -94,25 +94,30 @@ pub(super) fn events(locks: &LockClient) -> EventsJson {
 
 impl From<&Event> for EventJson {
     fn from(event: &Event) -> Self {
+        let (kind, outcome, waited, cause) = match &event.cause {
+            EventCause::Lost(reason) => ("lost", None, None, (*reason).to_owned()),
+            EventCause::Broken(by) => ("broken", None, None, format!("broken from {by}")),
+            EventCause::Refused { error, waited } => {
+                let outcome = telemetry::outcome(error);
+                (
+                    "refused",
+                    Some(outcome),
+                    Some(*waited),
+                    problem::text(error),
+                )
+            }
+        };
         Self {
             number: event.number,
             at_ms: millis::of_day(event.at),
-            kind: event.cause.kind(),
-            outcome: event.cause.outcome(),
+            kind,
+            outcome,
             key: event.key.clone(),
             mode: event.mode,
             route: event.route.as_str().to_owned(),
-            cause: text(&event.cause),
-            waited_ms: event.cause.waited().map(millis::of),
+            cause,
+            waited_ms: waited.map(millis::of),
         }
-    }
-}
-
-fn text(cause: &EventCause) -> String {
-    match cause {
-        EventCause::Lost(reason) => (*reason).to_owned(),
-        EventCause::Broken(by) => format!("broken from {by}"),
-        EventCause::Refused { error, .. } => problem::text(error),
     }
 }
 

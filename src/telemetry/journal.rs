@@ -67,14 +67,15 @@ impl Journal {
         let Some(data) = self.data() else {
             return;
         };
-        let event = Event::lost(&hold.key, hold.mode.as_str(), route, reason);
-        data.events.lock().add(event);
+        let (mode, cause) = (Some(hold.mode.as_str()), EventCause::Lost(reason));
+        data.events.lock().add(&hold.key, mode, route, cause);
     }
 
     /// Records a lock that a user broke.
     pub(crate) fn broken(&self, key: &LockKey, by: String) {
         if let Some(data) = self.data() {
-            data.events.lock().add(Event::broken(key, by));
+            let (route, cause) = (Route::default(), EventCause::Broken(by));
+            data.events.lock().add(key, None, &route, cause);
         }
     }
 
@@ -145,8 +146,9 @@ impl Followed {
         since: Instant,
     ) {
         if let Some((data, key)) = &self.0 {
-            let event = Event::refused(key, mode, route, error, since.elapsed());
-            data.events.lock().add(event);
+            let (error, waited) = (error.clone(), since.elapsed());
+            let cause = EventCause::Refused { error, waited };
+            data.events.lock().add(key, Some(mode), route, cause);
         }
     }
 }

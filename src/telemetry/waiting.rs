@@ -115,7 +115,8 @@ impl Drop for Waiting {
     }
 }
 
-pub(super) fn outcome(error: &LockError) -> &'static str {
+/// The short name of a refusal, as the spans of waits have it.
+pub(crate) fn outcome(error: &LockError) -> &'static str {
     match error {
         LockError::Busy { .. } => "contended",
         LockError::Overloaded => "overloaded",

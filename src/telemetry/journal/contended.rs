@@ -1,6 +1,5 @@
 //! The hottest keys of the last minutes.
 
-use std::collections::hash_map::Entry;
 use std::mem;
 use std::time::Duration;
 
@@ -60,15 +59,8 @@ impl ContendedKeys {
         self.turn_page(now);
         let mut sums = self.now.clone();
         for (key, (waits, waited)) in &self.before {
-            match sums.entry(key.clone()) {
-                Entry::Occupied(mut sum) => {
-                    sum.get_mut().0 += waits;
-                    sum.get_mut().1 += *waited;
-                }
-                Entry::Vacant(none) => {
-                    none.insert((*waits, *waited));
-                }
-            }
+            let sum = sums.entry(key.clone()).or_default();
+            *sum = (sum.0 + waits, sum.1 + *waited);
         }
         let all = sums.into_iter();
         let all = all.map(|(key, (waits, waited))| Contended { key, waits, waited });

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::LockError;
 use crate::lock::LockKey;
-use crate::telemetry::{Route, waiting};
+use crate::telemetry::Route;
 
 /// How many losses, and how many refusals, are kept. They are kept separately, so that many
 /// refusals do not remove losses.
@@ -50,19 +50,32 @@ pub(crate) enum EventCause {
 }
 
 impl Events {
-    pub(super) fn add(&mut self, mut event: Event) {
-        self.last += 1;
-        event.number = self.last;
-        let (kept, count) = match event.cause {
+    /// Adds an event of `key`. A lock that was broken has no `mode`.
+    pub(super) fn add(
+        &mut self,
+        key: &LockKey,
+        mode: Option<&'static str>,
+        route: &Route,
+        cause: EventCause,
+    ) {
+        let (kept, count) = match cause {
             EventCause::Lost(_) => (&mut self.losses, &mut self.lost),
             EventCause::Broken(_) => (&mut self.losses, &mut self.broken),
             EventCause::Refused { .. } => (&mut self.refusals, &mut self.refused),
         };
         *count += 1;
+        self.last += 1;
         if kept.len() == KEPT {
             kept.pop_front();
         }
-        kept.push_back(event);
+        kept.push_back(Event {
+            number: self.last,
+            at: SystemTime::now(),
+            key: key.clone(),
+            mode,
+            route: route.clone(),
+            cause,
+        });
     }
 
     /// The latest first.
@@ -70,74 +83,6 @@ impl Events {
         let mut all: Vec<_> = self.losses.iter().chain(&self.refusals).collect();
         all.sort_by_key(|event| std::cmp::Reverse(event.number));
         all
-    }
-}
-
-impl Event {
-    pub(super) fn lost(
-        key: &LockKey,
-        mode: &'static str,
-        route: &Route,
-        reason: &'static str,
-    ) -> Self {
-        Self::new(key, Some(mode), route, EventCause::Lost(reason))
-    }
-
-    pub(super) fn refused(
-        key: &LockKey,
-        mode: &'static str,
-        route: &Route,
-        error: &LockError,
-        waited: Duration,
-    ) -> Self {
-        let error = error.clone();
-        Self::new(
-            key,
-            Some(mode),
-            route,
-            EventCause::Refused { error, waited },
-        )
-    }
-
-    pub(super) fn broken(key: &LockKey, by: String) -> Self {
-        Self::new(key, None, &Route::default(), EventCause::Broken(by))
-    }
-
-    fn new(key: &LockKey, mode: Option<&'static str>, route: &Route, cause: EventCause) -> Self {
-        Self {
-            number: 0,
-            at: SystemTime::now(),
-            key: key.clone(),
-            mode,
-            route: route.clone(),
-            cause,
-        }
-    }
-}
-
-impl EventCause {
-    /// `lost`, `refused` or `broken`.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Lost(_) => "lost",
-            Self::Refused { .. } => "refused",
-            Self::Broken(_) => "broken",
-        }
-    }
-
-    /// The short name of a refusal, as the spans of waits have it.
-    pub(crate) fn outcome(&self) -> Option<&'static str> {
-        match self {
-            Self::Refused { error, .. } => Some(waiting::outcome(error)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { waited, .. } => Some(*waited),
-            _ => None,
-        }
     }
 }
 
@@ -149,21 +94,16 @@ mod tests {
     fn many_refusals_displace_no_loss() {
         let mut events = Events::default();
         let (key, route) = (LockKey::new("k"), Route::default());
-        events.add(Event::lost(&key, "write", &route, "why"));
+        events.add(&key, Some("write"), &route, EventCause::Lost("why"));
         for _ in 0..10_000 {
-            let error = LockError::Overloaded;
-            events.add(Event::refused(
-                &key,
-                "write",
-                &route,
-                &error,
-                Duration::ZERO,
-            ));
+            let (error, waited) = (LockError::Overloaded, Duration::ZERO);
+            let cause = EventCause::Refused { error, waited };
+            events.add(&key, Some("write"), &route, cause);
         }
         let latest = events.latest();
         assert_eq!(latest.len(), KEPT + 1);
         assert_eq!(latest[0].number, 10_001);
-        assert_eq!(latest[KEPT].cause.kind(), "lost");
+        assert!(matches!(latest[KEPT].cause, EventCause::Lost("why")));
         assert_eq!((events.lost, events.refused), (1, 10_000));
     }
 }
