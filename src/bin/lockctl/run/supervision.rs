@@ -71,20 +71,17 @@ fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant>
         true => "is lost",
         false => "could not be renewed in time",
     };
-    let what = match rule.on_lost {
-        LossAction::Term => "ending the command",
-        LossAction::Kill => "killing the command",
-        LossAction::Ignore => "the command goes on",
+    let now = Instant::now();
+    let (what, kill_at) = match rule.on_lost {
+        LossAction::Term => ("ending the command", Some(now + rule.grace)),
+        LossAction::Kill => ("killing the command", Some(now)),
+        LossAction::Ignore => ("the command goes on", None),
     };
     warn(format_args!("the lock on {:?} {loss}: {what}", lock.key()));
-    match rule.on_lost {
-        LossAction::Ignore => None,
-        LossAction::Term => {
-            child.signal(Signal::SIGTERM);
-            Some(Instant::now() + rule.grace)
-        }
-        LossAction::Kill => Some(Instant::now()),
+    if rule.on_lost == LossAction::Term {
+        child.signal(Signal::SIGTERM);
     }
+    kill_at
 }
 
 /// Waits for the first of `locks` that is lost, or nearly.
