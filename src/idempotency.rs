@@ -295,9 +295,17 @@ impl<K> IdempotencyLayer<K> {
         self
     }
 
-    /// Sets how many repeats of one request may wait in this process at a time (default 64); one more is answered 503.
+    /// Sets how many repeats of one request may wait in this process at a time (default 64); one more is answered 503: see
+    /// [`overload_delay`](Self::overload_delay).
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.settings.max_waiters = max_waiters;
+        self
+    }
+
+    /// Sets how long the answer to a request that is refused for overload is delayed at most (default 1 s; zero: not at all), as
+    /// [`DistributedLockLayer::overload_delay`](crate::DistributedLockLayer::overload_delay) does.
+    pub fn overload_delay(mut self, longest: Duration) -> Self {
+        self.settings.overload_delay.set_longest(longest);
         self
     }
 

@@ -1,5 +1,7 @@
 //! How [`IdempotencyLayer`] treats a request.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
@@ -12,8 +14,8 @@ use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Admission, Claim, OnCancel, Protocol, Refusal, RejectionKind, Responder, Served, Unconfirmed,
-    confirm, confirmed, unless_lost,
+    Admission, Claim, OnCancel, OverloadDelay, Protocol, Refusal, RejectionKind, Responder, Served,
+    Unconfirmed, confirm, confirmed, unless_lost,
 };
 use crate::telemetry::{idempotent_request, idempotent_response};
 
@@ -89,6 +91,10 @@ where
 
     fn on_cancel(&self) -> OnCancel {
         self.settings.on_cancel
+    }
+
+    fn overload_delay(&self) -> (&OverloadDelay, Duration) {
+        (&self.settings.overload_delay, self.settings.wait)
     }
 
     fn refused(&self, refusal: Refusal) -> Refusal {

@@ -8,7 +8,9 @@ use http::{StatusCode, response};
 use super::fingerprint::Fingerprint;
 use super::scope::Scope;
 use crate::client::LockClient;
-use crate::layer::{BodyReader, Confirm, HoldTimes, OfRequest, OnCancel, Rejection, Responder};
+use crate::layer::{
+    BodyReader, Confirm, HoldTimes, OfRequest, OnCancel, OverloadDelay, Rejection, Responder,
+};
 use crate::limits;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Seldom;
@@ -28,6 +30,7 @@ pub(super) struct IdempotencySettings {
     pub(super) lease: Lease,
     pub(super) max_hold: Option<Duration>,
     pub(super) max_waiters: usize,
+    pub(super) overload_delay: OverloadDelay,
     pub(super) retention: Duration,
     pub(super) record_if: Arc<IsFinal>,
     pub(super) record_cookies: bool,
@@ -52,6 +55,7 @@ impl Default for IdempotencySettings {
             lease: Lease::default(),
             max_hold: Some(Duration::from_secs(300)),
             max_waiters: 64,
+            overload_delay: OverloadDelay::default(),
             retention: Duration::from_secs(24 * 60 * 60),
             record_if: Arc::new(|response| is_final(response.status)),
             record_cookies: false,

@@ -203,10 +203,24 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// Sets how many requests of this process may wait for the same key at a time (default 1024); one more is answered 503 at
-    /// once. The request that asks the store for all of them does not count.
+    /// Sets how many requests of this process may wait for the same key at a time (default 1024); one more is answered 503
+    /// without waiting for the lock, see [`overload_delay`](Self::overload_delay). The request that asks the store for all of
+    /// them does not count.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.policy.max_waiters = max_waiters;
+        self
+    }
+
+    /// Sets how long the answer to a request is delayed at most that is refused for overload: 503 `lock-overloaded` and
+    /// `body-budget` (default 1 s). Zero answers at once.
+    ///
+    /// A client that ignores `Retry-After` comes back at once, and a thousand of them would leave no processor time to the
+    /// request that holds the lock. So the layer, with its clones, answers about a thousand such requests per second: the first
+    /// at once, the others later, in their order. A request is never delayed for longer than [`wait`](Self::wait). It keeps
+    /// its connection and its place in a limit of requests outside this layer meanwhile, and neither its body nor a place among
+    /// the waiters. Of more than 16,384 delayed requests, the next one is answered at once.
+    pub fn overload_delay(mut self, longest: Duration) -> Self {
+        self.policy.overload_delay.set_longest(longest);
         self
     }
 

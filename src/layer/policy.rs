@@ -10,6 +10,7 @@ use http::request::Parts;
 use super::body_reader::BodyReader;
 use super::hold_times::{HoldTimes, retry_after};
 use super::mode::{ByMethod, ModePolicy, is_safe};
+use super::overload_delay::OverloadDelay;
 use super::predicate::OfRequest;
 use super::rejection::{Refusal, RejectionKind};
 use super::respond::Responder;
@@ -29,6 +30,7 @@ pub(super) struct Policy {
     pub(super) lease: Lease,
     pub(super) max_hold: Option<Duration>,
     pub(super) max_waiters: usize,
+    pub(super) overload_delay: OverloadDelay,
     pub(super) max_keys: usize,
     pub(super) body_reader: BodyReader,
     pub(super) fenced: bool,
@@ -66,6 +68,7 @@ impl Default for Policy {
             lease: Lease::default(),
             max_hold: Some(Duration::from_secs(300)),
             max_waiters: 1024,
+            overload_delay: OverloadDelay::default(),
             max_keys: 32,
             body_reader: BodyReader::new(2 * 1024 * 1024),
             fenced: false,

@@ -1,5 +1,7 @@
 //! How [`DistributedLockLayer`] treats a request.
 
+use std::time::Duration;
+
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -10,6 +12,7 @@ use super::admission::EndTerms;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
+use super::overload_delay::OverloadDelay;
 use super::policy::Policy;
 use super::rejection::Refusal;
 use super::respond::Responder;
@@ -94,6 +97,10 @@ where
 
     fn refused(&self, refusal: Refusal) -> Refusal {
         self.policy.refused(refusal)
+    }
+
+    fn overload_delay(&self) -> (&OverloadDelay, Duration) {
+        (&self.policy.overload_delay, self.policy.wait)
     }
 }
 

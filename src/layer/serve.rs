@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -15,6 +16,7 @@ use tracing::Instrument;
 
 use super::body::{self, ResponseBody};
 use super::confirm::{Confirmation, Unconfirmed};
+use super::overload_delay::OverloadDelay;
 use super::rejection::Refusal;
 use super::respond::Responder;
 use super::settings::OnCancel;
@@ -45,6 +47,9 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
     fn client(&self) -> &LockClient;
     fn responder(&self) -> &Responder;
     fn on_cancel(&self) -> OnCancel;
+
+    /// Delays the refusals of an overloaded process, for the returned time at most.
+    fn overload_delay(&self) -> (&OverloadDelay, Duration);
 
     /// The refusal that replaces `refusal`.
     fn refused(&self, refusal: Refusal) -> Refusal {
@@ -190,7 +195,13 @@ where
         Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
         Err(refusal) => {
             let refusal = layer.refused(refusal);
-            return Ok(responder.refuse(refusal, &responder.head(&parts)));
+            let head = responder.head(&parts);
+            drop((parts, inner));
+            if OverloadDelay::applies_to(&refusal) {
+                let (delay, most) = layer.overload_delay();
+                delay.pass(most).await;
+            }
+            return Ok(responder.refuse(refusal, &head));
         }
     };
     let head = responder.head(&parts);

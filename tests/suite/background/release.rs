@@ -1,5 +1,7 @@
 //! Releases that the store does not answer.
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -12,6 +14,9 @@ use super::wired::Wired;
 
 /// The longest that a caller waits for the answer to its release.
 const PATIENCE: Duration = Duration::from_millis(2500);
+
+/// The end of a test that would hang.
+const LONG: Duration = Duration::from_secs(60);
 
 const MODES: [LockMode; 4] = [
     LockMode::Reentrant,
@@ -66,21 +71,35 @@ async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
 }
 
 /// A check runs on the runtime of its first caller. If that runtime is not driven, the other callers wait for a few
-/// seconds at most.
+/// seconds at most, and then ask themselves.
 #[test]
 fn a_check_on_a_runtime_at_rest_does_not_block_other_callers() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (at_rest, here) = (runtime(), runtime());
-    let locks = LockClient::new(MemoryStore::new());
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
     let owner = Owner::new();
-    let asking = || locks.lock("n").owner(&owner);
-    let first = at_rest.block_on(async { asking().await.expect("free") });
-    here.block_on(async {
-        let inner = asking().await.expect("it is the owner's");
-        let released = timeout(PATIENCE * 4, inner.release()).await;
-        released.expect("it is answered").expect("held");
-        first.release().await.expect("held");
+    let asking = || locks.lock("1:n").owner(&owner);
+    let share = || here.block_on(async { asking().await.expect("free, or the owner's") });
+    let [last, first, second, third] = std::array::from_fn(|_| share());
+
+    store.slow(Duration::from_millis(10));
+    let mut checking = Box::pin(first.release());
+    at_rest.block_on(async {
+        let asked = poll_fn(|cx| Poll::Ready(checking.as_mut().poll(cx))).await;
+        assert!(asked.is_pending(), "the store takes its time");
     });
+    here.block_on(async {
+        let bounded = async |guard: LockGuard| timeout(LONG, guard.release()).await;
+        let waited = bounded(second).await.expect("it is answered");
+        assert!(
+            matches!(waited, Err(LockError::Unavailable(_))),
+            "{waited:?}"
+        );
+        bounded(third).await.expect("it is answered").expect("held");
+    });
+    at_rest.block_on(checking).expect("held");
+    here.block_on(last.release()).expect("held");
 }
 
 const KEYS: usize = 250;

@@ -77,12 +77,16 @@ async fn a_waiter_does_not_wake_itself_by_giving_back() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_with_inherited_wakeups_does_not_wake_itself_by_giving_back() {
     let (stores, quorum) = five();
-    occupy(&stores[..3]).await;
+    occupy(&stores).await;
     refused(&quorum, &reentrant(1)).await;
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     quorum.withdraw(&reentrant(1), false).await.unwrap();
+    for store in &stores[3..] {
+        store.release_one(&reentrant(9).hold).await.unwrap();
+    }
     while wakes_within(&mut wakeups, SECOND).await {}
 
+    // Two stores grant, which refused the first waiter.
     refused(&quorum, &reentrant(2)).await;
     assert!(!wakes_within(&mut wakeups, 10 * SECOND).await);
     stores[0].release_one(&reentrant(9).hold).await.unwrap();
