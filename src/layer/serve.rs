@@ -23,6 +23,7 @@ use super::settings::OnCancel;
 use crate::client::{self, LockClient};
 use crate::error::LockError;
 use crate::guard::LockGuard;
+use crate::key::RequestBody;
 
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`.
 pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
@@ -195,13 +196,13 @@ where
         Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
         Err(refusal) => {
             let refusal = layer.refused(refusal);
-            let head = responder.head(&parts);
-            drop((parts, inner));
             if OverloadDelay::applies_to(&refusal) {
+                // The key may be in the body.
+                parts.extensions.remove::<RequestBody>();
                 let (delay, most) = layer.overload_delay();
                 delay.pass(most).await;
             }
-            return Ok(responder.refuse(refusal, &head));
+            return Ok(responder.refuse(refusal, &responder.head(&parts)));
         }
     };
     let head = responder.head(&parts);

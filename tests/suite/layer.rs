@@ -24,6 +24,7 @@ mod hyper;
 mod keys;
 mod modes;
 mod nested;
+mod overload;
 mod permits;
 mod places;
 mod policies;

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{
-    Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
-};
+use tower_distributed_lock::{Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, Owner};
 
 use super::wired::Wired;
 

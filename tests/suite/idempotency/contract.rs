@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -176,4 +177,23 @@ async fn refusals_can_be_answered_otherwise() {
     let answer = send(&app, keyless).await;
     assert_eq!(answer.status(), 418);
     assert_eq!(text(answer).await, "POST /payments");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeats_that_are_too_many_are_refused_one_after_the_other() {
+    for (longest, least) in [(Duration::from_secs(1), 49), (Duration::ZERO, 0)] {
+        let (_store, _locks, layer) = remembering();
+        let runs = Runs::default();
+        let app = payments(&runs).layer(layer.max_waiters(1).overload_delay(longest));
+        let refused = async {
+            super::settle().await;
+            let began = tokio::time::Instant::now();
+            let answers = join_all((0..50).map(|_| pay(&app))).await;
+            let refused = |answer: &axum::response::Response| answer.status() == 503;
+            assert!(answers.iter().all(refused));
+            began.elapsed().as_millis()
+        };
+        let (_, _, took) = tokio::join!(pay(&app), pay(&app), refused);
+        assert!((least..=least + 5).contains(&took), "{took} ms");
+    }
 }
