@@ -5,5 +5,6 @@ mod handles;
 mod refusals;
 mod release;
 mod shutdown;
+mod turns;
 mod watchdog;
 mod wired;

@@ -12,6 +12,7 @@ mod fleet;
 mod holds;
 mod many;
 mod mistaken;
+mod outside;
 mod permits;
 mod phases;
 mod protocols;
