@@ -9,21 +9,22 @@ use futures_util::future::join_all;
 use http::Request;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower_distributed_lock::{DistributedLockLayer, Resource, key};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, Resource, key};
 
 use super::{locking, problem, put, request, send, settle, slow_orders};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ORDER: Resource = Resource::new("lock:order");
 
-/// A layer on a key that is held for a long time, and a request that waits for it. Every other request is refused.
+/// A layer on a key that another process holds for a long time, and a request that waits for it. Every other request is refused.
 async fn overloaded(
     configure: impl FnOnce(DistributedLockLayer) -> DistributedLockLayer,
 ) -> (Router, JoinSet<()>) {
-    let (_store, locks, layer) = locking();
+    let (store, _locks, layer) = locking();
     let layer = layer.max_waiters(0).wait(1_000 * SECOND);
     let app = slow_orders().layer(configure(layer).key(key::param(ORDER, "id")));
-    let held = locks.lock(ORDER.id(1)).await.expect("free");
+    let elsewhere = LockClient::new(store);
+    let held = elsewhere.lock(ORDER.id(1)).await.expect("free");
     let mut busy = JoinSet::new();
     let asking = app.clone();
     busy.spawn(async move {
@@ -101,7 +102,7 @@ async fn a_client_that_disconnects_while_its_refusal_is_delayed_delays_no_other_
 #[tokio::test(start_paused = true)]
 async fn a_delayed_refusal_holds_no_body() {
     const ORDER_1: &str = r#"{"id":1}"#;
-    let (_store, locks, layer) = locking();
+    let (store, _locks, layer) = locking();
     let layer = layer
         .key(key::json_field(ORDER, "/id"))
         .max_waiters(0)
@@ -110,7 +111,8 @@ async fn a_delayed_refusal_holds_no_body() {
         // That of the request that waits, and one more.
         .body_budget(2 * ORDER_1.len());
     let app = slow_orders().layer(layer);
-    let _held = locks.lock(ORDER.id(1)).await.expect("free");
+    let elsewhere = LockClient::new(store);
+    let _held = elsewhere.lock(ORDER.id(1)).await.expect("free");
     let order = || {
         let request = Request::put("/orders/1").header("content-type", "application/json");
         send(&app, request.body(Body::from(ORDER_1)).expect("valid"))
