@@ -5,6 +5,5 @@ mod handles;
 mod refusals;
 mod release;
 mod shutdown;
-mod turns;
 mod watchdog;
 mod wired;
