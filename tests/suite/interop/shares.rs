@@ -42,7 +42,7 @@ async fn each_language_gets_a_share_of_the_turns() {
             );
             // A waiter that misses a release sleeps for the rest of a lease.
             assert!(
-                side.worst_wait < LEASE / 2,
+                side.worst_wait < LEASE.duration() / 2,
                 "ours {ours:?}, theirs {theirs:?}"
             );
         }
