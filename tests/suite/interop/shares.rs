@@ -40,11 +40,6 @@ async fn each_language_gets_a_share_of_the_turns() {
                 side.sections * 6 >= total,
                 "ours {ours:?}, theirs {theirs:?}"
             );
-            // A waiter that misses a release sleeps for the rest of a lease.
-            assert!(
-                side.worst_wait < LEASE.duration() / 2,
-                "ours {ours:?}, theirs {theirs:?}"
-            );
         }
     }
 }
