@@ -1,9 +1,10 @@
 -- Renews the leases of several holds. Creates nothing, and never shortens an expiry: a renewal may arrive late, with a
 -- shorter lease than one that was promised since.
--- KEYS     two for each hold: the lock hash, and the own reader timeout (not a reader: the lock hash again); of a permit
---          the free permits and those that are held
--- ARGV     three for each hold: the field, the lease in ms, 'read', 'write', 'exclusive' or 'permit'
--- Returns  for each hold 1 renewed, 0 gone
+-- KEYS     for each hold the lock hash; for a reader then its own timeout; for a permit instead the free permits and
+--          those that are held
+-- ARGV     for each run of holds that are alike: 'hash', 'reader' or 'permit'; the lease in ms; the number of holds; the
+--          field of each
+-- Returns  the number of holds that were renewed, then the place of each that is gone, from 1
 -- Needs    on_hash.lua, permit/renew.lua and what it needs
 
 -- Redis 7 compares in the command (GT), which saves one command. If that sets nothing, as on a key without an expiry,
@@ -16,20 +17,35 @@ local function prolong(key, lease)
   return redis.call('PEXPIRE', key, math.max(tonumber(lease), redis.call('PTTL', key))) == 1
 end
 
-local function renew(name, timeout, field, lease, kind)
-  local held = on_hash('HEXISTS', name, field) == 1
-  if held and kind == 'read' then
-    held = prolong(timeout, lease)
-  end
-  if held then
-    prolong(name, lease)
-  end
-  return held and 1 or 0
+local function renew(name, field, lease)
+  return on_hash('HEXISTS', name, field) == 1 and prolong(name, lease)
 end
 
-local answers = {}
-for i = 1, #KEYS / 2 do
-  local renews = ARGV[3 * i] == 'permit' and renew_permit or renew
-  answers[i] = renews(KEYS[2 * i - 1], KEYS[2 * i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i])
+local function renew_reader(name, timeout, field, lease)
+  return on_hash('HEXISTS', name, field) == 1 and prolong(timeout, lease) and prolong(name, lease)
+end
+
+local answers, place, key, arg = { 0 }, 0, 1, 1
+while ARGV[arg] do
+  local kind, lease = ARGV[arg], ARGV[arg + 1]
+  local renews = kind == 'reader' and renew_reader or renew_permit
+  local first, last = arg + 3, arg + 2 + ARGV[arg + 2]
+  for field = first, last do
+    local held
+    if kind == 'hash' then
+      held = renew(KEYS[key], ARGV[field], lease)
+      key = key + 1
+    else
+      held = renews(KEYS[key], KEYS[key + 1], ARGV[field], lease)
+      key = key + 2
+    end
+    place = place + 1
+    if held then
+      answers[1] = answers[1] + 1
+    else
+      answers[#answers + 1] = place
+    end
+  end
+  arg = last + 1
 end
 return answers

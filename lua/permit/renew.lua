@@ -1,11 +1,11 @@
--- Renews the lease of a permit. An expired permit is gone, even while it is still in the set.
+-- Renews the lease of a permit. Returns whether it is held: an expired permit is gone, even while it is still in the set.
 -- Needs    on_hash.lua, now.lua, permit/give.lua
 local function renew_permit(counter, held, id, lease)
   local now, ends = now_ms(), tonumber(on_hash('ZSCORE', held, id) or 0)
   if ends <= now then
-    return 0
+    return false
   end
   redis.call('ZADD', held, math.max(now + lease, ends), id)
   outlive(counter, held, now)
-  return 1
+  return true
 end

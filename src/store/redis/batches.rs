@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use futures_util::future::join_all;
+use redis::Value;
 
-use super::reply;
 use super::router::PartitionRoute;
 use super::script::Call;
 use crate::error::StoreError;
@@ -38,17 +38,19 @@ where
     join_all(answers).await.into_iter().flatten().collect()
 }
 
-/// Asks for the status of holds, or renews them.
+/// Asks for the status of holds, or renews them. `read`: reads the answer about so many holds.
 pub(super) async fn statuses<'a>(
     route: PartitionRoute<'_>,
     renewals: &[Placed<&'a Renewal>],
     call: impl Fn(&[&'a Renewal]) -> Call,
+    read: impl Fn(&Value, usize) -> Result<Vec<HoldStatus>, StoreError>,
 ) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
+    let read = &read;
     let ask = |batch: Vec<&'a Renewal>| {
         let call = call(&batch);
         async move {
             let (answer, effect) = route.call(&batch[0].hold.key, &call).await?;
-            let statuses = reply::statuses(&answer, batch.len())?;
+            let statuses = read(&answer, batch.len())?;
             if statuses.contains(&HoldStatus::Held) {
                 effect.counts().await?;
             }

@@ -158,17 +158,28 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
 }
 
 /// Renews the leases of some holds.
-pub(super) fn renew<'a>(renewals: impl Iterator<Item = &'a Renewal> + Clone) -> Call {
-    let holds = renewals.clone().map(|renewal| &renewal.hold);
-    renewals.fold(about(&script::RENEW, holds, None), |call, renewal| {
-        let kind = match renewal.hold.mode {
-            LockMode::Reentrant | LockMode::Fair => "exclusive",
-            LockMode::Read => "read",
-            LockMode::Write => "write",
-            LockMode::Permit(_) => "permit",
+pub(super) fn renew(renewals: &[&Renewal]) -> Call {
+    let kind = |renewal: &Renewal| match renewal.hold.mode {
+        LockMode::Reentrant | LockMode::Fair | LockMode::Write => "hash",
+        LockMode::Read => "reader",
+        LockMode::Permit(_) => "permit",
+    };
+    let keys = renewals.iter().flat_map(|renewal| {
+        let hold = &renewal.hold;
+        let names = Names::of(&hold.key);
+        let second = match hold.mode {
+            LockMode::Reentrant | LockMode::Fair | LockMode::Write => None,
+            LockMode::Read => Some(names.reader_timeout(hold.id)),
+            LockMode::Permit(_) => Some(names.permits()),
         };
-        let lease = ms(renewal.lease.unwrap_or_default());
-        call.arg((field(&renewal.hold), lease, kind))
+        [names.lock()].into_iter().chain(second)
+    });
+    let runs = renewals.chunk_by(|a, b| kind(a) == kind(b) && a.lease == b.lease);
+    runs.fold(script::RENEW.call(keys), |call, run| {
+        let lease = ms(run[0].lease.unwrap_or_default());
+        let call = call.arg((kind(run[0]), lease, run.len()));
+        let fields = run.iter().map(|renewal| field(&renewal.hold));
+        fields.fold(call, Call::arg)
     })
 }
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::batches::{Placed, in_order, statuses};
 use super::pooled::Purpose;
-use super::{RedisStore, calls, failure};
+use super::{RedisStore, calls, failure, reply};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{HoldStatus, Renewal};
 
@@ -46,8 +46,7 @@ impl RedisStore {
     ) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
         let router = &self.inner.router;
         let renew = |purpose| {
-            let call = |batch: &[&Renewal]| calls::renew(batch.iter().copied());
-            statuses(router.route(purpose), renewals, call)
+            statuses(router.route(purpose), renewals, calls::renew, reply::renewed)
         };
         match renew(Purpose::Renewals).await {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
@@ -66,7 +65,7 @@ impl RedisStore {
         let acknowledging = self.inner.acknowledging;
         let call =
             |batch: &[&Renewal]| calls::check(batch.iter().map(|check| &check.hold), acknowledging);
-        statuses(route, checks, call).await
+        statuses(route, checks, call, reply::statuses).await
     }
 }
 

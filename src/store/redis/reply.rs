@@ -101,6 +101,30 @@ pub(super) fn status(answer: &Value) -> Result<HoldStatus, StoreError> {
     }
 }
 
+/// Reads the answer of the script that renews `expected` holds: how many it has renewed, and the places of the others.
+pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
+    let Value::Array(parts) = answer else {
+        return Err(unexpected_reply(answer));
+    };
+    let mut statuses = vec![HoldStatus::Held; expected];
+    let (renewed, gone) = match &parts[..] {
+        [Value::Int(renewed), gone @ ..] => (*renewed, gone),
+        _ => return Err(unexpected_reply(answer)),
+    };
+    for place in gone {
+        let status = match place {
+            Value::Int(place @ 1..) => usize::try_from(place - 1).ok(),
+            _ => None,
+        };
+        let status = status.and_then(|index| statuses.get_mut(index));
+        *status.ok_or_else(|| unexpected_reply(answer))? = HoldStatus::Gone;
+    }
+    match usize::try_from(renewed).is_ok_and(|renewed| renewed + gone.len() == expected) {
+        true => Ok(statuses),
+        false => Err(unexpected_reply(answer)),
+    }
+}
+
 /// Reads the answer of a script that was asked about `expected` holds.
 pub(super) fn statuses(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     match answer {
