@@ -83,7 +83,7 @@ impl Background {
     }
 
     /// Another guard shares `live`: if its limit is later than before, the hold is renewed again.
-    pub(crate) fn shared(&self, live: &LiveHold) {
+    pub(crate) fn shared(&self, live: &Arc<LiveHold>) {
         if let Some(look) = live.take_extended() {
             self.handle.watchdog.extended(live, look);
         }

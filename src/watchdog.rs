@@ -20,10 +20,12 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::{self, Journal};
 
 mod live;
+mod moment;
+mod new_holds;
 mod schedule;
-mod serial_map;
 
 pub(crate) use live::{LiveHold, Phase};
+pub(crate) use moment::Moment;
 use schedule::{Batch, RenewalSchedule};
 
 /// How often an outage is logged while it lasts.
@@ -114,7 +116,7 @@ impl Watchdog {
     }
 
     /// The limit of `live` was extended: a hold whose renewals had ended may be renewed again.
-    pub(crate) fn extended(&self, live: &LiveHold, look: Instant) {
+    pub(crate) fn extended(&self, live: &Arc<LiveHold>, look: Moment) {
         if self.state().schedule.look_earlier(live, look) {
             self.work.notify_one();
         }
@@ -131,7 +133,7 @@ impl Watchdog {
 
     /// Every live hold.
     pub(crate) fn all(&self) -> Vec<Arc<LiveHold>> {
-        self.state().schedule.all().cloned().collect()
+        self.state().schedule.all()
     }
 
     /// Ends the task, after the last hold.
@@ -222,8 +224,8 @@ impl Watchdog {
             .state()
             .schedule
             .due(Instant::now(), partition, &mut lost);
-        for batch in due {
-            running.push(Box::pin(self.clone().renew(batch)));
+        for batches in due {
+            running.push(Box::pin(self.clone().renew_one_by_one(batches)));
         }
         for live in &lost {
             self.lose(live, live.why_over());
@@ -237,7 +239,32 @@ impl Watchdog {
         Some(state.schedule.set_alarm(Instant::now()))
     }
 
-    async fn renew(self: Arc<Self>, batch: Batch) {
+    /// Asks for the batches of one partition, each after the answer to the one before, so that the server serves others between
+    /// them. No answer is waited for long: all are sent within a hundredth of a lease, and leases that are cut at a limit are
+    /// sent at once.
+    async fn renew_one_by_one(self: Arc<Self>, batches: Vec<Arc<Batch>>) {
+        if let [only] = &batches[..] {
+            return self.renew(only.clone()).await;
+        }
+        let leases = batches.iter().flat_map(|batch| &batch.holds);
+        let shortest = leases.map(|(live, _)| live.lease.duration()).min();
+        let pause =
+            shortest.unwrap_or_default() / 100 / u32::try_from(batches.len()).unwrap_or(u32::MAX);
+        let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut());
+        let cut = cut.into_iter().map(|batch| self.renew(batch));
+        let mut running: FuturesUnordered<_> = cut.collect();
+        for batch in full {
+            running.push(self.renew(batch));
+            tokio::select! {
+                biased; // without chance, a simulation replays
+                _ = running.next() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        while running.next().await.is_some() {}
+    }
+
+    async fn renew(&self, batch: Arc<Batch>) {
         let renewals = batch
             .holds
             .iter()
@@ -348,3 +375,6 @@ impl Drop for TaskEnd {
         self.0.ended(self.1);
     }
 }
+
+#[cfg(test)]
+mod tests;

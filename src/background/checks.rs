@@ -226,7 +226,7 @@ fn by_hold(checks: Vec<Check>) -> Vec<Question> {
     let mut places = HashMap::with_capacity(checks.len());
     let mut holds: Vec<Question> = Vec::new();
     for Check { live, answer } in checks {
-        let place = *places.entry(live.serial).or_insert(holds.len());
+        let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
         match holds.get_mut(place) {
             Some((_, askers)) => askers.push(answer),
             None => holds.push((live, vec![answer])),

@@ -1,24 +1,28 @@
 //! The state of a hold of this process.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::moment::Moment;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::{ObservedHold, Route};
 
+mod renewing;
+
+pub(super) use renewing::{Due, RenewalState};
+
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
 /// Lost is final: a hold whose deadline passed without a renewal stays lost, even if the store still carries it.
 #[derive(Debug)]
 pub(crate) struct LiveHold {
-    /// Distinguishes the holds of one process: a nested read has the id of the write above it.
-    pub(crate) serial: u64,
     pub(crate) hold: Hold,
     pub(crate) lease: Lease,
     /// The token of the grant itself; hand-overs inside the process use the following ones.
@@ -28,7 +32,6 @@ pub(crate) struct LiveHold {
     /// Whether it has, or had, a minimum. It is set under the mutex of the state, and read without it.
     has_minimum: AtomicBool,
     state: Mutex<LiveState>,
-    changed: Notify,
 }
 
 /// Protected by one mutex. It is taken last: under that of a shard of the queue, or that of the watchdog.
@@ -42,17 +45,23 @@ pub(crate) struct LiveHold {
 struct LiveState {
     phase: Phase,
     /// The time until which the store certainly keeps the hold, by this process's clock.
-    deadline: Instant,
+    deadline: Moment,
     /// When the last question was sent that the store answered with a confirmation.
-    confirmed: Instant,
+    confirmed: Moment,
     /// How often the store has renewed it.
     renewals: u32,
     /// When renewal ends; `None`: with the last share.
-    limit: Option<Instant>,
+    limit: Option<Moment>,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
     /// The end of its minimum: until then the store carries it, also after its end here.
-    kept_until: Option<Instant>,
+    kept_until: Option<Moment>,
+    /// Its place in the schedule of renewals, which alone changes it.
+    renewal: RenewalState,
+    /// When the schedule looks at it next.
+    look: Moment,
+    /// Notified when the phase is final. It exists from the first wait for that.
+    changed: Option<Arc<Notify>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,9 +91,8 @@ impl LiveHold {
         sent: Instant,
         granted: Duration,
     ) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (sent, deadline) = (sent.into(), valid_until(sent, granted).into());
         Self {
-            serial: NEXT.fetch_add(1, Ordering::Relaxed),
             hold,
             lease,
             token,
@@ -92,14 +100,16 @@ impl LiveHold {
             has_minimum: AtomicBool::new(false),
             state: Mutex::new(LiveState {
                 phase: Phase::Held,
-                deadline: valid_until(sent, granted),
+                deadline,
                 confirmed: sent,
                 renewals: 0,
                 limit: None,
                 extended: false,
                 kept_until: None,
+                renewal: RenewalState::Absent,
+                look: deadline,
+                changed: None,
             }),
-            changed: Notify::new(),
         }
     }
 
@@ -108,7 +118,7 @@ impl LiveHold {
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.state().deadline
+        self.state().deadline.into()
     }
 
     /// How often the store has renewed it.
@@ -121,7 +131,7 @@ impl LiveHold {
     pub(crate) fn is_lost(&self) -> bool {
         let state = self.state();
         match state.phase {
-            Phase::Held => Instant::now() >= state.deadline,
+            Phase::Held => Instant::now() >= state.deadline.into(),
             Phase::Lost => true,
             Phase::Releasing | Phase::Released => false,
         }
@@ -144,8 +154,13 @@ impl LiveHold {
     }
 
     async fn reach(&self, wanted: impl Fn(Phase) -> bool) -> Phase {
+        let phase = self.phase();
+        if wanted(phase) {
+            return phase;
+        }
+        let changed = self.state().changed.get_or_insert_default().clone();
         loop {
-            let changed = self.changed.notified();
+            let changed = changed.notified();
             tokio::pin!(changed);
             // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
@@ -161,78 +176,9 @@ impl LiveHold {
         self.state().phase
     }
 
-    /// Moves the deadline after a renewal. The deadline may become earlier if a limit shortened the lease. A renewal after
-    /// the deadline has no effect.
-    pub(crate) fn renewed(&self, sent: Instant, lease: Duration) {
-        let mut state = self.state();
-        let in_time = Instant::now() < state.deadline;
-        #[cfg(test)]
-        let in_time = in_time || exploration::has(Mutant::LateRenewal);
-        // An answer that a later one has overtaken is ignored.
-        if state.phase == Phase::Held && in_time && sent >= state.confirmed {
-            state.deadline = valid_until(sent, lease);
-            state.confirmed = sent;
-            state.renewals += 1;
-        }
-    }
-
-    /// When the last question was sent that the store answered with a confirmation.
-    pub(super) fn confirmed(&self) -> Instant {
-        self.state().confirmed
-    }
-
-    /// How long the renewal is overdue.
-    pub(crate) fn overdue(&self) -> Duration {
-        let since = self.state().confirmed.elapsed();
-        since.saturating_sub(self.lease.duration() / 3)
-    }
-
-    /// The lease of the next renewal, cut at the limit. `None`: the limit is reached.
-    pub(crate) fn next_lease(&self, now: Instant) -> Option<Duration> {
-        let lease = self.lease.duration();
-        match self.state().limit {
-            None => Some(lease),
-            Some(limit) if limit <= now => None,
-            Some(limit) => Some(lease.min(limit - now)),
-        }
-    }
-
-    /// When a new hold is first renewed: at any time within a third of its lease, short holds excepted, so that holds that
-    /// were granted together are not renewed together ever after.
-    pub(super) fn first_look(&self) -> Instant {
-        const PARTS: u32 = 1024;
-        let state = self.state();
-        match self.lease {
-            Lease::Renewed(lease) => {
-                let part = fastrand::u32(PARTS / 4..=PARTS);
-                (state.confirmed + lease / (3 * PARTS) * part).min(state.deadline)
-            }
-            Lease::Fixed(_) => state.deadline,
-        }
-    }
-
-    /// When to renew it again after a renewal for `lease` that was sent at `sent`: a third of the lease later; earlier, if
-    /// the renewal was cut short by a limit that was extended while it was under way.
-    pub(super) fn next_look(&self, sent: Instant, lease: Duration) -> Instant {
-        let full = self.lease.duration();
-        let allowed = self.next_lease(sent).unwrap_or_default();
-        let is_cut_too_short = lease < full && lease < allowed;
-        sent + if is_cut_too_short { lease } else { full } / 3
-    }
-
-    /// Why a hold whose deadline passed has ended.
-    pub(super) fn why_over(&self) -> &'static str {
-        let state = self.state();
-        let unlimited = state.confirmed + self.lease.duration();
-        match self.lease {
-            _ if state.limit.is_some_and(|limit| limit < unlimited) => "its longest hold was over",
-            Lease::Fixed(_) => "its lease was over",
-            Lease::Renewed(_) => "its lease was over before it was renewed",
-        }
-    }
-
     /// Sets the limit after the shares have changed.
     pub(crate) fn set_limit(&self, limit: Option<Instant>) {
+        let limit = limit.map(Moment::from);
         let mut state = self.state();
         let is_later = match (state.limit, limit) {
             (None, _) => false,
@@ -243,22 +189,12 @@ impl LiveHold {
         state.limit = limit;
     }
 
-    /// When to renew a hold whose lease was cut short by a limit that was extended since. Returns it once.
-    pub(crate) fn take_extended(&self) -> Option<Instant> {
-        let mut state = self.state();
-        let lease = self.lease.duration();
-        let is_cut = state.deadline < valid_until(state.confirmed, lease);
-        let is_extended = std::mem::take(&mut state.extended);
-        let next = state.confirmed + (state.deadline - state.confirmed) / 3;
-        (is_extended && is_cut && state.phase == Phase::Held).then_some(next)
-    }
-
     /// Gives it a minimum that ends at `until`. Returns `false` if the hold has ended already.
     pub(crate) fn keep_until(&self, until: Instant) -> bool {
         let mut state = self.state();
         let is_held = state.phase == Phase::Held;
         if is_held {
-            state.kept_until = Some(until);
+            state.kept_until = Some(until.into());
             self.has_minimum.store(true, Ordering::Release);
         }
         is_held
@@ -269,7 +205,7 @@ impl LiveHold {
         if !self.has_minimum.load(Ordering::Acquire) {
             return None;
         }
-        let kept = self.state().kept_until;
+        let kept = self.state().kept_until.map(Instant::from);
         kept.filter(|until| *until > Instant::now())
     }
 
@@ -284,7 +220,7 @@ impl LiveHold {
     }
 
     pub(crate) fn finish(&self, phase: Phase) {
-        {
+        let changed = {
             let mut state = self.state();
             let has_ended = matches!(state.phase, Phase::Released | Phase::Lost);
             #[cfg(test)]
@@ -293,25 +229,34 @@ impl LiveHold {
                 return;
             }
             state.phase = phase;
-        }
-        self.changed.notify_waiters();
+            state.changed.clone()
+        };
+        notify(changed);
     }
 
     /// `Held → Lost`. Returns `false` if the hold has ended. A hold that is being released is left to its release.
     pub(super) fn lose(&self) -> bool {
-        {
+        let changed = {
             let mut state = self.state();
             if state.phase != Phase::Held {
                 return false;
             }
             state.phase = Phase::Lost;
-        }
-        self.changed.notify_waiters();
+            state.changed.clone()
+        };
+        notify(changed);
         true
     }
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock()
+    }
+}
+
+/// Outside the mutex, because it runs wakers.
+fn notify(changed: Option<Arc<Notify>>) {
+    if let Some(changed) = changed {
+        changed.notify_waiters();
     }
 }
 

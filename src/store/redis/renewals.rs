@@ -46,7 +46,12 @@ impl RedisStore {
     ) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
         let router = &self.inner.router;
         let renew = |purpose| {
-            statuses(router.route(purpose), renewals, calls::renew, reply::renewed)
+            statuses(
+                router.route(purpose),
+                renewals,
+                calls::renew,
+                reply::renewed,
+            )
         };
         match renew(Purpose::Renewals).await {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections

@@ -1,0 +1,182 @@
+//! The renewals of a hold.
+
+use std::mem;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{LiveHold, LiveState, Phase, valid_until};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::lock::Lease;
+use crate::watchdog::moment::Moment;
+
+/// Where a hold stands in the [schedule](crate::watchdog::schedule::RenewalSchedule).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::watchdog) enum RenewalState {
+    /// Nowhere: before it begins, and after it has ended.
+    Absent,
+    /// Among the new holds, at this place.
+    New(u32),
+    Scheduled,
+    Asked,
+    /// Among the holds of this partition that wait until it answers.
+    Failed(u16),
+}
+
+/// What the schedule finds when it looks at a hold.
+pub(in crate::watchdog) enum Due {
+    /// It stands elsewhere by now.
+    Elsewhere,
+    /// Its deadline has passed.
+    Over,
+    /// It is not renewed any more; the next look is at its deadline.
+    Waits(Moment),
+    /// It is to be renewed for this lease, and is `Asked` now. Its deadline.
+    Renews(Duration, Moment),
+}
+
+impl LiveHold {
+    /// Where it stands, and when the schedule looks at it next.
+    pub(in crate::watchdog) fn renewal(&self) -> (RenewalState, Moment) {
+        let state = self.state();
+        (state.renewal, state.look)
+    }
+
+    /// Moves it in the schedule. Returns where it stood.
+    pub(in crate::watchdog) fn stand(&self, renewal: RenewalState) -> RenewalState {
+        mem::replace(&mut self.state().renewal, renewal)
+    }
+
+    /// Enters the schedule as a new hold. Returns when it is first renewed: at any time within a third of its lease, short
+    /// holds excepted, so that holds that were granted together are not renewed together ever after.
+    pub(in crate::watchdog) fn enter(&self, place: u32) -> Moment {
+        const PARTS: u32 = 1024;
+        let mut state = self.state();
+        state.renewal = RenewalState::New(place);
+        state.look = match self.lease {
+            Lease::Renewed(lease) => {
+                let part = fastrand::u32(PARTS / 4..=PARTS);
+                (state.confirmed + lease / (3 * PARTS) * part).min(state.deadline)
+            }
+            Lease::Fixed(_) => state.deadline,
+        };
+        state.look
+    }
+
+    /// Moves it to `Scheduled` or `Failed`, with the next look at `look`; at its deadline at the latest. Returns where it stood,
+    /// and the time of the look. A hold that has ended stays `Absent`.
+    pub(in crate::watchdog) fn place(
+        &self,
+        renewal: RenewalState,
+        look: Option<Moment>,
+    ) -> (RenewalState, Moment) {
+        let mut state = self.state();
+        let before = state.renewal;
+        if before != RenewalState::Absent {
+            state.renewal = renewal;
+            state.look = look.map_or(state.deadline, |look| look.min(state.deadline));
+        }
+        (before, state.look)
+    }
+
+    /// The look at a scheduled or failed hold that was planned for `look`.
+    pub(in crate::watchdog) fn due(&self, look: Moment, now: Moment) -> Due {
+        let mut state = self.state();
+        let stands_here = matches!(
+            state.renewal,
+            RenewalState::Scheduled | RenewalState::Failed(_)
+        );
+        if !stands_here || state.look != look {
+            return Due::Elsewhere;
+        }
+        if now >= state.deadline {
+            return Due::Over;
+        }
+        match (self.lease, state.next_lease(self.lease, now)) {
+            (Lease::Renewed(_), Some(lease)) if state.renewal == RenewalState::Scheduled => {
+                state.renewal = RenewalState::Asked;
+                Due::Renews(lease, state.deadline)
+            }
+            _ => {
+                // Without another change, the next look is at the deadline.
+                state.look = state.deadline;
+                Due::Waits(state.look)
+            }
+        }
+    }
+
+    /// The store has renewed it for `lease`, as it was asked at `sent`. Returns when to renew it again: a third of the lease
+    /// later; earlier, if the renewal was cut short by a limit that was extended while it was under way.
+    ///
+    /// The deadline may become earlier if a limit shortened the lease. A renewal after the deadline has no effect.
+    pub(in crate::watchdog) fn renewed(&self, sent: Instant, lease: Duration) -> Moment {
+        let full = self.lease.duration();
+        let deadline = valid_until(sent, lease).into();
+        let sent = Moment::from(sent);
+        let mut state = self.state();
+        // Read under the mutex: a hold that was seen past its deadline stays lost.
+        let in_time = Moment::from(Instant::now()) < state.deadline;
+        #[cfg(test)]
+        let in_time = in_time || exploration::has(Mutant::LateRenewal);
+        // An answer that a later one has overtaken is ignored.
+        if state.phase == Phase::Held && in_time && sent >= state.confirmed {
+            state.deadline = deadline;
+            state.confirmed = sent;
+            state.renewals += 1;
+        }
+        let allowed = state.next_lease(self.lease, sent).unwrap_or_default();
+        let is_cut_too_short = lease < full && lease < allowed;
+        sent + if is_cut_too_short { lease } else { full } / 3
+    }
+
+    /// When the last question was sent that the store answered with a confirmation.
+    pub(in crate::watchdog) fn confirmed(&self) -> Moment {
+        self.state().confirmed
+    }
+
+    /// How long the renewal is overdue.
+    pub(crate) fn overdue(&self) -> Duration {
+        let since = Instant::from(self.state().confirmed).elapsed();
+        since.saturating_sub(self.lease.duration() / 3)
+    }
+
+    /// The lease of the next renewal, cut at the limit. `None`: the limit is reached.
+    pub(in crate::watchdog) fn next_lease(&self, now: Moment) -> Option<Duration> {
+        self.state().next_lease(self.lease, now)
+    }
+
+    /// Why a hold whose deadline passed has ended.
+    pub(in crate::watchdog) fn why_over(&self) -> &'static str {
+        let state = self.state();
+        let unlimited = state.confirmed + self.lease.duration();
+        match self.lease {
+            _ if state.limit.is_some_and(|limit| limit < unlimited) => "its longest hold was over",
+            Lease::Fixed(_) => "its lease was over",
+            Lease::Renewed(_) => "its lease was over before it was renewed",
+        }
+    }
+
+    /// When to renew a hold whose lease was cut short by a limit that was extended since. Returns it once.
+    pub(crate) fn take_extended(&self) -> Option<Moment> {
+        let mut state = self.state();
+        if !mem::take(&mut state.extended) {
+            return None;
+        }
+        let full = valid_until(state.confirmed.into(), self.lease.duration());
+        let is_cut = state.deadline < full.into();
+        let next = state.confirmed + state.deadline.since(state.confirmed) / 3;
+        (is_cut && state.phase == Phase::Held).then_some(next)
+    }
+}
+
+impl LiveState {
+    fn next_lease(&self, lease: Lease, now: Moment) -> Option<Duration> {
+        let lease = lease.duration();
+        match self.limit {
+            None => Some(lease),
+            Some(limit) if limit <= now => None,
+            Some(limit) => Some(lease.min(limit.since(now))),
+        }
+    }
+}

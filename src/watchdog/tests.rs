@@ -1,0 +1,116 @@
+use std::future::pending;
+
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::*;
+use crate::lock::{Hold, HoldId, Lease, LockMode};
+use crate::store::{Attempt, Capabilities, LockStore, Outcome, Release, Released, Wakeups, erase};
+
+const LEASE: Duration = Duration::from_secs(30);
+const BATCHES: u32 = 5;
+
+/// A store that is only asked for renewals. It answers each after a time, or never.
+struct Slow {
+    answers_after: Option<Duration>,
+    /// When each question came, and for which lease.
+    asked: Arc<Mutex<Vec<(Instant, Duration)>>>,
+}
+
+impl LockStore for Slow {
+    async fn acquire(&self, _: &Attempt) -> Result<Outcome, StoreError> {
+        unreachable!("no hold is asked for")
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        let lease = renewals[0].lease.expect("a renewal names its lease");
+        self.asked.lock().push((Instant::now(), lease));
+        match self.answers_after {
+            Some(after) => sleep(after).await,
+            None => pending().await,
+        }
+        Ok(vec![HoldStatus::Held; renewals.len()])
+    }
+
+    async fn release(&self, _: &[Release]) -> Result<Vec<Released>, StoreError> {
+        unreachable!("no hold ends")
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new([LockMode::Reentrant])
+    }
+
+    async fn withdraw(&self, _: &Attempt, _: bool) -> Result<(), StoreError> {
+        unreachable!("no hold is asked for")
+    }
+
+    async fn subscribe(&self, _: &Attempt) -> Result<Wakeups, StoreError> {
+        unreachable!("no hold is waited for")
+    }
+}
+
+/// A round of batches with one hold each. The last has this lease.
+fn round(last: Duration) -> Vec<Arc<Batch>> {
+    let batch = |n: u32| {
+        let hold = Hold {
+            key: format!("account:{n}").into(),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), n.into()),
+        };
+        let live = LiveHold::new(hold, Lease::Renewed(LEASE), None, Instant::now(), LEASE);
+        let lease = if n + 1 == BATCHES { last } else { LEASE };
+        Arc::new(Batch {
+            partition: 0,
+            holds: vec![(Arc::new(live), lease)],
+        })
+    };
+    (0..BATCHES).map(batch).collect()
+}
+
+/// The times of the questions from the start of the round, and their leases. It is given up after a hundredth of the lease.
+async fn ask(
+    answers_after: Option<Duration>,
+    batches: Vec<Arc<Batch>>,
+) -> Vec<(Duration, Duration)> {
+    let asked = Arc::<Mutex<_>>::default();
+    let store = erase(Slow {
+        answers_after,
+        asked: asked.clone(),
+    });
+    let (tasks, journal) = (Arc::default(), Journal::default());
+    let watchdog = Watchdog::new(store, None, tasks, journal, Box::new(|_| ()));
+    let began = Instant::now();
+    let round = watchdog.renew_one_by_one(batches);
+    let _ = tokio::time::timeout(LEASE / 100, round).await;
+    let asked = asked.lock();
+    let asked = asked.iter();
+    asked.map(|(at, lease)| (*at - began, *lease)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_asked_for_after_the_answer_to_the_one_before() {
+    let delay = Duration::from_millis(2);
+    let asked = ask(Some(delay), round(LEASE)).await;
+    let times: Vec<_> = asked.iter().map(|(at, _)| *at).collect();
+    let expected: Vec<_> = (0..BATCHES).map(|n| delay * n).collect();
+    assert_eq!(times, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_is_asked_for_all_batches_within_a_hundredth_of_the_lease() {
+    let asked = ask(None, round(LEASE)).await;
+    assert_eq!(asked.len(), BATCHES as usize);
+    assert!(asked.is_sorted());
+    assert!(
+        asked[1].0 > Duration::ZERO,
+        "the second waits for the first"
+    );
+}
+
+/// Such a lease counts from the time when the batch was composed.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_cut_at_a_limit_is_asked_for_at_once() {
+    let asked = ask(None, round(LEASE / 2)).await;
+    assert_eq!(asked[0], (Duration::ZERO, LEASE / 2));
+    assert_eq!(asked.len(), BATCHES as usize);
+}
