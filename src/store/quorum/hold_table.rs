@@ -24,8 +24,10 @@ pub(super) struct HoldTable {
     table: Arc<Mutex<Table>>,
 }
 
+#[derive(Default)]
 struct Table {
     rows: HashMap<Hold, TableRow>,
+    /// With how many rows the next sweep is worth it.
     sweep_at: usize,
 }
 
@@ -45,10 +47,7 @@ impl HoldTable {
     pub(super) fn new(stores: usize) -> Self {
         Self {
             stores,
-            table: Arc::new(Mutex::new(Table {
-                rows: HashMap::new(),
-                sweep_at: SWEEP,
-            })),
+            table: Arc::default(),
         }
     }
 
@@ -104,13 +103,12 @@ impl HoldTable {
 impl Table {
     /// Removes what is no longer needed. Paid for by the rows added since the last time.
     fn sweep(&mut self) {
-        if self.rows.len() < self.sweep_at {
-            return;
+        if self.rows.len() >= self.sweep_at {
+            let now = Instant::now();
+            self.rows
+                .retain(|_, row| row.users > 0 || row.hold.is_needed(now));
+            self.sweep_at = SWEEP.max(2 * self.rows.len());
         }
-        let now = Instant::now();
-        self.rows
-            .retain(|_, row| row.users > 0 || row.hold.is_needed(now));
-        self.sweep_at = SWEEP.max(2 * self.rows.len());
     }
 }
 
