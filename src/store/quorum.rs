@@ -64,7 +64,7 @@ mod members;
 mod release;
 mod renew;
 mod running;
-mod store_queue;
+mod store_hold;
 mod subscribe;
 #[cfg(test)]
 mod tests;
@@ -321,33 +321,28 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     /// The capabilities that every store has, without those that need one order over all stores. Holds are renewed on the runtime
     /// of the first store that has one.
     fn capabilities(&self) -> Capabilities {
-        let shared = self.shared.clone();
         let stores = &self.shared.capabilities;
         let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
-        let quorum = Capabilities::new(modes)
+        let mut quorum = Capabilities::new(modes)
             .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
             .without(Feature::Mode(LockMode::permits(1)), NO_PERMITS)
             .without(Feature::Fencing, NO_COUNTER);
-        let missing = |mode| {
-            let mut stores = stores.iter();
-            stores.find_map(|store| store.check(Feature::Mode(mode)).err())
-        };
-        let quorum = modes
-            .into_iter()
-            .filter_map(missing)
-            .fold(quorum, |all, missing| {
-                all.without(missing.feature(), missing.reason())
-            });
+        for mode in modes.map(Feature::Mode) {
+            if let Some(missing) = stores.iter().find_map(|store| store.check(mode).err()) {
+                quorum = quorum.without(missing.feature(), missing.reason());
+            }
+        }
         let mut systems = stores.iter().map(|store| store.for_traces().system);
-        let quorum = match systems.next().flatten() {
-            Some(system) if systems.all(|other| other == Some(system)) => quorum.database(system),
-            _ => quorum,
-        };
-        let (running, limit) = (self.shared.running.clone(), self.store_timeout);
-        let quorum = match stores.iter().all(|store| store.inspector().is_ok()) {
-            true => quorum.inspect(self.clone()),
-            false => quorum,
-        };
+        if let Some(Some(system)) = systems.next()
+            && systems.all(|other| other == Some(system))
+        {
+            quorum = quorum.database(system);
+        }
+        if stores.iter().all(|store| store.inspector().is_ok()) {
+            quorum = quorum.inspect(self.clone());
+        }
+        let (shared, running) = (self.shared.clone(), self.shared.running.clone());
+        let limit = self.store_timeout;
         quorum
             .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
             .goes_on(move || {

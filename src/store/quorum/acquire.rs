@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::hold::Epoch;
 use super::hold_table::HoldRef;
-use super::majority::{Conclusion, MajorityCall, Votes};
+use super::majority::{Conclusion, MajorityCall, Votes, no_majority};
 use super::members::Members;
-use super::vote_count::{VoteCount, no_majority};
+use super::store_hold::StoreHold;
+use super::vote_count::VoteCount;
 use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limits::after;
@@ -92,9 +93,7 @@ impl<S: LockStore> QuorumStore<S> {
             until,
             grace: OnceLock::new(),
         });
-        self.in_turn(hold, stores, |quorum, hold, store| {
-            quorum.ask(call.clone(), hold, store)
-        });
+        self.in_turn(hold, stores, |at| at.ask(call.clone()));
         call
     }
 
@@ -207,18 +206,21 @@ impl<S: LockStore> QuorumStore<S> {
         let error = no_majority(self.majority_count(), votes, dirty);
         VoteResult::Failed(count, error)
     }
+}
 
-    /// Asks one store, and gives back what comes too late.
-    async fn ask(self, call: Arc<AcquireCall>, hold: Arc<HoldRef>, store: usize) {
+impl<S: LockStore> StoreHold<S> {
+    /// Asks the store, and gives back what comes too late.
+    async fn ask(self, call: Arc<AcquireCall>) {
+        let (hold, store) = (&self.hold, self.at);
         let AcquireCall { attempt, votes, .. } = &*call;
         if Instant::now() >= call.until || votes.conclusion() == Some(Conclusion::NoMajority) {
             return; // No caller waits for it any more, and nothing was sent.
         }
         let first = hold.soil(store);
-        let asked = self.shared.stores[store].acquire(attempt);
-        let answer = self.heard(store, call.until, asked).await;
+        let asked = self.store().acquire(attempt);
+        let answer = self.quorum.heard(store, call.until, asked).await;
         if let Some(grace) = call.grace.get() {
-            self.set_slow(store, Instant::now() > *grace);
+            self.quorum.set_slow(store, Instant::now() > *grace);
         }
         let outcome = answer.as_ref().ok().copied();
         let unanswered =
@@ -231,21 +233,19 @@ impl<S: LockStore> QuorumStore<S> {
         // What was in time is counted, and the one who counts gives back.
         let late = votes.cast(store, answer);
         match (outcome, late) {
-            _ if unanswered => self.undo(attempt, &hold, store).await,
+            _ if unanswered => self.undo(attempt).await,
             (Some(Outcome::Granted { .. }), Some(Conclusion::Majority))
                 if hold.join(call.epoch, store) =>
             {
                 // It waits for the hold to grow older, and is not counted as something under way.
-                tokio::spawn(async move { self.prove(&call, &hold).await });
+                tokio::spawn(async move { self.quorum.prove(&call, &self.hold).await });
             }
-            (Some(Outcome::Granted { .. }), Some(_)) => {
-                self.return_one(attempt, &hold, store).await;
-            }
+            (Some(Outcome::Granted { .. }), Some(_)) => self.return_grant(attempt).await,
             // It waits there no longer.
             (Some(Outcome::Refused { .. }), Some(Conclusion::Majority))
                 if attempt.patience.is_some() =>
             {
-                self.undo(attempt, &hold, store).await;
+                self.undo(attempt).await;
             }
             _ => {}
         }

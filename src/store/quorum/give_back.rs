@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::QuorumStore;
 use super::hold_table::HoldRef;
 use super::members::Members;
+use super::store_hold::StoreHold;
 use super::vote_count::VoteCount;
 use crate::store::{Attempt, LockStore, LockStoreExt, Outcome};
 
@@ -43,9 +44,9 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Releases the grants of `stores`. In stores that refused, the attempt continues to wait.
     pub(super) async fn give_back(&self, attempt: &Attempt, hold: &Arc<HoldRef>, stores: Members) {
-        let returned = self.in_turn(hold, stores, |quorum, hold, store| {
+        let returned = self.in_turn(hold, stores, |at| {
             let attempt = attempt.clone();
-            async move { quorum.return_one(&attempt, &hold, store).await }
+            async move { at.return_grant(&attempt).await }
         });
         self.as_long_as_a_store_may_take(returned).await;
     }
@@ -64,15 +65,17 @@ impl<S: LockStore> QuorumStore<S> {
     async fn as_long_as_a_store_may_take(&self, tasks: Vec<JoinHandle<()>>) {
         let _ = timeout_at(self.deadline(), join_all(tasks)).await;
     }
+}
 
-    /// Releases the grant of one store; the owner may continue to wait there.
-    pub(super) async fn return_one(&self, attempt: &Attempt, hold: &HoldRef, store: usize) {
-        let until = self.deadline();
-        let released = self.shared.stores[store].release_one(&attempt.hold);
-        if self.heard(store, until, released).await.is_err() {
+impl<S: LockStore> StoreHold<S> {
+    /// Releases the grant of the store; the owner may continue to wait there.
+    pub(super) async fn return_grant(&self, attempt: &Attempt) {
+        let until = self.quorum.deadline();
+        let released = self.store().release_one(&attempt.hold);
+        if self.quorum.heard(self.at, until, released).await.is_err() {
             // If the release takes effect later, it must not end the hold of a later attempt.
-            hold.taint(store);
-            self.undo(attempt, hold, store).await;
+            self.hold.taint(self.at);
+            self.undo(attempt).await;
         }
     }
 }

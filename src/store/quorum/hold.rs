@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::carriers::Carriers;
 use super::members::Members;
-use super::store_queue::{QueueTurn, StoreQueues};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::HoldStatus;
 use crate::sync::{Mutex, MutexGuard};
@@ -38,7 +38,8 @@ struct QuorumHoldState {
     phase: QuorumPhase,
     /// How many attempts there were.
     epoch: Epoch,
-    queues: StoreQueues,
+    /// For each store, the end of the last operation on the hold there, if there ever was one.
+    ends: Box<[Option<oneshot::Receiver<()>>]>,
     carriers: Carriers,
     /// Stores in which an attempt may have left something.
     dirty: Members,
@@ -88,7 +89,7 @@ impl QuorumHold {
     /// A hold that no store was asked about.
     pub(super) fn new(stores: usize) -> Self {
         let state = QuorumHoldState {
-            queues: StoreQueues::new(stores),
+            ends: std::iter::repeat_with(|| None).take(stores).collect(),
             ..QuorumHoldState::default()
         };
         Self {
@@ -107,9 +108,13 @@ impl QuorumHold {
         hold
     }
 
-    /// Adds an operation to the queue of one store. Operations run in the order of these calls.
-    pub(super) fn turn(&self, store: usize) -> QueueTurn {
-        self.state().queues.join(store)
+    /// Queues an operation in one store: the end of the operation before it, and what it drops at its own end.
+    pub(super) fn turn(
+        &self,
+        store: usize,
+    ) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        let (ended, end) = oneshot::channel();
+        (self.state().ends[store].replace(end), ended)
     }
 
     /// Begins a new attempt. Returns its epoch, and those of `stores` that may be asked.

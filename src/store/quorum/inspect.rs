@@ -8,9 +8,8 @@ use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::QuorumStore;
-use super::majority::Vote;
+use super::majority::{Vote, answered, no_majority};
 use super::members::Members;
-use super::vote_count::{answered, no_majority};
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::inspect::missing;
@@ -28,17 +27,9 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let key = key.clone();
-        let votes = self.ask_all(true, move |store: Arc<dyn DynInspect>| {
-            let key = key.clone();
-            async move { store.force_unlock(&key).await }
-        });
-        Ok(votes
-            .await?
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|ended| ended))
+        let force = |store: Arc<dyn DynInspect>, key| async move { store.force_unlock(&key).await };
+        let votes = self.ask_all(true, key.clone(), force).await?;
+        Ok(votes.into_iter().flatten().flatten().any(|ended| ended))
     }
 
     /// Lists one store after the other. A key is listed with the first listed store that carries a hold of it.
@@ -85,23 +76,20 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        let process = process.clone();
-        let votes = self.ask_all(true, move |store: Arc<dyn DynInspect>| {
-            let process = process.clone();
-            async move { store.announce(client, &process, lifetime).await }
-        });
-        votes.await.map(drop)
+        let announce = move |store: Arc<dyn DynInspect>, process| async move {
+            store.announce(client, &process, lifetime).await
+        };
+        self.ask_all(true, process.clone(), announce)
+            .await
+            .map(drop)
     }
 
     /// An entry counts that one store has.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let clients: Arc<[Uuid]> = clients.into();
-        let asked = clients.clone();
-        let votes = self.ask_all(false, move |store: Arc<dyn DynInspect>| {
-            let clients = asked.clone();
-            async move { store.processes(&clients).await }
-        });
-        let votes = votes.await?;
+        let ask = |store: Arc<dyn DynInspect>, clients: Arc<[Uuid]>| async move {
+            store.processes(&clients).await
+        };
+        let votes = self.ask_all(false, clients.into(), ask).await?;
         let entry = |place: usize| {
             let mut seen = votes.iter().flatten().flatten();
             seen.find_map(|processes| processes.get(place)?.clone())
@@ -119,12 +107,8 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// The inspections of a key by the stores. Fails without a majority.
     async fn look(&self, key: &LockKey) -> Result<Vec<Option<Vote<Inspection>>>, StoreError> {
-        let key = key.clone();
-        let votes = self.ask_all(false, move |store: Arc<dyn DynInspect>| {
-            let key = key.clone();
-            async move { store.inspect(&key).await }
-        });
-        votes.await
+        let inspect = |store: Arc<dyn DynInspect>, key| async move { store.inspect(&key).await };
+        self.ask_all(false, key.clone(), inspect).await
     }
 
     /// The key, if a majority carries a hold of it and none of the stores `before` does.
@@ -140,19 +124,21 @@ impl<S: LockStore> QuorumStore<S> {
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
 
-    /// Asks every store, and drives every question to its end. `touches`: the question has an effect.
-    async fn ask_all<T, F>(
+    /// Asks every store about `about`, and drives every question to its end. `touches`: the question has an effect.
+    async fn ask_all<A, T, F>(
         &self,
         touches: bool,
-        ask: impl Fn(Arc<dyn DynInspect>) -> F,
+        about: A,
+        ask: impl Fn(Arc<dyn DynInspect>, A) -> F,
     ) -> Result<Vec<Option<Vote<T>>>, StoreError>
     where
+        A: Clone,
         T: Send + 'static,
         F: Future<Output = Vote<T>> + Send + 'static,
     {
         let until = self.deadline();
         let questions = self.all().iter().map(|place| {
-            let asked = self.member(place).map(&ask);
+            let asked = self.member(place).map(|store| ask(store, about.clone()));
             let answer = self.shared.running.spawn(async move { asked?.await });
             async move { timeout_at(until, answer).await.ok()?.ok() }
         });
@@ -165,6 +151,7 @@ impl<S: LockStore> QuorumStore<S> {
 }
 
 /// The position of a list: the store, the earlier stores that did not list to their end, and the store's own cursor.
+#[derive(Default)]
 struct Position {
     store: usize,
     failed: Members,
@@ -174,11 +161,7 @@ struct Position {
 impl Position {
     fn read(query: &ListQuery) -> Result<Self, StoreError> {
         let Some(text) = query.position() else {
-            return Ok(Self {
-                store: 0,
-                failed: Members::default(),
-                inner: None,
-            });
+            return Ok(Self::default());
         };
         let mut parts = text.splitn(3, '/');
         let store = parts.next().and_then(|store| store.parse().ok());

@@ -4,13 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
 use super::hold_table::HoldRef;
-use super::members::Members;
-use crate::error::StoreError;
+use super::store_hold::StoreHold;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::store::LockStore;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -53,7 +52,7 @@ impl<T> MajorityCall<T> {
         }
     }
 
-    /// Counts the vote; if it comes too late, says how the question ended.
+    /// Counts the vote, in place of an earlier one of this store; if it comes too late, says how the question ended.
     pub(super) fn cast(&self, store: usize, vote: Vote<T>) -> Option<Conclusion> {
         let mut state = self.state();
         if state.conclusion.is_some() {
@@ -87,6 +86,27 @@ impl<T> MajorityCall<T> {
         result
     }
 
+    /// Waits until the votes decide or all stores have voted, at the latest until `until`, and ends the question. Without a
+    /// decision, it fails; `touched` says whether any store may have been changed all the same.
+    pub(super) async fn decision<R>(
+        &self,
+        until: Instant,
+        majority: usize,
+        decide: impl Fn(&Votes<T>) -> Option<R>,
+        touched: impl FnOnce(&Votes<T>) -> bool,
+    ) -> Result<R, StoreError> {
+        let decided =
+            |votes: &Votes<T>| decide(votes).is_some() || votes.iter().all(Option::is_some);
+        self.wait(until, decided).await;
+        self.close(|votes| match decide(votes) {
+            Some(result) => (Conclusion::Majority, Ok(result)),
+            None => {
+                let error = no_majority(majority, votes, touched(votes));
+                (Conclusion::NoMajority, Err(error))
+            }
+        })
+    }
+
     /// How the question ended, if it has.
     pub(super) fn conclusion(&self) -> Option<Conclusion> {
         self.state().conclusion
@@ -97,61 +117,67 @@ impl<T> MajorityCall<T> {
     }
 }
 
-/// What is done in one store, and where its answer goes.
-pub(super) struct StoreCall<S, T> {
-    pub(super) quorum: QuorumStore<S>,
-    pub(super) hold: Arc<HoldRef>,
-    pub(super) call: Arc<MajorityCall<T>>,
-    pub(super) store: usize,
-}
-
 impl<S: LockStore> QuorumStore<S> {
-    /// Asks all stores, each in its turn, and counts the votes when they decide, at the latest at `until`. What was sent to
-    /// a store is awaited all the same: `ask` goes on, and learns from [`MajorityCall::cast`] that it came too late.
+    /// Asks all stores about a hold, each in its turn, for a [decision](MajorityCall::decision). What was sent to a store is
+    /// awaited all the same: `ask` goes on, and learns from [`MajorityCall::cast`] that it came too late.
     pub(super) async fn majority<T, R, F>(
         &self,
         hold: &Arc<HoldRef>,
         until: Instant,
-        ask: impl Fn(StoreCall<S, T>) -> F,
-        decided: impl Fn(&Votes<T>) -> bool,
-        count: impl FnOnce(&Votes<T>) -> (Conclusion, R),
-    ) -> R
+        ask: impl Fn(StoreHold<S>, Arc<MajorityCall<T>>) -> F,
+        decide: impl Fn(&Votes<T>) -> Option<R>,
+        touched: impl FnOnce(&Votes<T>) -> bool,
+    ) -> Result<R, StoreError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let call = Arc::new(MajorityCall::new(self.count()));
-        self.in_turn(hold, self.all(), |quorum, hold, store| {
-            let call = call.clone();
-            ask(StoreCall {
-                quorum,
-                hold,
-                call,
-                store,
-            })
-        });
-        let decided = |votes: &Votes<T>| decided(votes) || votes.iter().all(Option::is_some);
-        call.wait(until, decided).await;
-        call.close(count)
+        self.in_turn(hold, self.all(), |at| ask(at, call.clone()));
+        let majority = self.majority_count();
+        call.decision(until, majority, decide, touched).await
     }
+}
 
-    /// Does something about a hold in each of `stores`, in its turn and to its end, in the background.
-    pub(super) fn in_turn<F>(
-        &self,
-        hold: &Arc<HoldRef>,
-        stores: Members,
-        work: impl Fn(Self, Arc<HoldRef>, usize) -> F,
-    ) -> Vec<JoinHandle<()>>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let tasks = stores.iter().map(|store| {
-            let mut turn = hold.turn(store);
-            let work = work(self.clone(), hold.clone(), store);
-            self.shared.running.spawn(async move {
-                turn.begin().await;
-                work.await;
-            })
-        });
-        tasks.collect()
-    }
+/// How many stores have answered without an error.
+pub(super) fn answered<T>(votes: &Votes<T>) -> usize {
+    votes.iter().flatten().filter(|vote| vote.is_ok()).count()
+}
+
+/// Why there was no majority: `touched` says whether any store may have been changed all the same.
+pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, touched: bool) -> StoreError {
+    let given = || votes.iter().flatten();
+    let errors = || given().filter_map(|vote| vote.as_ref().err());
+    let count = |kind| errors().filter(|error| error.kind() == kind).count();
+    let silent = votes.len() - given().count();
+    let kind = if count(StoreErrorKind::Conflict) >= majority {
+        StoreErrorKind::Conflict
+    } else if count(StoreErrorKind::Refused) >= majority {
+        StoreErrorKind::Refused
+    } else if touched || silent > 0 || count(StoreErrorKind::Unanswered) > 0 {
+        StoreErrorKind::Unanswered
+    } else if count(StoreErrorKind::Transient) + count(StoreErrorKind::Unacknowledged) > 0 {
+        StoreErrorKind::Transient
+    } else {
+        StoreErrorKind::Unreachable
+    };
+    let cause = NoMajority {
+        of: votes.len(),
+        answered: answered(votes),
+        failed: errors().count(),
+        silent,
+        source: errors().next().cloned(),
+    };
+    StoreError::new(kind, cause)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no majority: of {of} stores {answered} answered, {failed} failed and {silent} did not answer in time"
+)]
+struct NoMajority {
+    of: usize,
+    answered: usize,
+    failed: usize,
+    silent: usize,
+    source: Option<StoreError>,
 }

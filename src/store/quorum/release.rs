@@ -8,10 +8,9 @@ use tokio::time::Instant;
 
 use super::QuorumStore;
 use super::hold::Epoch;
-use super::majority::{Conclusion, StoreCall, Votes};
+use super::majority::{Conclusion, MajorityCall, Vote, Votes, answered};
 use super::members::Members;
-use super::vote_count::no_majority;
-use crate::error::StoreError;
+use super::store_hold::StoreHold;
 use crate::lock::Hold;
 use crate::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
@@ -27,63 +26,55 @@ struct ReleaseCall {
 
 impl<S: LockStore> QuorumStore<S> {
     /// Releases everywhere. A try that no majority answered may be repeated: what the stores said is remembered.
-    pub(super) async fn release_majority(&self, name: &Hold) -> Result<Released, StoreError> {
+    pub(super) async fn release_majority(&self, name: &Hold) -> Vote<Released> {
         let hold = self.shared.holds.reopen(name);
-        let call = Arc::new(ReleaseCall {
+        let release = Arc::new(ReleaseCall {
             epoch: hold.end(),
             attempt: Attempt::new(name.clone(), Duration::ZERO).in_line(false),
             notified: AtomicUsize::new(0),
             until: self.deadline(),
         });
-        let released = || hold.released(call.epoch, self.majority_count());
-        let ask = |place: StoreCall<S, HoldStatus>| place.release(call.clone());
-        let decided = |_: &Votes<HoldStatus>| released().is_some();
-        let count = |votes: &Votes<HoldStatus>| match released() {
-            Some(status) => (Conclusion::Majority, (Ok(status), failures(votes))),
-            None => {
-                let answered = votes.iter().flatten().any(Result::is_ok);
-                let error = no_majority(self.majority_count(), votes, answered);
-                (Conclusion::NoMajority, (Err(error), Members::default()))
-            }
+        let ask = |at: StoreHold<S>, call| at.release(call, release.clone());
+        let decide = |votes: &Votes<HoldStatus>| {
+            let status = hold.released(release.epoch, self.majority_count())?;
+            Some((status, failures(votes)))
         };
-        let released = self.majority(&hold, call.until, ask, decided, count);
-        let (status, failed) = released.await;
-        let status = status?;
-        hold.retire(call.epoch);
-        self.undo_in(&call.attempt, &hold, failed);
-        let notified = call.notified.load(Ordering::Relaxed);
+        let touched = |votes: &Votes<HoldStatus>| answered(votes) > 0;
+        let decision = self.majority(&hold, release.until, ask, decide, touched);
+        let (status, failed) = decision.await?;
+        hold.retire(release.epoch);
+        self.undo_in(&release.attempt, &hold, failed);
+        let notified = release.notified.load(Ordering::Relaxed);
         Ok(Released::new(status, notified))
     }
 }
 
-impl<S: LockStore> StoreCall<S, HoldStatus> {
-    async fn release(self, release: Arc<ReleaseCall>) {
-        let Self {
-            quorum,
-            hold,
-            call,
-            store,
-        } = self;
-        let ReleaseCall { epoch, attempt, .. } = &*release;
-        let answer = match hold.ended(*epoch, store) {
+impl<S: LockStore> StoreHold<S> {
+    async fn release(self, call: Arc<MajorityCall<HoldStatus>>, release: Arc<ReleaseCall>) {
+        let answer = match self.hold.ended(release.epoch, self.at) {
             Some(status) => Ok(status),
-            None => {
-                let released = quorum.shared.stores[store].release_one(&attempt.hold);
-                let answer = quorum.heard(store, release.until, released).await;
-                let answer = answer.map(|released| {
-                    let notified = &release.notified;
-                    notified.fetch_max(released.notified, Ordering::Relaxed);
-                    released.status
-                });
-                hold.note_release(*epoch, store, &answer);
-                answer
-            }
+            None => self.release_once(&release).await,
         };
         let failed = !matches!(answer, Ok(HoldStatus::Held | HoldStatus::Gone));
         // An undecided release is tried again.
-        if call.cast(store, answer) == Some(Conclusion::Majority) && failed {
-            quorum.undo(attempt, &hold, store).await;
+        if call.cast(self.at, answer) == Some(Conclusion::Majority) && failed {
+            self.undo(&release.attempt).await;
         }
+    }
+
+    async fn release_once(&self, release: &ReleaseCall) -> Vote<HoldStatus> {
+        let released = self.store().release_one(&release.attempt.hold);
+        let answer = self.quorum.heard(self.at, release.until, released).await;
+        let answer = answer.map(
+            |Released {
+                 status, notified, ..
+             }| {
+                release.notified.fetch_max(notified, Ordering::Relaxed);
+                status
+            },
+        );
+        self.hold.note_release(release.epoch, self.at, &answer);
+        answer
     }
 }
 

@@ -1,15 +1,13 @@
 //! Counts votes.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use super::majority::Votes;
 use super::members::Members;
-use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Outcome;
 
 /// The votes on an attempt.
+#[derive(Default)]
 pub(super) struct VoteCount {
     majority: usize,
     pub(super) granted: Members,
@@ -24,10 +22,7 @@ impl VoteCount {
     pub(super) fn of(majority: usize, asked: Members, votes: &Votes<Outcome>) -> Self {
         let mut count = Self {
             majority,
-            granted: Members::default(),
-            refused: Members::default(),
-            hints: Vec::new(),
-            open: Members::default(),
+            ..Self::default()
         };
         for store in asked.iter() {
             match &votes[store] {
@@ -66,72 +61,5 @@ impl VoteCount {
         let missing = self.majority - self.granted.len();
         let hint = self.hints.get(missing - 1).or(self.hints.last());
         hint.copied().unwrap_or_default()
-    }
-}
-
-/// How many stores have answered without an error.
-pub(super) fn answered<T>(votes: &Votes<T>) -> usize {
-    votes.iter().flatten().filter(|vote| vote.is_ok()).count()
-}
-
-/// Why there was no majority: `dirty` says whether any store may have been changed all the same.
-pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, dirty: bool) -> StoreError {
-    let errors = || {
-        votes
-            .iter()
-            .flatten()
-            .filter_map(|vote| vote.as_ref().err())
-    };
-    let count = |kind| errors().filter(|error| error.kind() == kind).count();
-    let unknown = votes.len() - votes.iter().flatten().count();
-    let kind = if count(StoreErrorKind::Conflict) >= majority {
-        StoreErrorKind::Conflict
-    } else if count(StoreErrorKind::Refused) >= majority {
-        StoreErrorKind::Refused
-    } else if dirty || unknown > 0 || count(StoreErrorKind::Unanswered) > 0 {
-        StoreErrorKind::Unanswered
-    } else if count(StoreErrorKind::Transient) + count(StoreErrorKind::Unacknowledged) > 0 {
-        StoreErrorKind::Transient
-    } else {
-        StoreErrorKind::Unreachable
-    };
-    StoreError::new(
-        kind,
-        NoMajority {
-            of: votes.len(),
-            answered: answered(votes),
-            silent: unknown,
-            cause: errors().next().cloned(),
-        },
-    )
-}
-
-#[derive(Debug)]
-struct NoMajority {
-    of: usize,
-    answered: usize,
-    silent: usize,
-    cause: Option<StoreError>,
-}
-
-impl fmt::Display for NoMajority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            of,
-            answered,
-            silent,
-            ..
-        } = self;
-        let failed = of - answered - silent;
-        write!(
-            f,
-            "no majority: of {of} stores {answered} answered, {failed} failed and {silent} did not answer in time"
-        )
-    }
-}
-
-impl Error for NoMajority {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_ref().map(|cause| cause as _)
     }
 }

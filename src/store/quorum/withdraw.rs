@@ -7,13 +7,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::QuorumStore;
-use super::hold::QuorumHold;
 use super::hold_table::HoldRef;
-use super::majority::{Conclusion, StoreCall, Votes};
+use super::majority::{MajorityCall, Vote, Votes, answered};
 use super::members::Members;
-use super::vote_count::{answered, no_majority};
+use super::store_hold::StoreHold;
 use crate::backoff::Backoff;
-use crate::error::StoreError;
 use crate::limits::after;
 use crate::store::{Attempt, LockStore};
 
@@ -25,25 +23,14 @@ const UNDO_PAUSE: Backoff = Backoff::new(Duration::from_millis(20), Duration::fr
 
 impl<S: LockStore> QuorumStore<S> {
     /// Withdraws everywhere.
-    pub(super) async fn withdraw_majority(
-        &self,
-        attempt: &Attempt,
-        unanswered: bool,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn withdraw_majority(&self, attempt: &Attempt, unanswered: bool) -> Vote<()> {
         let hold = self.shared.holds.reopen(&attempt.hold);
         let epoch = hold.end();
         let until = self.deadline();
         let majority = self.majority_count();
-        let ask = |place: StoreCall<S, ()>| place.withdraw(attempt.clone(), unanswered, until);
-        let decided = |votes: &Votes<()>| answered(votes) >= majority;
-        let count = |votes: &Votes<()>| match decided(votes) {
-            true => (Conclusion::Majority, Ok(())),
-            false => {
-                let error = no_majority(majority, votes, true);
-                (Conclusion::NoMajority, Err(error))
-            }
-        };
-        self.majority(&hold, until, ask, decided, count).await?;
+        let ask = |at: StoreHold<S>, call| at.withdraw(call, attempt.clone(), unanswered, until);
+        let decide = |votes: &Votes<()>| (answered(votes) >= majority).then_some(());
+        self.majority(&hold, until, ask, decide, |_| true).await?;
         hold.retire(epoch);
         Ok(())
     }
@@ -55,62 +42,64 @@ impl<S: LockStore> QuorumStore<S> {
         hold: &Arc<HoldRef>,
         stores: Members,
     ) -> Vec<JoinHandle<()>> {
-        self.in_turn(hold, stores, |quorum, hold, store| {
+        self.in_turn(hold, stores, |at| {
             let attempt = attempt.clone();
-            async move { quorum.undo(&attempt, &hold, store).await }
+            async move { at.undo(&attempt).await }
         })
     }
+}
 
-    /// Takes back whatever one store carries of an attempt, trying again until it answers or the lease is over.
-    pub(super) async fn undo(&self, attempt: &Attempt, hold: &QuorumHold, store: usize) {
-        self.undo_from(attempt, hold, store, Instant::now()).await;
+impl<S: LockStore> StoreHold<S> {
+    /// Takes back whatever the store carries of an attempt, trying again until it answers or the lease is over.
+    pub(super) async fn undo(&self, attempt: &Attempt) {
+        self.undo_from(attempt, Instant::now()).await;
     }
 
-    async fn undo_from(&self, attempt: &Attempt, hold: &QuorumHold, store: usize, begun: Instant) {
-        if !hold.is_dirty(store) {
+    async fn undo_from(&self, attempt: &Attempt, begun: Instant) {
+        if !self.hold.is_dirty(self.at) {
             return;
         }
         let over = after(begun, attempt.lease.max(UNDO));
         let mut backoff = UNDO_PAUSE;
         loop {
-            let unanswered = hold.is_tainted(store);
-            let until = self.deadline();
-            let withdrawn = self.shared.stores[store].withdraw(attempt, unanswered);
-            let Err(error) = self.heard(store, until, withdrawn).await else {
+            let until = self.quorum.deadline();
+            let Err(error) = self.withdraw_once(attempt, false, until).await else {
                 return;
             };
             if error.is_final() || Instant::now() >= over {
-                tracing::debug!(%error, store, "could not take an attempt back; its lease will");
+                tracing::debug!(%error, store = self.at, "could not take an attempt back; its lease will");
                 return;
             }
             backoff.pause().await;
         }
     }
-}
 
-impl<S: LockStore> StoreCall<S, ()> {
-    /// Withdraws in one store, for as long as it takes if the attempt may have left something there.
-    async fn withdraw(self, attempt: Attempt, unanswered: bool, until: Instant) {
-        let Self {
-            quorum,
-            hold,
-            call,
-            store,
-        } = self;
-        let unanswered = unanswered || hold.is_tainted(store);
-        let dirty = hold.is_dirty(store);
+    /// Withdraws in the store, for as long as it takes if the attempt may have left something there.
+    async fn withdraw(
+        self,
+        call: Arc<MajorityCall<()>>,
+        attempt: Attempt,
+        unanswered: bool,
+        until: Instant,
+    ) {
+        let dirty = self.hold.is_dirty(self.at);
         if !dirty {
             // Where nothing was left, nothing is to be taken back.
-            call.cast(store, Ok(()));
+            call.cast(self.at, Ok(()));
         }
-        let withdrawn = quorum.shared.stores[store].withdraw(&attempt, unanswered);
-        let answer = quorum.heard(store, until, withdrawn).await;
+        let answer = self.withdraw_once(&attempt, unanswered, until).await;
         if dirty {
             let failed = answer.is_err();
-            call.cast(store, answer);
+            call.cast(self.at, answer);
             if failed {
-                quorum.undo_from(&attempt, &hold, store, until).await;
+                self.undo_from(&attempt, until).await;
             }
         }
+    }
+
+    async fn withdraw_once(&self, attempt: &Attempt, unanswered: bool, until: Instant) -> Vote<()> {
+        let unanswered = unanswered || self.hold.is_tainted(self.at);
+        let withdrawn = self.store().withdraw(attempt, unanswered);
+        self.quorum.heard(self.at, until, withdrawn).await
     }
 }
