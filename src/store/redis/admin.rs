@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::names::Names;
-use super::reply::{conflict, status, unexpected_reply};
+use super::reply::{array, conflict, status, text, unexpected_reply};
 use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
@@ -161,13 +161,6 @@ pub(super) fn lifetime(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
 }
 
-pub(super) fn array(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
-}
-
 /// The name of a permit: ours is a hold id, Redisson's are bytes, which Redisson shows in hexadecimal.
 fn permit(value: &Value) -> Option<String> {
     let Value::BulkString(bytes) = value else {
@@ -176,14 +169,6 @@ fn permit(value: &Value) -> Option<String> {
     match bytes.len() {
         16 => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
         _ => text(value),
-    }
-}
-
-/// A name in the store; bytes that are not UTF-8 are replaced.
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
     }
 }
 

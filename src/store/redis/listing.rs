@@ -5,11 +5,11 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::RedisStore;
-use super::admin::{array, lifetime, text};
+use super::admin::lifetime;
 use super::connection::SharedConnection;
 use super::failure;
 use super::names::Names;
-use super::reply::unexpected_reply;
+use super::reply::{array, text, unexpected_reply};
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};

@@ -8,9 +8,6 @@ use smallvec::SmallVec;
 use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey};
 
-/// The suffix of the field of a write hold.
-const WRITE: &str = ":write";
-
 /// Why a name cannot be locked in a Cluster.
 const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
                          whose first `{` is followed by a tag and `}`, such as `{tag}name`";
@@ -26,6 +23,9 @@ pub(super) struct Names<'a> {
 impl<'a> Names<'a> {
     /// The prefix of the names of all records.
     pub(super) const RECORDS: &'static str = "tower_lock_record:";
+
+    /// The prefix of the keys that a store writes for replicas to acknowledge.
+    pub(super) const MARKS: &'static str = "tower_lock_mark:";
 
     /// The suffix of the names of the permits that are held.
     pub(super) const PERMITS: &'static str = ":timeout";
@@ -56,24 +56,9 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
-    pub(super) fn channel(self) -> Name<'a> {
-        self.name("redisson_lock__channel:")
-    }
-
     /// The channel of a fair waiter, for the message that it is first in the queue.
     pub(super) fn turn_channel(self, id: HoldId) -> Name<'a> {
         self.channel().of(id)
-    }
-
-    /// The channel for releases of read-write locks.
-    pub(super) fn rw_channel(self) -> Name<'a> {
-        self.name("redisson_rwlock:")
-    }
-
-    /// The channel of messages about permits that came free.
-    pub(super) fn permit_channel(self) -> Name<'a> {
-        self.name("redisson_sc:")
     }
 
     /// The permits that are held, and until when.
@@ -92,26 +77,6 @@ impl<'a> Names<'a> {
         [plain, tagged].into_iter().flatten().map(LockKey::new)
     }
 
-    /// Ours: marks a limit of permits that counts in place of what attempts name.
-    pub(super) fn set_limit(self) -> Name<'a> {
-        self.name("tower_lock_limit:")
-    }
-
-    /// The counter of fencing tokens.
-    pub(super) fn token(self) -> Name<'a> {
-        self.name("redisson_lock_token:")
-    }
-
-    /// The fair queue.
-    pub(super) fn queue(self) -> Name<'a> {
-        self.name("redisson_lock_queue:")
-    }
-
-    /// The times until which ids in the fair queue may block it.
-    pub(super) fn timeouts(self) -> Name<'a> {
-        self.name("redisson_lock_timeout:")
-    }
-
     /// The prefix of the keys of all readers.
     pub(super) fn readers_prefix(self) -> Name<'a> {
         self.name("")
@@ -128,59 +93,11 @@ impl<'a> Names<'a> {
     /// Ours: the tombstone of a withdrawn attempt. A writer reads under the id of its write, so the field distinguishes
     /// the two.
     pub(super) fn tombstone(self, field: Field) -> Name<'a> {
-        let (id, suffix) = match field {
-            Field::Plain(id) => (id, ""),
-            Field::Write(id) => (id, WRITE),
-        };
+        let (id, suffix) = field.parts();
         Name {
             suffix,
-            ..self.name("tower_lock_void:").of(id)
+            ..self.tombstones().of(id)
         }
-    }
-
-    /// Ours: the times until which our ids in the fair queue count as alive.
-    pub(super) fn alive(self) -> Name<'a> {
-        self.name("tower_lock_alive:")
-    }
-
-    /// Ours: waiting attempts for an exclusive hold. While a writer waits, new readers are refused.
-    pub(super) fn waiting_writers(self) -> Name<'a> {
-        self.name("tower_lock_writers:")
-    }
-
-    /// Ours: the order in which attempts for an exclusive hold wait.
-    pub(super) fn line(self) -> Name<'a> {
-        self.name("tower_lock_line:")
-    }
-
-    /// Ours: exists while waiters outside the line go first.
-    pub(super) fn outside(self) -> Name<'a> {
-        self.name("tower_lock_outside:")
-    }
-
-    /// Ours: the prefix of the channels on which the process that is first in line is woken, `<this>:<client uuid>`.
-    pub(super) fn turn(self) -> Name<'a> {
-        self.name("tower_lock_turn:")
-    }
-
-    /// Ours: the channel on which the readers that a writer lets in are woken.
-    pub(super) fn enter(self) -> Name<'a> {
-        self.name("tower_lock_enter:")
-    }
-
-    /// Ours: waiting readers.
-    pub(super) fn waiting_readers(self) -> Name<'a> {
-        self.name("tower_lock_readers:")
-    }
-
-    /// Ours: readers that go before the next writer.
-    pub(super) fn passes(self) -> Name<'a> {
-        self.name("tower_lock_pass:")
-    }
-
-    /// Ours: the record of finished work.
-    pub(super) fn record(self) -> Name<'a> {
-        self.name(Self::RECORDS)
     }
 
     /// The lock whose record has this name.
@@ -191,7 +108,7 @@ impl<'a> Names<'a> {
 
     /// Ours: written for replicas to acknowledge.
     pub(super) fn mark(self) -> Name<'a> {
-        self.name("tower_lock_mark:")
+        self.name(Self::MARKS)
     }
 
     fn name(self, prefix: &'static str) -> Name<'a> {
@@ -203,6 +120,65 @@ impl<'a> Names<'a> {
             suffix: "",
         }
     }
+}
+
+/// Makes a list of prefixes, and for each of them the method that names what has it.
+macro_rules! names {
+    ($(#[$about:meta])* $list:ident: $($(#[$doc:meta])* $name:ident = $prefix:expr;)*) => {
+        impl<'a> Names<'a> {
+            $(#[$about])*
+            pub(super) const $list: &'static [&'static str] = &[$($prefix),*];
+
+            $($(#[$doc])*
+            pub(super) fn $name(self) -> Name<'a> {
+                self.name($prefix)
+            })*
+        }
+    };
+}
+
+names! {
+    /// The prefixes of the keys of a lock, besides its own name.
+    KEYS:
+    /// The fair queue.
+    queue = "redisson_lock_queue:";
+    /// The times until which ids in the fair queue may block it.
+    timeouts = "redisson_lock_timeout:";
+    /// The counter of fencing tokens.
+    token = "redisson_lock_token:";
+    /// Ours: the times until which our ids in the fair queue count as alive.
+    alive = "tower_lock_alive:";
+    /// Ours: marks a limit of permits that counts in place of what attempts name.
+    set_limit = "tower_lock_limit:";
+    /// Ours: the order in which attempts for an exclusive hold wait.
+    line = "tower_lock_line:";
+    /// Ours: exists while waiters outside the line go first.
+    outside = "tower_lock_outside:";
+    /// Ours: readers that go before the next writer.
+    passes = "tower_lock_pass:";
+    /// Ours: waiting readers.
+    waiting_readers = "tower_lock_readers:";
+    /// Ours: the record of finished work.
+    record = Self::RECORDS;
+    /// Ours: the prefix of the tombstones of withdrawn attempts.
+    tombstones = "tower_lock_void:";
+    /// Ours: waiting attempts for an exclusive hold. While a writer waits, new readers are refused.
+    waiting_writers = "tower_lock_writers:";
+}
+
+names! {
+    /// The prefixes of the channels of a lock.
+    CHANNELS:
+    /// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
+    channel = "redisson_lock__channel:";
+    /// The channel for releases of read-write locks.
+    rw_channel = "redisson_rwlock:";
+    /// The channel of messages about permits that came free.
+    permit_channel = "redisson_sc:";
+    /// Ours: the channel on which the readers that a writer lets in are woken.
+    enter = "tower_lock_enter:";
+    /// Ours: the prefix of the channels on which the process that is first in line is woken, `<this>:<client uuid>`.
+    turn = "tower_lock_turn:";
 }
 
 /// The lock's name without the braces that Redisson's rule adds to a name that has none.
@@ -266,12 +242,18 @@ pub(super) enum Field {
     Write(HoldId),
 }
 
+impl Field {
+    fn parts(self) -> (HoldId, &'static str) {
+        match self {
+            Self::Plain(id) => (id, ""),
+            Self::Write(id) => (id, ":write"),
+        }
+    }
+}
+
 impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let (id, suffix) = match self {
-            Self::Plain(id) => (id, ""),
-            Self::Write(id) => (id, WRITE),
-        };
+        let (id, suffix) = self.parts();
         write_arg(&[id.encode(&mut [0; HoldId::LONGEST]), suffix], out);
     }
 }

@@ -144,3 +144,18 @@ pub(super) fn unexpected_reply(answer: &Value) -> StoreError {
         format!("an answer that no script gives: {answer:?}"),
     )
 }
+
+pub(super) fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// A name in the store; bytes that are not UTF-8 are replaced.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}

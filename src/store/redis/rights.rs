@@ -5,8 +5,9 @@ use std::fmt;
 
 use redis::Value;
 
+use super::names::Names;
 use super::processes::ENTRIES;
-use super::reply::unexpected_reply;
+use super::reply::{array, text, unexpected_reply};
 use super::script::{self, Call};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -14,92 +15,24 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
 /// The commands of a [`RedisStore`](super::RedisStore).
-const LOCKING: [&str; 34] = [
-    "del",
-    "eval",
-    "evalsha",
-    "exists",
-    "get",
-    "hdel",
-    "hexists",
-    "hget",
-    "hgetall",
-    "hlen",
-    "hmget",
-    "hrandfield",
-    "hset",
-    "lindex",
-    "lpush",
-    "lrem",
-    "persist",
-    "pexpire",
-    "ping",
-    "pttl",
-    "publish",
-    "rename",
-    "rpush",
-    "set",
-    "subscribe",
-    "time",
-    "unsubscribe",
-    "zadd",
-    "zcard",
-    "zrange",
-    "zrem",
-    "zremrangebyscore",
-    "zrevrange",
-    "zscore",
-];
+const LOCKING: &str = "del eval evalsha exists get hdel hexists hget hgetall hlen hmget hrandfield hset lindex lpush \
+    lrem persist pexpire ping pttl publish rename rpush set subscribe time unsubscribe zadd zcard \
+    zrange zrem zremrangebyscore zrevrange zscore";
 
 /// The further commands of [`LockAdmin`](crate::LockAdmin).
-const ADMINISTERING: [&str; 5] = ["lrange", "scan", "strlen", "zmscore", "zrangebyscore"];
+const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";
 
 /// The further commands of [`LockClient::audit`](crate::LockClient::audit).
-const AUDITING: [&str; 2] = ["config|get", "info"];
+const AUDITING: &str = "config|get info";
 
 /// The further commands of a store that follows sentinels.
-const FOLLOWING: [&str; 1] = ["role"];
+const FOLLOWING: &str = "role";
 
 /// The further commands of a store that waits for replicas.
-const ACKNOWLEDGING: [&str; 2] = ["role", "wait"];
+const ACKNOWLEDGING: &str = "role wait";
 
 /// The further commands of a store in a Cluster.
-const ROUTING: [&str; 6] = [
-    "asking",
-    "cluster|slots",
-    "pubsub|shardnumsub",
-    "spublish",
-    "ssubscribe",
-    "sunsubscribe",
-];
-
-/// The prefixes of the keys of a lock, besides its own name.
-const KEYS: [&str; 12] = [
-    "redisson_lock_queue:",
-    "redisson_lock_timeout:",
-    "redisson_lock_token:",
-    "tower_lock_alive:",
-    "tower_lock_limit:",
-    "tower_lock_line:",
-    "tower_lock_outside:",
-    "tower_lock_pass:",
-    "tower_lock_readers:",
-    "tower_lock_record:",
-    "tower_lock_void:",
-    "tower_lock_writers:",
-];
-
-/// The same for a store that waits for replicas.
-const ACKNOWLEDGED_KEYS: [&str; 1] = ["tower_lock_mark:"];
-
-/// The prefixes of the channels of a lock.
-const CHANNELS: [&str; 5] = [
-    "redisson_lock__channel:",
-    "redisson_rwlock:",
-    "redisson_sc:",
-    "tower_lock_enter:",
-    "tower_lock_turn:",
-];
+const ROUTING: &str = "asking cluster|slots pubsub|shardnumsub spublish ssubscribe sunsubscribe";
 
 /// The least rights that a Redis user needs, as rules of Redis's access control lists (6.2 or newer).
 ///
@@ -128,8 +61,8 @@ impl AclRules {
     pub(super) fn new(prefixes: Vec<String>) -> Self {
         Self {
             prefixes,
-            commands: LOCKING.into(),
-            keys: KEYS.into(),
+            commands: LOCKING.split(' ').collect(),
+            keys: Names::KEYS.into(),
             processes: false,
         }
     }
@@ -184,7 +117,7 @@ impl AclRules {
     /// Adds the rights of a store that [waits for replicas](super::RedisStoreBuilder::replicas).
     #[must_use]
     pub fn replicas(mut self) -> Self {
-        self.keys.extend(ACKNOWLEDGED_KEYS);
+        self.keys.push(Names::MARKS);
         self.and(ACKNOWLEDGING)
     }
 
@@ -195,41 +128,29 @@ impl AclRules {
         self.and(AUDITING)
     }
 
-    fn and(mut self, commands: impl IntoIterator<Item = &'static str>) -> Self {
-        self.commands.extend(commands);
+    fn and(mut self, commands: &'static str) -> Self {
+        self.commands.extend(commands.split(' '));
         self
     }
 
     /// The rules, one by one.
     pub fn iter(&self) -> impl Iterator<Item = String> {
-        let patterns = match self.prefixes.iter().any(String::is_empty) {
-            // Redis accepts no pattern after the one for everything.
-            true => patterns("", &self.keys),
-            false => {
-                let patterns = self
-                    .prefixes
-                    .iter()
-                    .flat_map(|prefix| patterns(prefix, &self.keys));
-                let patterns = patterns.chain([format!("~{SCRATCH}")]);
-                let processes = self.processes.then(|| format!("~{ENTRIES}*"));
-                patterns.chain(processes).collect()
-            }
-        };
-        // The channels of the check are among them.
-        let channels = match self.prefixes.iter().any(String::is_empty) {
-            true => Vec::new(),
-            false => CHANNELS
-                .map(|before| format!("&{before}{{{SCRATCH}}}"))
-                .into(),
-        };
         // Redis 6.2 gives a new user every channel, and then accepts no pattern.
-        ["resetchannels".to_owned()]
-            .into_iter()
-            .chain(patterns)
-            .chain(channels)
-            .chain(self.commands.iter().map(|command| format!("+{command}")))
-            .collect::<Vec<_>>()
-            .into_iter()
+        let mut rules = vec!["resetchannels".to_owned()];
+        if self.prefixes.iter().any(String::is_empty) {
+            // Redis accepts no pattern after the one for everything.
+            rules.extend(patterns("", &self.keys));
+        } else {
+            let patterns = |prefix: &String| patterns(prefix, &self.keys);
+            rules.extend(self.prefixes.iter().flat_map(patterns));
+            // The key and the channels of the check.
+            rules.push(format!("~{SCRATCH}"));
+            rules.extend(self.processes.then(|| format!("~{ENTRIES}*")));
+            let channels = Names::CHANNELS.iter();
+            rules.extend(channels.map(|before| format!("&{before}{{{SCRATCH}}}")));
+        }
+        rules.extend(self.commands.iter().map(|command| format!("+{command}")));
+        rules.into_iter()
     }
 }
 
@@ -242,25 +163,35 @@ impl fmt::Display for AclRules {
 
 /// The keys and channels of the locks whose names begin with `prefix`.
 fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
-    let channels = |rest: String| CHANNELS.map(|before| format!("&{before}{rest}"));
+    let channels = |rest: &str| {
+        let channels = Names::CHANNELS.iter();
+        channels
+            .map(move |before| format!("&{before}{rest}"))
+            .collect()
+    };
     if prefix.is_empty() {
-        return [vec!["~*".to_owned()], channels("*".to_owned()).into()].concat();
+        return [vec!["~*".to_owned()], channels("*")].concat();
     }
     let escaped = escape(prefix);
+    let mut patterns = vec![format!("~{escaped}*")];
     // Redisson's rule: see `Names`.
     let tagged = match prefix.contains('{') {
         true => format!("{escaped}*"),
-        false => format!("{{{escaped}*"),
+        false => {
+            patterns.push(format!("~{{{escaped}*"));
+            format!("{{{escaped}*")
+        }
     };
-    let mut patterns = vec![format!("~{escaped}*")];
-    patterns.extend((!prefix.contains('{')).then(|| format!("~{tagged}")));
     // The scripts get Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
-    let theirs = CHANNELS
-        .into_iter()
+    let theirs = Names::CHANNELS
+        .iter()
         .filter(|channel| channel.starts_with("redisson"));
-    let keys = keys.iter().copied().chain(theirs);
-    patterns.extend(keys.map(|before| format!("~{before}{tagged}")));
-    patterns.extend(channels(tagged));
+    patterns.extend(
+        keys.iter()
+            .chain(theirs)
+            .map(|before| format!("~{before}{tagged}")),
+    );
+    patterns.extend::<Vec<_>>(channels(&tagged));
     patterns
 }
 
@@ -296,21 +227,15 @@ pub(super) fn question() -> Call {
 
 /// Reads the answer to [`question`].
 pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
-    let rule = |right: &Value| match right {
-        Value::BulkString(channel) if channel.starts_with(b"&") => {
-            Some(String::from_utf8_lossy(channel).into_owned())
-        }
-        Value::BulkString(command) => {
-            let command = String::from_utf8_lossy(command);
-            Some(format!("+{}", command.to_lowercase()))
-        }
-        _ => None,
+    let rule = |right: &Value| {
+        let right = text(right)?;
+        Some(match right.starts_with('&') {
+            true => right,
+            false => format!("+{}", right.to_lowercase()),
+        })
     };
-    match answer {
-        Value::Array(commands) => commands.iter().map(rule).collect::<Option<_>>(),
-        _ => None,
-    }
-    .ok_or_else(|| unexpected_reply(answer))
+    let rules = array(answer).and_then(|rights| rights.iter().map(rule).collect());
+    rules.ok_or_else(|| unexpected_reply(answer))
 }
 
 /// Refuses a user without all rights that locks need.

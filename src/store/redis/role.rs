@@ -20,15 +20,9 @@ pub(super) enum Role {
 impl Role {
     /// Reads the answer to `HELLO`; `None` if it names no role.
     pub(super) fn read(answer: &Value) -> Option<Self> {
-        let field = |name: &str| match answer {
-            Value::Map(fields) => fields
-                .iter()
-                .find_map(|(field, value)| (text(field)? == name).then(|| text(value))?),
-            Value::Array(parts) => parts.chunks_exact(2).find_map(|field| match field {
-                [field, value] => (text(field)? == name).then(|| text(value))?,
-                _ => None,
-            }),
-            _ => None,
+        let field = |name: &str| {
+            let mut fields = answer.as_map_iter()?;
+            fields.find_map(|(field, value)| (text(field)? == name).then(|| text(value))?)
         };
         match (field("mode")?, field("role")) {
             ("sentinel", _) => Some(Self::Sentinel),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 
+use crate::store::redis::reply::array;
 use crate::store::redis::slot::SLOTS;
 
 /// Host and port of a server.
@@ -77,8 +78,8 @@ pub(super) struct Range {
 
 /// Reads the answer of the server at `teller` to `CLUSTER SLOTS`, in the order of the slots.
 pub(super) fn ranges(answer: &Value, teller: &Address) -> Option<Vec<Range>> {
-    let ranges = list(answer)?.iter().map(|range| {
-        let [Value::Int(first), Value::Int(last), servers @ ..] = list(range)? else {
+    let ranges = array(answer)?.iter().map(|range| {
+        let [Value::Int(first), Value::Int(last), servers @ ..] = array(range)? else {
             return None;
         };
         let mut servers = servers.iter().map(|server| address(server, teller));
@@ -95,7 +96,7 @@ pub(super) fn ranges(answer: &Value, teller: &Address) -> Option<Vec<Range>> {
 }
 
 fn address(server: &Value, teller: &Address) -> Option<Address> {
-    let [host, Value::Int(port), ..] = list(server)? else {
+    let [host, Value::Int(port), ..] = array(server)? else {
         return None;
     };
     let host = match host {
@@ -107,13 +108,6 @@ fn address(server: &Value, teller: &Address) -> Option<Address> {
         host: known_host(host, teller),
         port: u16::try_from(*port).ok()?,
     })
-}
-
-fn list(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 use std::path::Path;
 
 use super::*;
-use crate::store::redis::names::Names;
 
 /// The quoted commands in the scripts of a folder.
 fn called(path: &Path, found: &mut BTreeSet<String>) {
@@ -38,14 +37,14 @@ fn every_command_of_the_scripts_is_granted_and_no_other() {
     found.extend(sent.map(str::to_owned));
     // The scripts get the name of this command as an argument.
     found.insert("publish".to_owned());
-    let granted = LOCKING.into_iter().chain(ADMINISTERING);
+    let granted = LOCKING.split(' ').chain(ADMINISTERING.split(' '));
     assert_eq!(found, granted.map(str::to_owned).collect());
 }
 
 #[test]
 fn every_command_of_the_locking_scripts_is_checked() {
     let text = include_str!("../../../../lua/rights.lua");
-    for command in LOCKING {
+    for command in LOCKING.split(' ') {
         let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
         let checked = text.contains(&format!("{{'{}'", command.to_uppercase()));
         assert_eq!(checked, !sent.contains(&command), "{command}");
@@ -55,25 +54,24 @@ fn every_command_of_the_locking_scripts_is_checked() {
 #[test]
 fn every_name_that_belongs_to_a_lock_is_granted() {
     let text = include_str!("../names.rs");
-    let granted = [&KEYS[..], &ACKNOWLEDGED_KEYS, &CHANNELS].concat();
-    let named = text.split("self.name(\"").skip(1);
-    let named = named.filter_map(|rest| rest.split('"').next());
-    let named = named.chain([Names::RECORDS]);
-    let named: BTreeSet<_> = named.filter(|prefix| !prefix.is_empty()).collect();
+    let granted = [Names::KEYS, &[Names::MARKS], Names::CHANNELS].concat();
+    let named = text.split('"').skip(1).step_by(2);
+    let is_prefix = |text: &&str| text.starts_with("redisson_") || text.starts_with("tower_lock_");
+    let named: BTreeSet<_> = named.filter(is_prefix).collect();
     assert_eq!(named, granted.into_iter().collect());
 }
 
 #[test]
 fn patterns_follow_redissons_names_and_match_nothing_else() {
-    let plain = patterns("order:", &KEYS);
+    let plain = patterns("order:", Names::KEYS);
     assert_eq!(plain[..2], ["~order:*", "~{order:*"]);
     assert!(plain.contains(&"~redisson_lock_token:{order:*".to_owned()));
     assert!(plain.contains(&"&redisson_rwlock:{order:*".to_owned()));
-    let tagged = patterns("order:{", &KEYS);
+    let tagged = patterns("order:{", Names::KEYS);
     assert_eq!(tagged[..2], ["~order:{*", "~redisson_lock_queue:order:{*"]);
-    assert_eq!(patterns("a*[b] c", &KEYS)[0], "~a\\*\\[b\\]?c*");
+    assert_eq!(patterns("a*[b] c", Names::KEYS)[0], "~a\\*\\[b\\]?c*");
     assert_eq!(
-        patterns("", &KEYS),
+        patterns("", Names::KEYS),
         [
             "~*",
             "&redisson_lock__channel:*",
