@@ -28,6 +28,7 @@ use super::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
+use member::Member;
 pub(super) use member::MemberFactory;
 use redirect::Redirect;
 use redirect_loop::RedirectLoop;
@@ -67,7 +68,7 @@ impl Cluster {
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
         let probe = || async {
             let map = self.topology.map(Purpose::Commands).await?;
-            let answers = map.masters().iter().map(|node| node.shards_channels());
+            let answers = map.masters.iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
         };
         self.channels.get_or_try_init(probe).await.copied()
@@ -76,7 +77,7 @@ impl Cluster {
     /// Every server that has slots, in the order of their addresses, with a connection to it.
     pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
         let map = self.topology.map(Purpose::Commands).await?;
-        let servers = map.masters().iter().map(|member| {
+        let servers = map.masters.iter().map(|member| {
             let connection = member.node.first(Purpose::Commands).clone();
             (format!("{:?}", member.address), connection)
         });
@@ -126,17 +127,19 @@ impl Cluster {
 
     /// Wakes the listeners of this store on a channel of a key, if the slot's server is known.
     pub(super) fn wake(&self, key: &LockKey, channel: &str) {
-        let map = self.topology.known();
-        if let Some(member) = map.as_ref().and_then(|map| map.master(Slot::of(key))) {
+        if let Some(member) = self.known_master(key) {
             member.node.wake(channel);
         }
     }
 
     /// The number of listeners of this store on a channel of a key, if the slot's server is known.
     pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
-        let map = self.topology.known();
-        let member = map.as_ref().and_then(|map| map.master(Slot::of(key)));
+        let member = self.known_master(key);
         member.map_or(0, |member| member.node.listeners(channel))
+    }
+
+    fn known_master(&self, key: &LockKey) -> Option<Arc<Member>> {
+        self.topology.known()?.master(Slot::of(key)).cloned()
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::channels::Channels;
 use super::connector::Connector;
@@ -60,28 +59,20 @@ struct Registry {
 
 struct ChannelState {
     listeners: usize,
-    link: ChannelLink,
     /// Messages may have been missed while there was no connection.
     missed: bool,
     signal: watch::Sender<()>,
-    status: watch::Sender<Status>,
+    link: watch::Sender<ChannelLink>,
 }
 
 /// The state of a channel's subscription on the server.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 enum ChannelLink {
-    Off,
+    /// Why there is none, if it failed or ended. Listeners that wait for an acknowledgement get the error.
+    Off(Option<StoreError>),
     Joining,
     On,
     Leaving,
-}
-
-/// The acknowledgement of a subscription.
-#[derive(Clone)]
-enum Status {
-    Pending,
-    Listening,
-    Failed(StoreError),
 }
 
 /// The commands to send.
@@ -128,25 +119,10 @@ impl Subscriptions {
     /// The same for a caller that can subscribe at another server when this one does not serve the channel any more.
     pub(super) async fn join(&self, channel: String) -> Result<Listening, StoreError> {
         let shared = &self.shared;
-        let (listener, signal, mut status) = shared.register(channel)?;
+        let listening = shared.register(channel)?;
         shared.work.notify_one();
-        let acknowledged = status.wait_for(|status| !matches!(status, Status::Pending));
         let patience = shared.timeouts.connect + shared.timeouts.response;
-        match timeout(patience, acknowledged)
-            .await
-            .map(|status| status.map(|status| status.clone()))
-        {
-            Ok(Ok(Status::Listening)) => Ok(Listening {
-                signal,
-                status,
-                listener,
-            }),
-            Ok(Ok(Status::Failed(error))) => Err(error),
-            _ => Err(StoreError::new(
-                StoreErrorKind::Unreachable,
-                "the subscription was not acknowledged in time",
-            )),
-        }
+        listening.acknowledged(patience).await
     }
 
     /// Wakes the listeners of a channel, as a message does.
@@ -157,10 +133,8 @@ impl Subscriptions {
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let registry = self.shared.registry();
-        registry
-            .channels
-            .get(channel)
-            .map_or(0, |channel| channel.listeners)
+        let channel = registry.channels.get(channel);
+        channel.map_or(0, |channel| channel.listeners)
     }
 }
 
@@ -174,14 +148,8 @@ impl Drop for Subscriptions {
     }
 }
 
-type Registered = (
-    ChannelListener,
-    watch::Receiver<()>,
-    watch::Receiver<Status>,
-);
-
 impl PubSubShared {
-    fn register(self: &Arc<Self>, name: String) -> Result<Registered, StoreError> {
+    fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
         let mut registry = self.registry();
         if registry.task.as_ref().is_none_or(JoinHandle::is_finished) {
             registry.task = Some(tokio::spawn(self.clone().run(true)));
@@ -191,19 +159,19 @@ impl PubSubShared {
         let name: Arc<str> = name.into();
         let channel = registry.channels.entry(name.clone()).or_default();
         channel.listeners += 1;
-        let registered = (
-            ChannelListener {
+        let listening = Listening {
+            signal: channel.signal.subscribe(),
+            link: channel.link.subscribe(),
+            listener: ChannelListener {
                 shared: Arc::downgrade(self),
                 channel: name.clone(),
             },
-            channel.signal.subscribe(),
-            channel.status.subscribe(),
-        );
-        if channel.link == ChannelLink::Off {
-            channel.status.send_replace(Status::Pending);
+        };
+        if channel.is_off() {
+            channel.link.send_replace(ChannelLink::Off(None));
             registry.changed.push(name);
         }
-        Ok(registered)
+        Ok(listening)
     }
 
     /// There is a new connection, without subscriptions.
@@ -216,9 +184,8 @@ impl PubSubShared {
     /// The connection has ended, and all its subscriptions with it.
     pub(super) fn disconnected(&self) {
         for channel in self.registry().channels.values_mut() {
-            channel.missed |= channel.link != ChannelLink::Off;
-            channel.link = ChannelLink::Off;
-            channel.status.send_replace(Status::Pending);
+            channel.missed |= !channel.is_off();
+            channel.link.send_replace(ChannelLink::Off(None));
         }
     }
 
@@ -226,7 +193,8 @@ impl PubSubShared {
     pub(super) fn failed(&self, error: StoreError) {
         let mut registry = self.registry();
         for channel in registry.channels.values() {
-            channel.status.send_replace(Status::Failed(error.clone()));
+            let error = Some(error.clone());
+            channel.link.send_replace(ChannelLink::Off(error));
         }
         registry.down = Some(error);
     }
@@ -239,19 +207,17 @@ impl PubSubShared {
             let Some(channel) = registry.channels.get_mut(&name) else {
                 continue;
             };
-            match (channel.link, channel.listeners) {
-                (ChannelLink::Off, 0) => {
+            match (channel.link(), channel.listeners) {
+                (ChannelLink::Off(_), 0) => {
                     registry.channels.remove(&name);
                 }
-                (ChannelLink::Off, _) => {
-                    channel.link = ChannelLink::Joining;
-                    channel.status.send_replace(Status::Pending);
+                (ChannelLink::Off(_), _) => {
+                    channel.link.send_replace(ChannelLink::Joining);
                     difference.join.push(name);
                 }
                 (ChannelLink::On, 0) => {
-                    channel.link = ChannelLink::Leaving;
                     // A new listener waits until the channel is joined again.
-                    channel.status.send_replace(Status::Pending);
+                    channel.link.send_replace(ChannelLink::Leaving);
                     difference.leave.push(name);
                 }
                 _ => {}
@@ -268,16 +234,12 @@ impl PubSubShared {
         };
         match result {
             Ok(()) => {
-                channel.link = ChannelLink::On;
-                channel.status.send_replace(Status::Listening);
+                channel.link.send_replace(ChannelLink::On);
                 if std::mem::take(&mut channel.missed) {
                     channel.signal.send_replace(());
                 }
             }
-            Err(error) => {
-                channel.link = ChannelLink::Off;
-                channel.status.send_replace(Status::Failed(error));
-            }
+            Err(error) => drop(channel.link.send_replace(ChannelLink::Off(Some(error)))),
         }
         if channel.listeners == 0 {
             registry.changed.push(name.clone());
@@ -288,7 +250,7 @@ impl PubSubShared {
     pub(super) fn left(&self, name: &Arc<str>) {
         let mut registry = self.registry();
         if let Some(channel) = registry.channels.get_mut(name) {
-            channel.link = ChannelLink::Off;
+            channel.link.send_replace(ChannelLink::Off(None));
             registry.changed.push(name.clone());
         }
     }
@@ -300,14 +262,16 @@ impl PubSubShared {
         let Some(channel) = registry.channels.get_mut(name) else {
             return true;
         };
-        if channel.link == ChannelLink::On {
-            channel.link = ChannelLink::Off;
-            channel.missed = true;
-            let moved = "the slot of the channel has moved to another server";
-            let error = StoreError::new(StoreErrorKind::Transient, moved);
-            channel.status.send_replace(Status::Failed(error));
+        match channel.link() {
+            ChannelLink::On => {
+                channel.missed = true;
+                let moved = "the slot of the channel has moved to another server";
+                let error = StoreError::new(StoreErrorKind::Transient, moved);
+                channel.link.send_replace(ChannelLink::Off(Some(error)));
+                true
+            }
+            link => !matches!(link, ChannelLink::Joining),
         }
-        channel.link != ChannelLink::Joining
     }
 
     /// A message arrived. All listeners ask again, whatever its content.
@@ -347,14 +311,23 @@ impl Drop for RestartOnDrop {
     }
 }
 
+impl ChannelState {
+    fn link(&self) -> ChannelLink {
+        self.link.borrow().clone()
+    }
+
+    fn is_off(&self) -> bool {
+        matches!(*self.link.borrow(), ChannelLink::Off(_))
+    }
+}
+
 impl Default for ChannelState {
     fn default() -> Self {
         Self {
             listeners: 0,
-            link: ChannelLink::Off,
             missed: false,
             signal: watch::Sender::new(()),
-            status: watch::Sender::new(Status::Pending),
+            link: watch::Sender::new(ChannelLink::Off(None)),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Learns and keeps which server serves which slot.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +24,7 @@ use crate::telemetry;
 /// The shortest time between two refreshes that no redirection caused.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many servers one refresh asks at the same time.
+/// How many servers one refresh asks at a time.
 const ASKED_AT_ONCE: usize = 4;
 
 /// The current [`SlotMap`], and the servers in it.
@@ -87,16 +87,14 @@ impl Topology {
         map: Arc<SlotMap>,
         slot: Slot,
     ) -> Result<(Arc<SlotMap>, Arc<Member>), StoreError> {
-        let map = match map.master(slot) {
-            Some(_) => map,
-            None => self.newer(purpose, &map, Stale::Unserved).await?,
-        };
+        if let Some(member) = map.master(slot).cloned() {
+            return Ok((map, member));
+        }
+        let map = self.newer(purpose, &map, Stale::Unserved).await?;
+        let unserved = "no server of the Cluster serves the slot of the key";
         match map.master(slot).cloned() {
-            Some(node) => Ok((map, node)),
-            None => Err(StoreError::new(
-                StoreErrorKind::Transient,
-                "no server of the Cluster serves the slot of the key",
-            )),
+            Some(member) => Ok((map, member)),
+            None => Err(StoreError::new(StoreErrorKind::Transient, unserved)),
         }
     }
 
@@ -207,42 +205,33 @@ impl Topology {
             Some(Stale::Failed(address)) => failed = Some(address),
             Some(Stale::Unserved) | None => {}
         }
-        let masters = known.map_or(&[][..], SlotMap::masters).iter();
+        let masters = known.iter().flat_map(|map| &map.masters);
         let mut masters: Vec<_> = masters
-            .filter(|node| Some(&node.address) != failed)
-            .cloned()
+            .filter(|member| Some(&member.address) != failed)
+            .map(|member| Ok(member.clone()))
             .collect();
         fastrand::shuffle(&mut masters);
         let mut error = None;
-        for some in masters.chunks(ASKED_AT_ONCE) {
-            match ask_some(purpose, some).await {
-                Ok(ranges) => return Ok(ranges),
-                Err(failure) => error = Some(more_telling(error, failure)),
-            }
+        if let Some(ranges) = ask_each(purpose, masters, &mut error).await {
+            return Ok(ranges);
         }
         let replicas = known.iter().flat_map(|map| &map.replicas);
         let mut others: Vec<&Address> = self.seeds.iter().chain(replicas).chain(failed).collect();
         others.sort_unstable();
         others.dedup();
         fastrand::shuffle(&mut others);
-        for some in others.chunks(ASKED_AT_ONCE) {
-            // These members are not kept: most of them have no slots.
-            let some = some
-                .iter()
-                .map(|address| Ok(Arc::new(self.factory.make(address)?)));
-            match ask_some(purpose, &some.collect::<Result<Vec<_>, StoreError>>()?).await {
-                Ok(ranges) => return Ok(ranges),
-                Err(failure) => error = Some(more_telling(error, failure)),
-            }
-        }
-        Err(error.unwrap_or_else(no_servers))
+        // These members are not kept: most of them have no slots.
+        let make = |address: &Address| self.factory.make(address).map(Arc::new);
+        let others: Vec<_> = others.into_iter().map(make).collect();
+        let answer = ask_each(purpose, others, &mut error).await;
+        answer.ok_or_else(|| error.unwrap_or_else(no_servers))
     }
 
     fn install(&self, ranges: &[Range]) -> Result<Arc<SlotMap>, StoreError> {
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
         let map = Arc::new(SlotMap::new(version, ranges, |address| self.node(address))?);
         tracing::debug!(
-            masters = map.masters().len(),
+            masters = map.masters.len(),
             "learnt which server serves what"
         );
         self.nodes.lock().retain(|address, _| map.has(address));
@@ -254,17 +243,22 @@ impl Topology {
     }
 }
 
-/// Asks these servers at once; the first answer counts.
-async fn ask_some(purpose: Purpose, nodes: &[Arc<Member>]) -> Result<Vec<Range>, StoreError> {
-    let mut asking: FuturesUnordered<_> = nodes.iter().map(|node| node.slots(purpose)).collect();
-    let mut error = None;
-    while let Some(answer) = asking.next().await {
+/// Asks these servers, some of them at a time; the first answer counts. Otherwise, `error` gets the most telling failure.
+async fn ask_each(
+    purpose: Purpose,
+    members: Vec<Result<Arc<Member>, StoreError>>,
+    error: &mut Option<StoreError>,
+) -> Option<Vec<Range>> {
+    let members = stream::iter(members);
+    let asked = members.map(|member| async move { member?.slots(purpose).await });
+    let mut answers = pin!(asked.buffer_unordered(ASKED_AT_ONCE));
+    while let Some(answer) = answers.next().await {
         match answer {
-            Ok(ranges) => return Ok(ranges),
-            Err(failure) => error = Some(more_telling(error, failure)),
+            Ok(ranges) => return Some(ranges),
+            Err(failure) => *error = Some(more_telling(error.take(), failure)),
         }
     }
-    Err(error.unwrap_or_else(no_servers))
+    None
 }
 
 fn no_servers() -> StoreError {

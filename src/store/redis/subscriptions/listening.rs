@@ -1,19 +1,38 @@
 //! Listeners of a channel.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::{PubSubShared, Status};
+use super::{ChannelLink, PubSubShared};
+use crate::error::{StoreError, StoreErrorKind};
 
-/// A subscription that the server has acknowledged.
+/// A subscription. Its user gets it when the server has acknowledged it.
 pub(in super::super) struct Listening {
     pub(super) signal: watch::Receiver<()>,
-    pub(super) status: watch::Receiver<Status>,
+    pub(super) link: watch::Receiver<ChannelLink>,
     pub(super) listener: ChannelListener,
 }
 
 impl Listening {
+    /// Waits until the server has acknowledged the subscription.
+    pub(super) async fn acknowledged(mut self, patience: Duration) -> Result<Self, StoreError> {
+        let answered =
+            |link: &ChannelLink| matches!(link, ChannelLink::On | ChannelLink::Off(Some(_)));
+        let answer = timeout(patience, self.link.wait_for(answered)).await;
+        let answer = answer.ok().and_then(Result::ok).map(|link| link.clone());
+        match answer {
+            Some(ChannelLink::Off(Some(error))) => Err(error),
+            Some(_) => Ok(self),
+            None => Err(StoreError::new(
+                StoreErrorKind::Unreachable,
+                "the subscription was not acknowledged in time",
+            )),
+        }
+    }
+
     /// The next wake-up; `None` if there will be none, because the server does not serve the channel any more or cannot be
     /// reached.
     ///
@@ -24,7 +43,7 @@ impl Listening {
         tokio::select! {
             biased;
             heard = self.signal.changed() => heard.ok(),
-            _ = self.status.wait_for(|status| matches!(status, Status::Failed(_))) => None,
+            _ = self.link.wait_for(|link| matches!(link, ChannelLink::Off(Some(_)))) => None,
         }
     }
 }
