@@ -11,15 +11,16 @@ use super::cluster::{self, Cluster, MemberFactory};
 use super::connection::ConnectionSettings;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address};
+use super::failure::refused;
 use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
-use super::tls::{Tls, TlsConfig};
+use super::tls::Tls;
 use super::{RedisStore, StoreInner};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
 const CONNECTIONS: usize = 2;
@@ -82,10 +83,7 @@ impl RedisStoreBuilder {
     pub(super) fn for_cluster<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
     ) -> Self {
-        let seeds: Result<Vec<_>, _> = addresses
-            .into_iter()
-            .map(|address| address.into_connection_info().map_err(bad_address))
-            .collect();
+        let seeds = infos(addresses);
         let none = || refused("a Cluster needs the address of one of its servers at least");
         let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
         Self {
@@ -122,9 +120,7 @@ impl RedisStoreBuilder {
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
     ) -> Self {
-        let sentinels = sentinels.into_iter();
-        let addresses = sentinels.map(|address| address.into_connection_info());
-        let sentinels: Result<Vec<_>, _> = addresses.collect::<Result<_, _>>().map_err(bad_address);
+        let sentinels = infos(sentinels);
         let is_tls = |address: &ConnectionInfo| {
             matches!(address.addr(), redis::ConnectionAddr::TcpTls { .. })
         };
@@ -262,28 +258,33 @@ impl RedisStoreBuilder {
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        let (address, commands) = (self.address?, self.commands);
-        let endpoint = |tls| Endpoint::new(address.clone(), tls, settings.timeouts);
+        let address = self.address?;
+        let sentinels = match &self.connections {
+            Connections::Sentinel { sentinels, .. } => sentinels.clone()?,
+            _ => Vec::new(),
+        };
+        let tls = self.tls.config(sentinels.iter().chain([&address]))?;
+        let ConnectionSettings {
+            timeouts,
+            background,
+            ..
+        } = settings;
+        let endpoint = |address| Endpoint::new(address, tls.clone(), *timeouts);
+        let server = endpoint(address);
         let connector = match self.connections {
-            Connections::Ours(config) => {
-                let tls = self.tls.config([&address])?;
-                Connector::Server(endpoint(tls).pool(config)?)
+            Connections::Ours(config) => Connector::Server(server.pool(config)?),
+            Connections::Given(pool) => Connector::Given(pool, Box::new(server)),
+            Connections::Sentinel { .. } if sentinels.is_empty() => {
+                return Err(refused("name at least one sentinel"));
             }
-            Connections::Given(pool) => {
-                let tls = self.tls.config([&address])?;
-                Connector::Given(pool, Box::new(endpoint(tls)))
-            }
-            Connections::Sentinel { sentinels, master } => {
-                let sentinels = sentinels?;
-                if sentinels.is_empty() {
-                    return Err(refused("name at least one sentinel"));
-                }
-                let tls = self.tls.config(sentinels.iter().chain([&address]))?;
-                let server = endpoint(tls.clone());
-                Connector::Sentinels(watched(sentinels, master, server, &tls, settings))
+            Connections::Sentinel { master, .. } => {
+                let sentinels = sentinels.into_iter().map(endpoint);
+                let background = background.clone();
+                let group = SentinelGroup::new(sentinels, master, server, *timeouts, background);
+                Connector::Sentinels(Arc::new(group))
             }
         };
-        match commands.min(connector.room()) {
+        match self.commands.min(connector.room()) {
             0 => Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
             )),
@@ -303,27 +304,6 @@ impl RedisStoreBuilder {
         let seeds = cluster::addresses(&seeds).map_err(refused)?;
         Ok(Cluster::new(seeds, factory, self.channels))
     }
-}
-
-fn watched(
-    sentinels: Vec<ConnectionInfo>,
-    master: String,
-    server: Endpoint,
-    tls: &TlsConfig,
-    settings: &ConnectionSettings,
-) -> Arc<SentinelGroup> {
-    let timeouts = settings.timeouts;
-    let sentinels = sentinels
-        .into_iter()
-        .map(|address| Endpoint::new(address, tls.clone(), timeouts));
-    Arc::new(SentinelGroup::new(
-        sentinels.collect(),
-        master,
-        server,
-        PoolConfig::default(),
-        timeouts,
-        settings.background.clone(),
-    ))
 }
 
 #[cfg(feature = "redis-tls")]
@@ -365,6 +345,11 @@ impl RedisStoreBuilder {
     }
 }
 
-fn refused(text: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, text)
+fn infos<A: IntoConnectionInfo>(
+    addresses: impl IntoIterator<Item = A>,
+) -> Result<Vec<ConnectionInfo>, StoreError> {
+    let addresses = addresses.into_iter().map(A::into_connection_info);
+    addresses
+        .map(|address| address.map_err(bad_address))
+        .collect()
 }

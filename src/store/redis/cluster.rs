@@ -20,12 +20,12 @@ mod topology;
 
 use super::channels::Channels;
 use super::connection::{ReplicaAck, SharedConnection};
-use super::failure;
+use super::failure::{self, refused, transient};
 use super::names::Names;
 use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
 use member::Member;
@@ -169,15 +169,13 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
 
 /// The slot of all names of the key. Fails if they have different slots.
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
-    Names::of(key)
-        .share_a_slot()
-        .map_err(|why| StoreError::new(StoreErrorKind::Refused, why))?;
+    Names::of(key).share_a_slot().map_err(|why| refused(why))?;
     Ok(Slot::of(key))
 }
 
 fn exhausted(refusal: Option<ServerError>) -> StoreError {
     match refusal {
-        Some(error) => StoreError::new(StoreErrorKind::Transient, error),
-        None => StoreError::new(StoreErrorKind::Transient, "the Cluster is being rearranged"),
+        Some(error) => transient(error),
+        None => transient("the Cluster is being rearranged"),
     }
 }

@@ -6,12 +6,12 @@ use deadpool::managed::{Manager, Pool};
 use redis::ConnectionAddr;
 
 use super::endpoint::{Endpoint, RawConnection, no_connection};
-use super::failure::{self, failing_over};
+use super::failure::{self, failing_over, unreachable};
 use super::master::MasterChanged;
-use super::pooled::{self, PoolPermit, Purpose, Taken};
+use super::pooled::{PoolPermit, Purpose, Taken};
 use super::role::Role;
 use super::sentinel::SentinelGroup;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// Makes connections to one server.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(super) enum Connector {
     /// The server that has all keys.
     Server(Pool<Endpoint>),
     /// A server of a Cluster.
-    Node(Pool<Endpoint>),
+    Node(Endpoint),
     /// The server that has all keys, by a pool of the caller's. The endpoint is for subscriptions.
     Given(deadpool_redis::Pool, Box<Endpoint>),
     /// The master that the sentinels name.
@@ -27,14 +27,19 @@ pub(super) enum Connector {
 }
 
 impl Connector {
+    /// The server, or the sentinels that name it.
+    fn target(&self) -> Result<&Endpoint, &Arc<SentinelGroup>> {
+        match self {
+            Self::Server(pool) => Ok(pool.manager()),
+            Self::Node(endpoint) => Ok(endpoint),
+            Self::Given(_, endpoint) => Ok(endpoint),
+            Self::Sentinels(sentinels) => Err(sentinels),
+        }
+    }
+
     /// The address and the port of the server; `None` if sentinels name it.
     pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
-        let address = match self {
-            Self::Server(pool) | Self::Node(pool) => pool.manager().address(),
-            Self::Given(_, endpoint) => endpoint.address(),
-            Self::Sentinels(_) => return None,
-        };
-        match address {
+        match self.target().ok()?.address() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), Some(*port)))
             }
@@ -46,9 +51,9 @@ impl Connector {
     /// The largest number of connections for commands.
     pub(super) fn room(&self) -> usize {
         match self {
-            Self::Server(pool) | Self::Node(pool) => pool.status().max_size,
+            Self::Server(pool) => pool.status().max_size,
             Self::Given(pool, _) => pool.status().max_size,
-            Self::Sentinels(sentinels) => sentinels.room(),
+            Self::Node(_) | Self::Sentinels(_) => usize::MAX,
         }
     }
 
@@ -56,15 +61,18 @@ impl Connector {
     /// no permit of it. No other runtime has used the connection before.
     pub(super) async fn take(&self, purpose: Purpose) -> Result<Taken, StoreError> {
         match (self, purpose) {
-            (Self::Sentinels(sentinels), _) => sentinels.take(purpose).await,
-            (Self::Server(pool) | Self::Node(pool), _) => pooled::take(pool, purpose).await,
+            (Self::Sentinels(sentinels), _) => sentinels.take().await,
+            (Self::Node(server), _) => Taken::open(server).await,
+            (Self::Server(pool), Purpose::Commands) => {
+                let connection = pool.get().await.map_err(no_connection)?;
+                let raw = connection.clone();
+                Ok(Taken::counted(raw, PoolPermit::Ours(Some(connection))))
+            }
+            (Self::Server(pool), Purpose::Renewals) => Taken::open(pool.manager()).await,
             (Self::Given(pool, _), Purpose::Commands) => {
                 let connection = pool.get().await.map_err(no_connection)?;
-                Ok(Taken {
-                    raw: RawConnection::given((*connection).clone()),
-                    place: Some(PoolPermit::Given(Some(connection))),
-                    master_changed: MasterChanged::Never,
-                })
+                let raw = RawConnection::given((*connection).clone());
+                Ok(Taken::counted(raw, PoolPermit::Given(Some(connection))))
             }
             (Self::Given(pool, _), Purpose::Renewals) => {
                 let handle = pool.manager().create().await;
@@ -76,12 +84,9 @@ impl Connector {
 
     /// The server for subscriptions, and the event that ends its use.
     pub(super) async fn locate(&self) -> Result<(Endpoint, MasterChanged), StoreError> {
-        match self {
-            Self::Server(pool) | Self::Node(pool) => {
-                Ok((pool.manager().clone(), MasterChanged::Never))
-            }
-            Self::Given(_, endpoint) => Ok(((**endpoint).clone(), MasterChanged::Never)),
-            Self::Sentinels(sentinels) => sentinels.listen().await,
+        match self.target() {
+            Ok(server) => Ok((server.clone(), MasterChanged::Never)),
+            Err(sentinels) => sentinels.listen().await,
         }
     }
 
@@ -96,25 +101,24 @@ impl Connector {
 
     /// Why a new connection cannot be used.
     pub(super) async fn late_refusal(&self, error: StoreError) -> StoreError {
-        match self {
-            Self::Server(pool) | Self::Node(pool) => pool.manager().late_refusal(error).await,
-            Self::Given(_, endpoint) => endpoint.late_refusal(error).await,
-            // This server has answered already.
-            Self::Sentinels(_) => error,
+        match self.target() {
+            Ok(server) => server.late_refusal(error).await,
+            // The master that they name has answered already.
+            Err(_) => error,
         }
     }
 
     /// The error after the time limit for connecting.
     pub(super) fn too_slow(&self) -> StoreError {
         let error = "connecting took too long";
-        self.failed(StoreError::new(StoreErrorKind::Unreachable, error))
+        self.failed(unreachable(error))
     }
 
     /// The error kind of a failed connection.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
-        match self {
-            Self::Sentinels(_) => failing_over(error),
-            Self::Server(_) | Self::Node(_) | Self::Given(..) => error,
+        match self.target() {
+            Ok(_) => error,
+            Err(_) => failing_over(error),
         }
     }
 

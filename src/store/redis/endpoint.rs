@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
 
-use super::failure;
+use super::failure::{self, refused, unreachable};
 use super::gathering::Gathering;
 use super::stream;
 use super::timeouts::Timeouts;
@@ -161,7 +161,7 @@ impl Endpoint {
             .config(config)
             .runtime(deadpool_redis::Runtime::Tokio1)
             .build()
-            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+            .map_err(|error| refused(error))
     }
 }
 
@@ -207,18 +207,17 @@ impl RawConnection {
 /// The error for an address that cannot be used.
 pub(super) fn bad_address(error: RedisError) -> StoreError {
     if error.kind() == redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
-        return StoreError::new(
-            StoreErrorKind::Refused,
+        return refused(
             "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
         );
     }
-    StoreError::new(StoreErrorKind::Refused, error)
+    refused(error)
 }
 
 /// The error for a pool that returns no connection.
 pub(super) fn no_connection(error: managed::PoolError<RedisError>) -> StoreError {
     match error {
         managed::PoolError::Backend(error) => failure::no_connection(error),
-        error => StoreError::new(StoreErrorKind::Unreachable, error),
+        error => unreachable(error),
     }
 }

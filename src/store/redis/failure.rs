@@ -3,7 +3,22 @@
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::tls;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{BoxError, StoreError, StoreErrorKind};
+
+/// The server, or a setting, does not allow it. It has had no effect.
+pub(super) fn refused(why: impl Into<BoxError>) -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, why)
+}
+
+/// No server can serve now. It has had no effect.
+pub(super) fn transient(why: impl Into<BoxError>) -> StoreError {
+    StoreError::new(StoreErrorKind::Transient, why)
+}
+
+/// It reached no server, and has had no effect.
+pub(super) fn unreachable(why: impl Into<BoxError>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, why)
+}
 
 /// The server answered with an error, so it has not executed the command.
 pub(super) fn refusal(error: ServerError) -> StoreError {
@@ -51,7 +66,7 @@ pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> Stor
 /// Sentinels replace a master that cannot be reached, so its failure is transient.
 pub(super) fn failing_over(error: StoreError) -> StoreError {
     match error.kind() {
-        StoreErrorKind::Unreachable => StoreError::new(StoreErrorKind::Transient, error),
+        StoreErrorKind::Unreachable => transient(error),
         _ => error,
     }
 }

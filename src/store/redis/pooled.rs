@@ -1,8 +1,8 @@
 //! New connections, and their permits in pools.
 
-use deadpool::managed::{Object, Pool};
+use deadpool::managed::Object;
 
-use super::endpoint::{Endpoint, RawConnection, no_connection};
+use super::endpoint::{Endpoint, RawConnection};
 use super::failure;
 use super::master::MasterChanged;
 use crate::error::StoreError;
@@ -42,30 +42,26 @@ pub(super) enum PoolPermit {
     Given(Option<deadpool_redis::Connection>),
 }
 
-/// Opens a connection by a pool of this crate.
-pub(super) async fn take(pool: &Pool<Endpoint>, purpose: Purpose) -> Result<Taken, StoreError> {
-    match purpose {
-        Purpose::Commands => {
-            let connection = pool.get().await.map_err(no_connection)?;
-            Ok(Taken {
-                raw: connection.clone(),
-                place: Some(PoolPermit::Ours(Some(connection))),
-                master_changed: MasterChanged::Never,
-            })
-        }
-        Purpose::Renewals => {
-            let raw = pool.manager().open().await;
-            Ok(Taken::uncounted(raw.map_err(failure::no_connection)?))
-        }
-    }
-}
-
 impl Taken {
+    /// A connection that no pool counts.
     pub(super) fn uncounted(raw: RawConnection) -> Self {
         Self {
             raw,
             place: None,
             master_changed: MasterChanged::Never,
+        }
+    }
+
+    /// Opens a connection that no pool counts.
+    pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, StoreError> {
+        let raw = endpoint.open().await.map_err(failure::no_connection)?;
+        Ok(Self::uncounted(raw))
+    }
+
+    pub(super) fn counted(raw: RawConnection, place: PoolPermit) -> Self {
+        Self {
+            place: Some(place),
+            ..Self::uncounted(raw)
         }
     }
 }

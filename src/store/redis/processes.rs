@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use uuid::Uuid;
 
+use super::failure::refused;
 use super::names::Names;
 use super::reply::status;
 use super::timeouts::ms;
 use super::{RedisStore, records, script};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::{BATCH, ProcessInfo};
 
@@ -37,8 +38,7 @@ impl RedisStore {
             true => script::FORGET.call(keys),
             false => {
                 let value = serde_json::to_vec(process);
-                let value =
-                    value.map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
+                let value = value.map_err(|error| refused(error))?;
                 script::ANNOUNCE.call(keys).arg((&value[..], ms(lifetime)))
             }
         };

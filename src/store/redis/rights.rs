@@ -5,11 +5,12 @@ use std::fmt;
 
 use redis::Value;
 
+use super::failure::refused;
 use super::names::Names;
 use super::processes::ENTRIES;
 use super::reply::{array, text, unexpected_reply};
 use super::script::{self, Call};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// The key of the check. It is in [`AclRules`], so that the check leaves nothing in the server's log of refusals.
 pub(super) const SCRATCH: &str = "tower_lock_rights";
@@ -242,10 +243,7 @@ pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
 pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
     match missing(answer)? {
         missing if missing.is_empty() => Ok(()),
-        missing => Err(StoreError::new(
-            StoreErrorKind::Refused,
-            MissingRights(missing),
-        )),
+        missing => Err(refused(MissingRights(missing))),
     }
 }
 

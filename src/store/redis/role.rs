@@ -2,7 +2,8 @@
 
 use redis::Value;
 
-use crate::error::{StoreError, StoreErrorKind};
+use super::failure::refused;
+use crate::error::StoreError;
 
 /// The role of a server, from its answer to `HELLO`, which every user may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Role {
                 "the server is a sentinel, and has no keys: use `RedisStore::sentinel`"
             }
         };
-        Err(StoreError::new(StoreErrorKind::Refused, text))
+        Err(refused(text))
     }
 }
 

@@ -7,7 +7,6 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use deadpool::managed::{Pool, PoolConfig};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::Value;
@@ -16,14 +15,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::endpoint::Endpoint;
-use super::failure::{self, failing_over, more_telling};
+use super::failure::{self, failing_over, more_telling, refused, transient, unreachable};
 use super::master::{Master, MasterChanged};
-use super::pooled::{self, Purpose, Taken};
+use super::pooled::Taken;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::tls;
 use crate::backoff::jittered;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -51,12 +50,9 @@ pub(super) struct SentinelGroup {
     name: String,
     /// Credentials, database and encryption of the servers; host and port are ignored.
     server: Endpoint,
-    config: PoolConfig,
     timeouts: Timeouts,
     background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
-    /// The pool of the current master; `None` before the first. No other mutex of this crate is taken under this one.
-    pool: Mutex<Option<(Master, Pool<Endpoint>)>>,
     watching: Mutex<Watching>,
 }
 
@@ -69,42 +65,31 @@ struct Watching {
 
 impl SentinelGroup {
     pub(super) fn new(
-        sentinels: Vec<Endpoint>,
+        sentinels: impl Iterator<Item = Endpoint>,
         name: String,
         server: Endpoint,
-        config: PoolConfig,
         timeouts: Timeouts,
         background: Arc<ConnectionThread>,
     ) -> Self {
-        let sentinels = sentinels.into_iter();
+        let sentinels = sentinels.map(|endpoint| Sentinel::new(endpoint, timeouts));
         Self {
-            sentinels: sentinels
-                .map(|endpoint| Sentinel::new(endpoint, timeouts))
-                .collect(),
+            sentinels: sentinels.collect(),
             name,
             server,
-            config,
             timeouts,
             background,
             current: watch::Sender::new(None),
-            pool: Mutex::default(),
             watching: Mutex::default(),
         }
     }
 
-    pub(super) fn room(&self) -> usize {
-        self.config.max_size
-    }
-
     /// Opens a connection to the master. The server has confirmed that it is the master.
-    pub(super) async fn take(self: &Arc<Self>, purpose: Purpose) -> Result<Taken, StoreError> {
+    pub(super) async fn take(self: &Arc<Self>) -> Result<Taken, StoreError> {
         let master = self.locate().await?;
-        let pool = self.pool_for(&master)?;
-        let server = pool.manager();
+        let server = self.server_at(&master);
         let named = |error| tls::at(server.address(), error);
-        let taken = pooled::take(&pool, purpose).await;
+        let taken = Taken::open(&server).await;
         let mut taken = taken.map_err(named).map_err(failing_over)?;
-        // A connection that fails here returns its permit to the pool when it is dropped.
         let role = redis::cmd("ROLE");
         let role = taken.raw.handle.send_packed_command(&role);
         let confirmed = match timeout(self.timeouts.response, role).await {
@@ -131,8 +116,7 @@ impl SentinelGroup {
         let master = self.ask().await?;
         self.ensure_watching();
         if !self.learn(&master) {
-            return Err(StoreError::new(
-                StoreErrorKind::Transient,
+            return Err(transient(
                 "the sentinels that answer know less than is known already",
             ));
         }
@@ -173,10 +157,10 @@ impl SentinelGroup {
             by_most: told >= most,
         });
         answer.ok_or_else(|| match (unknown, failed) {
-            (true, _) => StoreError::new(
-                StoreErrorKind::Refused,
-                format!("the sentinels know no master named `{}`", self.name),
-            ),
+            (true, _) => refused(format!(
+                "the sentinels know no master named `{}`",
+                self.name
+            )),
             (false, Some(error)) => StoreError::new(
                 error.kind(),
                 format!(
@@ -185,10 +169,9 @@ impl SentinelGroup {
                     detail(&error)
                 ),
             ),
-            (false, None) => StoreError::new(
-                StoreErrorKind::Unreachable,
-                format!("no sentinel said in time where `{}` is", self.name),
-            ),
+            (false, None) => {
+                unreachable(format!("no sentinel said in time where `{}` is", self.name))
+            }
         })
     }
 
@@ -219,19 +202,6 @@ impl SentinelGroup {
         believed
     }
 
-    /// The pool of this master. The pool of a former master is dropped with its last connection.
-    fn pool_for(&self, master: &Master) -> Result<Pool<Endpoint>, StoreError> {
-        let mut kept = self.pool.lock();
-        match &*kept {
-            Some((known, pool)) if known.is_at(master) => Ok(pool.clone()),
-            _ => {
-                let pool = self.server_at(master).pool(self.config)?;
-                *kept = Some((master.clone(), pool.clone()));
-                Ok(pool)
-            }
-        }
-    }
-
     fn server_at(&self, master: &Master) -> Endpoint {
         self.server.at(&master.host, master.port)
     }
@@ -239,11 +209,8 @@ impl SentinelGroup {
     /// The task runs on the store's thread, so that it outlives the runtimes of callers.
     fn ensure_watching(self: &Arc<Self>) {
         let mut watching = self.watching.lock();
-        let is_running = watching
-            .task
-            .as_ref()
-            .is_some_and(|task| !task.is_finished());
-        if is_running || watching.closed {
+        let has_ended = watching.task.as_ref().is_none_or(JoinHandle::is_finished);
+        if watching.closed || !has_ended {
             return;
         }
         let task = watch(Arc::downgrade(self));
@@ -253,9 +220,8 @@ impl SentinelGroup {
         });
     }
 
-    /// Ends the watching task, and drops the connections.
+    /// Ends the watching task, and the connections to the sentinels.
     pub(super) fn close(&self) {
-        drop(self.pool.lock().take());
         let mut watching = self.watching.lock();
         watching.closed = true;
         if let Some(task) = watching.task.take() {
@@ -289,8 +255,7 @@ fn confirm(role: &Value) -> Result<(), StoreError> {
         Value::Array(parts) if matches!(parts.first(), Some(Value::BulkString(role)) if role == b"master") => {
             Ok(())
         }
-        _ => Err(StoreError::new(
-            StoreErrorKind::Transient,
+        _ => Err(transient(
             "the server that the sentinels name is not a master now",
         )),
     }
@@ -302,8 +267,5 @@ fn detail(error: &StoreError) -> String {
 }
 
 fn silent() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unreachable,
-        "the server that the sentinels name did not answer in time",
-    )
+    unreachable("the server that the sentinels name did not answer in time")
 }

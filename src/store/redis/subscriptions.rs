@@ -8,10 +8,11 @@ use tokio::task::JoinHandle;
 
 use super::channels::Channels;
 use super::connector::Connector;
+use super::failure::transient;
 use super::suspicion::Suspicion;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -266,7 +267,7 @@ impl PubSubShared {
             ChannelLink::On => {
                 channel.missed = true;
                 let moved = "the slot of the channel has moved to another server";
-                let error = StoreError::new(StoreErrorKind::Transient, moved);
+                let error = transient(moved);
                 channel.link.send_replace(ChannelLink::Off(Some(error)));
                 true
             }

@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use super::connection::SharedConnection;
 use super::endpoint::Endpoint;
-use super::failure;
+use super::failure::{self, unreachable};
 use super::names::Names;
 use super::rights::SCRATCH;
 use super::timeouts::Timeouts;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lock::LockKey;
 
 /// Publishes a message on `connection`, and checks that it arrives at `endpoint`.
@@ -46,8 +46,5 @@ pub(super) async fn check(
 }
 
 fn unheard() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unreachable,
-        "a message that the pool's server was given does not arrive: it is another server",
-    )
+    unreachable("a message that the pool's server was given does not arrive: it is another server")
 }

@@ -1,14 +1,13 @@
 //! One server of a Cluster, and its connections.
 
-use deadpool::managed::PoolConfig;
 use redis::Value;
 
 use super::slots::{Address, Range, ranges};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::store::redis::connection::ConnectionSettings;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::failure;
+use crate::store::redis::failure::{self, transient};
 use crate::store::redis::node::Node;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::tls;
@@ -22,13 +21,12 @@ pub(in super::super) struct MemberFactory {
 }
 
 impl MemberFactory {
-    pub(super) fn make(&self, address: &Address) -> Result<Member, StoreError> {
-        let endpoint = self.like.at(&address.host, address.port);
-        let pool = endpoint.pool(PoolConfig::new(self.connections))?;
-        Ok(Member {
+    pub(super) fn make(&self, address: &Address) -> Member {
+        let server = Connector::Node(self.like.at(&address.host, address.port));
+        Member {
             address: address.clone(),
-            node: Node::new(Connector::Node(pool), self.connections, &self.settings),
-        })
+            node: Node::new(server, self.connections, &self.settings),
+        }
     }
 }
 
@@ -61,23 +59,17 @@ impl Member {
             Value::ServerError(error) => return Err(failure::refusal(error)),
             answer => answer,
         };
-        let ranges = ranges(&answer, &self.address).unwrap_or_default();
-        if ranges.is_empty() {
-            return Err(StoreError::new(
-                StoreErrorKind::Transient,
-                format!("{:?} knows of no slots", self.address),
-            ));
-        }
-        Ok(ranges)
+        let none = || format!("{:?} knows of no slots", self.address);
+        ranges(&answer, &self.address)
+            .filter(|ranges| !ranges.is_empty())
+            .ok_or_else(|| transient(none()))
     }
 
     /// Whether the server knows sharded channels. It asks in the same way as Redisson (PROTOCOL
     /// 1.9).
     pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
-        match self
-            .query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB")
-            .await?
-        {
+        let answer = self.query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB");
+        match answer.await? {
             // The server may know them, and other clients may use them. The caller decides.
             Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
             Value::ServerError(_) => Ok(false),

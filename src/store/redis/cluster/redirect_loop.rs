@@ -10,6 +10,7 @@ use super::slots::Address;
 use super::topology::{Stale, Topology};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::failure::transient;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 
@@ -54,15 +55,11 @@ impl<'a> RedirectLoop<'a> {
         if let Some(target) = self.redirected.take() {
             return Ok(target);
         }
-        let member;
-        (self.map, member) = self
-            .topology
-            .master(self.purpose, self.map.clone(), self.slot)
-            .await?;
-        Ok(RedirectTarget {
-            member,
-            asking: false,
-        })
+        let known = self.map.clone();
+        let (map, member) = self.topology.master(self.purpose, known, self.slot).await?;
+        self.map = map;
+        let asking = false;
+        Ok(RedirectTarget { member, asking })
     }
 
     /// Takes in a redirection: the server has not executed the command.
@@ -76,10 +73,10 @@ impl<'a> RedirectLoop<'a> {
                 self.refresh(Stale::Moved(address.clone())).await?;
                 // The new map is older than the state of this server.
                 if self.map.is_master(self.slot, &from.member) {
-                    self.redirected = Some(self.target(&address, false)?);
+                    self.redirected = Some(self.target(&address, false));
                 }
             }
-            Redirect::Ask(address) => self.redirected = Some(self.target(&address, true)?),
+            Redirect::Ask(address) => self.redirected = Some(self.target(&address, true)),
             Redirect::Later => self.backoff.pause().await,
             Redirect::Elsewhere => {
                 self.backoff.pause().await;
@@ -130,7 +127,7 @@ impl<'a> RedirectLoop<'a> {
             StoreErrorKind::Refused if former.as_ref().is_some_and(stays) => Err(error),
             StoreErrorKind::Refused => Ok(()),
             // No other server has taken over yet; the rest of the Cluster answers.
-            _ if stays(&at.member) => Err(StoreError::new(StoreErrorKind::Transient, error)),
+            _ if stays(&at.member) => Err(transient(error)),
             _ => Ok(()),
         }
     }
@@ -138,12 +135,12 @@ impl<'a> RedirectLoop<'a> {
     async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
         // This server has just answered, so the Cluster as a whole cannot serve.
         let newer = self.topology.newer(self.purpose, &self.map, stale).await;
-        self.map = newer.map_err(|error| StoreError::new(StoreErrorKind::Transient, error))?;
+        self.map = newer.map_err(|error| transient(error))?;
         Ok(())
     }
 
-    fn target(&self, address: &Address, asking: bool) -> Result<RedirectTarget, StoreError> {
-        let member = self.topology.node(address)?;
-        Ok(RedirectTarget { member, asking })
+    fn target(&self, address: &Address, asking: bool) -> RedirectTarget {
+        let member = self.topology.member(address);
+        RedirectTarget { member, asking }
     }
 }

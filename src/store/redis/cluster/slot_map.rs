@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::member::Member;
 use super::slots::{Address, Range};
-use crate::error::StoreError;
 use crate::store::redis::slot::Slot;
 
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
@@ -24,20 +23,17 @@ impl SlotMap {
     pub(super) fn new(
         version: u64,
         ranges: &[Range],
-        member: impl Fn(&Address) -> Result<Arc<Member>, StoreError>,
-    ) -> Result<Self, StoreError> {
+        member: impl Fn(&Address) -> Arc<Member>,
+    ) -> Self {
         let addresses: BTreeSet<_> = ranges.iter().map(|range| &range.master).collect();
-        let placed = |range: &Range| Ok((range.first, range.last, member(&range.master)?));
+        let placed = |range: &Range| (range.first, range.last, member(&range.master));
         let replicas = ranges.iter().flat_map(|range| &range.replicas);
-        Ok(Self {
+        Self {
             version,
-            ranges: ranges.iter().map(placed).collect::<Result<_, _>>()?,
-            masters: addresses
-                .into_iter()
-                .map(&member)
-                .collect::<Result<_, _>>()?,
+            ranges: ranges.iter().map(placed).collect(),
+            masters: addresses.into_iter().map(&member).collect(),
             replicas: replicas.cloned().collect(),
-        })
+        }
     }
 
     /// The server that has the slot; `None` if no server has it.

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use super::member::{Member, MemberFactory};
 use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::failure::more_telling;
+use crate::error::StoreError;
+use crate::store::redis::failure::{more_telling, transient, unreachable};
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::sync::Mutex;
@@ -32,7 +32,7 @@ pub(super) struct Topology {
     seeds: Vec<Address>,
     factory: MemberFactory,
     map: watch::Sender<Option<Arc<SlotMap>>>,
-    nodes: Mutex<HashMap<Address, Arc<Member>>>,
+    members: Mutex<HashMap<Address, Arc<Member>>>,
     versions: AtomicU64,
     /// Held by the caller that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
     /// they never wait for a caller, whose runtime may be busy.
@@ -64,7 +64,7 @@ impl Topology {
             seeds,
             factory,
             map: watch::Sender::new(None),
-            nodes: Mutex::default(),
+            members: Mutex::default(),
             versions: AtomicU64::new(0),
             last: tokio::sync::Mutex::new(None),
             last_for_renewals: tokio::sync::Mutex::new(None),
@@ -94,7 +94,7 @@ impl Topology {
         let unserved = "no server of the Cluster serves the slot of the key";
         match map.master(slot).cloned() {
             Some(member) => Ok((map, member)),
-            None => Err(StoreError::new(StoreErrorKind::Transient, unserved)),
+            None => Err(transient(unserved)),
         }
     }
 
@@ -128,14 +128,11 @@ impl Topology {
     }
 
     /// The server at `address`, with or without slots.
-    pub(super) fn node(&self, address: &Address) -> Result<Arc<Member>, StoreError> {
-        let mut nodes = self.nodes.lock();
-        if let Some(node) = nodes.get(address) {
-            return Ok(node.clone());
-        }
-        let node = Arc::new(self.factory.make(address)?);
-        nodes.insert(address.clone(), node.clone());
-        Ok(node)
+    pub(super) fn member(&self, address: &Address) -> Arc<Member> {
+        let mut members = self.members.lock();
+        let member = members.entry(address.clone());
+        let make = || Arc::new(self.factory.make(address));
+        member.or_insert_with(make).clone()
     }
 
     /// Forgets every server, and starts no further refresh.
@@ -144,7 +141,7 @@ impl Topology {
             task.abort();
         }
         self.map.send_replace(None);
-        self.nodes.lock().clear();
+        self.members.lock().clear();
     }
 
     /// The current map; `None` before the first one.
@@ -179,7 +176,7 @@ impl Topology {
             }
         }
         let answer = self.ask(purpose, known.as_deref(), stale.as_ref()).await;
-        let learnt = answer.and_then(|ranges| self.install(&ranges));
+        let learnt = answer.map(|ranges| self.install(&ranges));
         *last = Some(LastRefresh {
             at: Instant::now(),
             failed: learnt.as_ref().err().cloned(),
@@ -197,7 +194,7 @@ impl Topology {
         let mut failed = None;
         match stale {
             Some(Stale::Moved(address)) => {
-                if let Ok(ranges) = self.node(address)?.slots(purpose).await {
+                if let Ok(ranges) = self.member(address).slots(purpose).await {
                     return Ok(ranges);
                 }
                 failed = Some(address);
@@ -208,7 +205,7 @@ impl Topology {
         let masters = known.iter().flat_map(|map| &map.masters);
         let mut masters: Vec<_> = masters
             .filter(|member| Some(&member.address) != failed)
-            .map(|member| Ok(member.clone()))
+            .cloned()
             .collect();
         fastrand::shuffle(&mut masters);
         let mut error = None;
@@ -221,36 +218,39 @@ impl Topology {
         others.dedup();
         fastrand::shuffle(&mut others);
         // These members are not kept: most of them have no slots.
-        let make = |address: &Address| self.factory.make(address).map(Arc::new);
-        let others: Vec<_> = others.into_iter().map(make).collect();
-        let answer = ask_each(purpose, others, &mut error).await;
+        let others = others
+            .into_iter()
+            .map(|address| Arc::new(self.factory.make(address)));
+        let answer = ask_each(purpose, others.collect(), &mut error).await;
         answer.ok_or_else(|| error.unwrap_or_else(no_servers))
     }
 
-    fn install(&self, ranges: &[Range]) -> Result<Arc<SlotMap>, StoreError> {
+    fn install(&self, ranges: &[Range]) -> Arc<SlotMap> {
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
-        let map = Arc::new(SlotMap::new(version, ranges, |address| self.node(address))?);
+        let map = Arc::new(SlotMap::new(version, ranges, |address| {
+            self.member(address)
+        }));
         tracing::debug!(
             masters = map.masters.len(),
             "learnt which server serves what"
         );
-        self.nodes.lock().retain(|address, _| map.has(address));
+        self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.send_replace(Some(map.clone()));
         if before.is_some_and(|before| map.has_promoted(&before)) {
             telemetry::store::failed_over("cluster");
         }
-        Ok(map)
+        map
     }
 }
 
 /// Asks these servers, some of them at a time; the first answer counts. Otherwise, `error` gets the most telling failure.
 async fn ask_each(
     purpose: Purpose,
-    members: Vec<Result<Arc<Member>, StoreError>>,
+    members: Vec<Arc<Member>>,
     error: &mut Option<StoreError>,
 ) -> Option<Vec<Range>> {
     let members = stream::iter(members);
-    let asked = members.map(|member| async move { member?.slots(purpose).await });
+    let asked = members.map(|member| async move { member.slots(purpose).await });
     let mut answers = pin!(asked.buffer_unordered(ASKED_AT_ONCE));
     while let Some(answer) = answers.next().await {
         match answer {
@@ -262,5 +262,5 @@ async fn ask_each(
 }
 
 fn no_servers() -> StoreError {
-    StoreError::new(StoreErrorKind::Unreachable, "the Cluster has no servers")
+    unreachable("the Cluster has no servers")
 }

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::inquiry::Sentinel;
 use super::{SentinelGroup, detail};
 use crate::audit;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::failure;
+use crate::error::StoreError;
+use crate::store::redis::failure::{self, unreachable};
 
 /// The answers of all sentinels together.
 pub(in super::super) struct SentinelSurvey {
@@ -120,7 +120,7 @@ fn reached(answer: &Value) -> Option<(usize, bool)> {
 }
 
 fn silent(why: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unreachable, why)
+    unreachable(why)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::{ChannelLink, PubSubShared};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
+use crate::store::redis::failure::unreachable;
 
 /// A subscription. Its user gets it when the server has acknowledged it.
 pub(in super::super) struct Listening {
@@ -26,10 +27,7 @@ impl Listening {
         match answer {
             Some(ChannelLink::Off(Some(error))) => Err(error),
             Some(_) => Ok(self),
-            None => Err(StoreError::new(
-                StoreErrorKind::Unreachable,
-                "the subscription was not acknowledged in time",
-            )),
+            None => Err(unreachable("the subscription was not acknowledged in time")),
         }
     }
 
