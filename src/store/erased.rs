@@ -2,7 +2,6 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -186,7 +185,9 @@ fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreErro
 
 /// The error for an answer with a wrong number of holds.
 pub(super) fn wrong_size(expected: usize, found: usize) -> StoreError {
-    misfit(WrongSize { expected, found })
+    misfit(format!(
+        "the store answered about {found} holds and was asked about {expected}"
+    ))
 }
 
 fn sized(expected: usize, found: usize) -> Result<(), StoreError> {
@@ -195,21 +196,3 @@ fn sized(expected: usize, found: usize) -> Result<(), StoreError> {
         false => Err(wrong_size(expected, found)),
     }
 }
-
-#[derive(Debug)]
-struct WrongSize {
-    expected: usize,
-    found: usize,
-}
-
-impl fmt::Display for WrongSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, found } = self;
-        write!(
-            f,
-            "the store answered about {found} holds and was asked about {expected}"
-        )
-    }
-}
-
-impl std::error::Error for WrongSize {}

@@ -62,7 +62,7 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
     audit.facts = vec![
         ("server", server(&info)),
         ("replicas", replicas(&info)),
-        ("persistence", persistence(&info, &settings)),
+        ("persistence", persistence(&info, &settings).0),
         ("memory", memory(&info)),
     ];
     audit
@@ -163,13 +163,26 @@ fn replicas(info: &Info) -> String {
     }
 }
 
-fn persistence(info: &Info, settings: &ServerConfig) -> String {
+/// What the server writes to its disk, and what weakens that.
+fn persistence(info: &Info, settings: &ServerConfig) -> (String, Vec<Warning>) {
+    let unseen = |what| unseen(what, "+config|get");
     match (is_logged(info), &settings.fsync, &settings.snapshots) {
-        (true, Some(fsync), _) => format!("append-only file, fsync {fsync}"),
-        (true, None, _) => "append-only file, fsync unknown".to_owned(),
-        (false, _, Some(save)) if save.is_empty() => "none".to_owned(),
-        (false, _, Some(save)) => format!("snapshots only, save {save}"),
-        (false, _, None) => "no append-only file, snapshots unknown".to_owned(),
+        (true, Some(fsync), _) => (format!("append-only file, fsync {fsync}"), Vec::new()),
+        (true, None, _) => (
+            "append-only file, fsync unknown".to_owned(),
+            vec![unseen("how often the append-only file is synced")],
+        ),
+        (false, _, Some(save)) if save.is_empty() => {
+            ("none".to_owned(), vec![Warning::NotPersistent])
+        }
+        (false, _, Some(save)) => (
+            format!("snapshots only, save {save}"),
+            vec![Warning::SnapshotsOnly],
+        ),
+        (false, _, None) => (
+            "no append-only file, snapshots unknown".to_owned(),
+            vec![Warning::NotPersistent, unseen("whether snapshots are made")],
+        ),
     }
 }
 
@@ -208,34 +221,15 @@ fn warnings(info: &Info, settings: &ServerConfig) -> Vec<Warning> {
             });
         }
     }
-    warnings.extend(unwritten(info, settings));
-    match info.field("maxmemory_policy") {
-        Some("noeviction") | None => {}
-        Some(policy) => warnings.push(Warning::Evicts {
-            policy: policy.to_owned(),
-        }),
-    }
-    warnings
-}
-
-fn unwritten(info: &Info, settings: &ServerConfig) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    match (is_logged(info), &settings.fsync, &settings.snapshots) {
-        (true, None, _) => {
-            let what = "how often the append-only file is synced";
-            warnings.push(unseen(what, "+config|get"));
-        }
-        (true, Some(_), _) => {}
-        (false, _, Some(save)) if save.is_empty() => warnings.push(Warning::NotPersistent),
-        (false, _, Some(_)) => warnings.push(Warning::SnapshotsOnly),
-        (false, _, None) => {
-            warnings.push(Warning::NotPersistent);
-            warnings.push(unseen("whether snapshots are made", "+config|get"));
-        }
-    }
+    warnings.extend(persistence(info, settings).1);
     let failed = ["aof_last_write_status", "rdb_last_bgsave_status"];
     if failed.into_iter().any(|last| info.is(last, "err")) {
         warnings.push(Warning::DiskFails);
+    }
+    let policy = info.field("maxmemory_policy");
+    if let Some(policy) = policy.filter(|policy| *policy != "noeviction") {
+        let policy = policy.to_owned();
+        warnings.push(Warning::Evicts { policy });
     }
     warnings
 }

@@ -29,7 +29,6 @@ use crate::telemetry;
 mod health;
 mod inquiry;
 
-pub(super) use health::SentinelSurvey;
 use inquiry::Sentinel;
 
 /// How often the store asks the sentinels for the master; Redisson's interval.

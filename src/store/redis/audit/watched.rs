@@ -6,7 +6,8 @@ use std::time::Duration;
 use redis::Value;
 
 use super::super::connection::SharedConnection;
-use super::super::sentinel::{SentinelGroup, SentinelSurvey};
+use super::super::reply::array;
+use super::super::sentinel::SentinelGroup;
 use super::{ask, setting, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -26,11 +27,8 @@ pub(super) async fn add(
 ) {
     // This also holds without replicas, or if the user may not ask the server.
     audit.deployment = Deployment::Failover;
-    let SentinelSurvey { seen, silent } = sentinels.survey().await;
+    let (seen, silent) = sentinels.survey().await;
     let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);
-    let silent = silent
-        .into_iter()
-        .map(|(sentinel, why)| Warning::SentinelSilent { sentinel, why });
     audit.warnings.extend(silent);
     if let Some(seen) = &seen {
         audit.facts.push(("sentinels", seen.to_string()));
@@ -137,11 +135,9 @@ impl std::fmt::Display for Fence {
 
 /// How many replicas follow the master now.
 async fn replicas(connection: &Arc<SharedConnection>) -> Result<Option<usize>, StoreError> {
-    Ok(match ask(connection, "ROLE", &[]).await? {
-        Some(Value::Array(parts)) => match parts.get(2) {
-            Some(Value::Array(replicas)) => Some(replicas.len()),
-            _ => None,
-        },
-        _ => None,
-    })
+    let Some(Value::Array(parts)) = ask(connection, "ROLE", &[]).await? else {
+        return Ok(None);
+    };
+    let replicas = parts.get(2).and_then(array);
+    Ok(replicas.map(<[Value]>::len))
 }

@@ -55,11 +55,21 @@ impl<'a> RedirectLoop<'a> {
         if let Some(target) = self.redirected.take() {
             return Ok(target);
         }
-        let known = self.map.clone();
-        let (map, member) = self.topology.master(self.purpose, known, self.slot).await?;
-        self.map = map;
-        let asking = false;
-        Ok(RedirectTarget { member, asking })
+        if self.map.master(self.slot).is_none() {
+            let newer = self
+                .topology
+                .newer(self.purpose, &self.map, Stale::Unserved);
+            self.map = newer.await?;
+        }
+        match self.map.master(self.slot).cloned() {
+            Some(member) => Ok(RedirectTarget {
+                member,
+                asking: false,
+            }),
+            None => Err(transient(
+                "no server of the Cluster serves the slot of the key",
+            )),
+        }
     }
 
     /// Takes in a redirection: the server has not executed the command.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::member::Member;
+use super::redirect_loop::RedirectLoop;
 use super::slot_map::SlotMap;
-use super::topology::{Stale, Topology};
+use super::topology::Topology;
 use super::{TRIES, exhausted};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
@@ -59,33 +60,21 @@ async fn join(
     slot: Slot,
     channel: &str,
 ) -> Result<Attached, StoreError> {
-    let mut map = topology.map(Purpose::Commands).await?;
+    let mut redirects = RedirectLoop::new(topology, Purpose::Commands, slot).await?;
     for _ in 0..TRIES {
-        let member;
-        (map, member) = topology.master(Purpose::Commands, map, slot).await?;
-        let pubsub = member.node.pubsub(channels);
+        let target = redirects.next().await?;
+        let pubsub = target.member.node.pubsub(channels);
         let error = match pubsub.join(channel.to_owned()).await {
             Ok(listening) => {
-                let member = Arc::downgrade(&member);
+                let member = Arc::downgrade(&target.member);
                 return Ok(Attached { member, listening });
             }
-            Err(error) => member.named(error),
+            Err(error) => error,
         };
-        let stale = Stale::Failed(member.address.clone());
-        match error.kind() {
-            // The slot has moved, or the server does not answer.
-            StoreErrorKind::Transient | StoreErrorKind::Unreachable => {
-                map = topology
-                    .newer(Purpose::Commands, &map, stale)
-                    .await
-                    .map_err(|_| error)?;
-            }
-            // The same applies if another server has the address now.
-            StoreErrorKind::Refused => match topology.newer(Purpose::Commands, &map, stale).await {
-                Ok(newer) if !newer.is_master(slot, &member) => map = newer,
-                _ => return Err(error),
-            },
-            _ => return Err(error),
+        match redirects.failure(&target, error).await {
+            // The server does not serve the slot any more, and the others do not know yet which one does.
+            Err(error) if error.kind() == StoreErrorKind::Transient => {}
+            taken_in => taken_in?,
         }
     }
     Err(exhausted(None))

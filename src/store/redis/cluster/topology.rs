@@ -15,9 +15,8 @@ use super::member::{Member, MemberFactory};
 use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
 use crate::error::StoreError;
-use crate::store::redis::failure::{more_telling, transient, unreachable};
+use crate::store::redis::failure::{more_telling, unreachable};
 use crate::store::redis::pooled::Purpose;
-use crate::store::redis::slot::Slot;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -77,24 +76,6 @@ impl Topology {
         match self.known() {
             Some(map) => Ok(map),
             None => self.refresh(purpose, None, None).await,
-        }
-    }
-
-    /// The server that has the slot by the current map. If no server has it, a newer map is asked for.
-    pub(super) async fn master(
-        &self,
-        purpose: Purpose,
-        map: Arc<SlotMap>,
-        slot: Slot,
-    ) -> Result<(Arc<SlotMap>, Arc<Member>), StoreError> {
-        if let Some(member) = map.master(slot).cloned() {
-            return Ok((map, member));
-        }
-        let map = self.newer(purpose, &map, Stale::Unserved).await?;
-        let unserved = "no server of the Cluster serves the slot of the key";
-        match map.master(slot).cloned() {
-            Some(member) => Ok((map, member)),
-            None => Err(transient(unserved)),
         }
     }
 

@@ -9,89 +9,63 @@ use tokio::time::timeout;
 
 use super::inquiry::Sentinel;
 use super::{SentinelGroup, detail};
-use crate::audit;
+use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
 use crate::store::redis::failure::{self, unreachable};
 
-/// The answers of all sentinels together.
-pub(in super::super) struct SentinelSurvey {
-    /// `None` if no sentinel has answered.
-    pub(in super::super) seen: Option<audit::Sentinels>,
-    /// The sentinels that have not answered, and why.
-    pub(in super::super) silent: Vec<(String, String)>,
-}
-
-/// The answer of one sentinel.
-struct SentinelHealth {
-    /// How many sentinels it knows, including itself.
-    known: usize,
-    quorum: usize,
-    down_after: Duration,
-    /// How many it reaches, and whether that is a quorum; `None` if the user may not ask.
-    reach: Option<(usize, bool)>,
-}
-
 impl SentinelGroup {
-    /// Asks every sentinel, each with the time limit for connecting.
-    pub(in super::super) async fn survey(&self) -> SentinelSurvey {
+    /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,
+    /// and a warning for each of the others.
+    pub(in super::super) async fn survey(&self) -> (Option<Sentinels>, Vec<Warning>) {
         let asking = self.sentinels.iter().map(|sentinel| async {
-            let health = timeout(self.timeouts.connect, sentinel.ask_health(&self.name)).await;
-            let health = health.unwrap_or_else(|_| Err(silent("it took too long")));
-            health.map_err(|error| sentinel.silence(&error))
+            let answers = sentinel.answers(["MASTER", "CKQUORUM"], &self.name);
+            let answers = timeout(self.timeouts.connect, answers).await;
+            let answers = answers.unwrap_or_else(|_| Err(unreachable("it took too long")));
+            let state = answers.and_then(|answers| state(&answers, self.sentinels.len()));
+            state.map_err(|error| sentinel.silence(&error))
         });
-        let mut survey = SentinelSurvey {
-            seen: None,
-            silent: Vec::new(),
-        };
+        let (mut seen, mut silent) = (None, Vec::new());
         for answer in join_all(asking).await {
             match answer {
-                Ok(health) => health.add_to(&mut survey.seen, self.sentinels.len()),
-                Err(silence) => survey.silent.push(silence),
+                Ok(state) => seen = Some(worst(seen, state)),
+                Err(silence) => silent.push(silence),
             }
         }
-        survey
+        (seen, silent)
     }
 }
 
 impl Sentinel {
-    async fn ask_health(&self, name: &str) -> Result<SentinelHealth, StoreError> {
-        health(&self.answers(["MASTER", "CKQUORUM"], name).await?)
-    }
-
     /// Its address, and why it has not answered.
-    fn silence(&self, error: &StoreError) -> (String, String) {
-        let address = self.address().to_string();
+    fn silence(&self, error: &StoreError) -> Warning {
+        let sentinel = self.address().to_string();
         let why = detail(error);
-        let why = why.strip_prefix(&format!("{address}: ")).unwrap_or(&why);
-        (address, why.to_owned())
+        let why = why.strip_prefix(&format!("{sentinel}: ")).unwrap_or(&why);
+        let why = why.to_owned();
+        Warning::SentinelSilent { sentinel, why }
     }
 }
 
-impl SentinelHealth {
-    fn add_to(self, seen: &mut Option<audit::Sentinels>, listed: usize) {
-        let seen = seen.get_or_insert(audit::Sentinels {
-            listed,
-            answering: 0,
-            known: 0,
-            quorum: 0,
-            reachable: None,
-            can_fail_over: None,
-            down_after: Duration::ZERO,
-        });
-        seen.answering += 1;
-        seen.known = seen.known.max(self.known);
-        seen.quorum = seen.quorum.max(self.quorum);
-        seen.down_after = seen.down_after.max(self.down_after);
-        if let Some((reachable, enough)) = self.reach {
-            seen.reachable = seen.reachable.max(Some(reachable));
-            seen.can_fail_over = seen.can_fail_over.max(Some(enough));
-        }
+/// The state by the answers of several sentinels.
+fn worst(seen: Option<Sentinels>, other: Sentinels) -> Sentinels {
+    let Some(seen) = seen else {
+        return other;
+    };
+    Sentinels {
+        listed: seen.listed,
+        answering: seen.answering + other.answering,
+        known: seen.known.max(other.known),
+        quorum: seen.quorum.max(other.quorum),
+        reachable: seen.reachable.max(other.reachable),
+        can_fail_over: seen.can_fail_over.max(other.can_fail_over),
+        down_after: seen.down_after.max(other.down_after),
     }
 }
 
-fn health(answers: &[Value]) -> Result<SentinelHealth, StoreError> {
+/// The state by the answer of one of the `listed` sentinels.
+fn state(answers: &[Value], listed: usize) -> Result<Sentinels, StoreError> {
     let [about, reach] = answers else {
-        return Err(silent("it left a question open"));
+        return Err(unreachable("it left a question open"));
     };
     if let Value::ServerError(error) = about {
         return Err(failure::refusal(error.clone()));
@@ -100,11 +74,16 @@ fn health(answers: &[Value]) -> Result<SentinelHealth, StoreError> {
         .map_err(|error| failure::no_connection(error.into()))?;
     let number = |name: &str| about.get(name).and_then(|text| text.parse::<u64>().ok());
     let count = |name| number(name).and_then(|number| usize::try_from(number).ok());
-    Ok(SentinelHealth {
+    let (reachable, can_fail_over) = reached(reach).unzip();
+    Ok(Sentinels {
+        listed,
+        answering: 1,
+        // It does not count itself.
         known: count("num-other-sentinels").unwrap_or(0) + 1,
         quorum: count("quorum").unwrap_or(0),
+        reachable,
+        can_fail_over,
         down_after: Duration::from_millis(number("down-after-milliseconds").unwrap_or(0)),
-        reach: reached(reach),
     })
 }
 
@@ -117,10 +96,6 @@ fn reached(answer: &Value) -> Option<(usize, bool)> {
     };
     let usable = text.split(' ').next()?.parse().ok()?;
     Some((usable, enough))
-}
-
-fn silent(why: &'static str) -> StoreError {
-    unreachable(why)
 }
 
 #[cfg(test)]
@@ -143,8 +118,8 @@ mod tests {
         let unknown = Value::SimpleString("something else".to_owned());
         let mut seen = None;
         for (quorum, down_after, reach) in [("2", "30000", &unknown), ("3", "5000", &ok)] {
-            let health = health(&[about(quorum, down_after), reach.clone()]).unwrap();
-            health.add_to(&mut seen, 3);
+            let state = state(&[about(quorum, down_after), reach.clone()], 3).unwrap();
+            seen = Some(worst(seen, state));
         }
         let seen = seen.unwrap();
         assert_eq!((seen.listed, seen.answering, seen.known), (3, 2, 3));

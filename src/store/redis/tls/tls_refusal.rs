@@ -48,7 +48,7 @@ pub(in super::super) fn tls_refusal(error: &RedisError) -> Option<StoreError> {
         _ => return None,
     };
     let error = TlsRefusal {
-        server: None,
+        place: String::new(),
         advice,
         error: error.clone(),
     };
@@ -58,12 +58,13 @@ pub(in super::super) fn tls_refusal(error: &RedisError) -> Option<StoreError> {
 /// Adds the server to an error in which one side refuses the other. Other errors stay as they are.
 pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
     let source = error.source().and_then(|source| source.downcast_ref());
-    let Some(tls_refusal @ TlsRefusal { server: None, .. }) = source else {
+    let refusal = source.filter(|refusal: &&TlsRefusal| refusal.place.is_empty());
+    let Some(refusal) = refusal else {
         return error;
     };
     let error = TlsRefusal {
-        server: Some(server.to_string()),
-        ..tls_refusal.clone()
+        place: format!("{server}: "),
+        ..refusal.clone()
     };
     StoreError::new(StoreErrorKind::Refused, error)
 }
@@ -78,24 +79,12 @@ fn cause(error: &RedisError) -> Option<&rustls::Error> {
     inner.downcast_ref()
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{place}{advice}")]
 struct TlsRefusal {
-    server: Option<String>,
+    /// The server and a colon; empty if it is not known.
+    place: String,
     advice: &'static str,
+    #[source]
     error: RedisError,
-}
-
-impl fmt::Display for TlsRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(server) = &self.server {
-            write!(f, "{server}: ")?;
-        }
-        f.write_str(self.advice)
-    }
-}
-
-impl Error for TlsRefusal {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
-    }
 }
