@@ -38,29 +38,23 @@ impl ListQuery {
 
     /// Lists only keys whose names begin with `prefix`, such as `lock:order:`.
     #[must_use]
-    pub fn prefix(self, prefix: impl Into<String>) -> Self {
-        Self {
-            prefix: prefix.into(),
-            ..self
-        }
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
     }
 
     /// How many entries a page has, about: 1 to 1000.
     #[must_use]
-    pub fn limit(self, limit: usize) -> Self {
-        Self {
-            limit: limit.clamp(1, 1000),
-            ..self
-        }
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit.clamp(1, 1000);
+        self
     }
 
     /// The page after that which ended at `cursor`; [`None`]: the first page.
     #[must_use]
-    pub fn after(self, cursor: impl Into<Option<Cursor>>) -> Self {
-        Self {
-            after: cursor.into(),
-            ..self
-        }
+    pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
+        self.after = cursor.into();
+        self
     }
 
     /// The cursor's text, which only the store understands.

@@ -45,32 +45,30 @@ impl Attempt {
 
     /// Sets [`id`](Self::id).
     #[must_use]
-    pub fn id(self, id: HoldId) -> Self {
-        Self { id, ..self }
+    pub fn id(mut self, id: HoldId) -> Self {
+        self.id = id;
+        self
     }
 
     /// Sets [`patience`](Self::patience).
     #[must_use]
-    pub fn patience(self, patience: impl Into<Option<Duration>>) -> Self {
-        Self {
-            patience: patience.into(),
-            ..self
-        }
+    pub fn patience(mut self, patience: impl Into<Option<Duration>>) -> Self {
+        self.patience = patience.into();
+        self
     }
 
     /// Sets [`in_line`](Self::in_line).
     #[must_use]
-    pub fn in_line(self, in_line: bool) -> Self {
-        Self { in_line, ..self }
+    pub fn in_line(mut self, in_line: bool) -> Self {
+        self.in_line = in_line;
+        self
     }
 
     /// Sets [`fencing`](Self::fencing).
     #[must_use]
-    pub fn fencing(self, fencing: impl Into<Option<Fencing>>) -> Self {
-        Self {
-            fencing: fencing.into(),
-            ..self
-        }
+    pub fn fencing(mut self, fencing: impl Into<Option<Fencing>>) -> Self {
+        self.fencing = fencing.into();
+        self
     }
 
     /// Whether the attempt takes a place in the line of waiters for an exclusive hold or a permit. `Fair` attempts have a queue
@@ -157,11 +155,9 @@ impl Release {
 
     /// Leaves `record` behind.
     #[must_use]
-    pub fn record(self, record: impl Into<Option<Record>>) -> Self {
-        Self {
-            record: record.into(),
-            ..self
-        }
+    pub fn record(mut self, record: impl Into<Option<Record>>) -> Self {
+        self.record = record.into();
+        self
     }
 }
 

@@ -287,32 +287,19 @@ impl RedisStore {
         Ok(released)
     }
 
-    /// Releases a hold by a call, which is confirmed when enough replicas have acknowledged it.
-    async fn end(
-        &self,
-        hold: &Hold,
-        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
-    ) -> Result<Released, StoreError> {
+    /// Releases a hold, which is confirmed when enough replicas have acknowledged it.
+    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
+        let Release { hold, record } = release;
+        let call = |publish| match record {
+            None => Ok(calls::release(hold, publish)),
+            Some(record) => records::release(hold, record, publish),
+        };
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
         if released.status == HoldStatus::Held {
             effect.counts().await?;
         }
         Ok(released)
-    }
-
-    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
-        let Release { hold, record } = release;
-        match record {
-            None => {
-                self.end(hold, |publish| Ok(calls::release(hold, publish)))
-                    .await
-            }
-            Some(record) => {
-                self.end(hold, |publish| records::release(hold, record, publish))
-                    .await
-            }
-        }
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.

@@ -10,7 +10,7 @@ use super::channels::Channels;
 use super::cluster::{self, Cluster, MemberFactory};
 use super::connection::ConnectionSettings;
 use super::connector::Connector;
-use super::endpoint::{Endpoint, bad_address};
+use super::endpoint::{Endpoint, bad_address, is_encrypted};
 use super::failure::refused;
 use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
@@ -121,12 +121,9 @@ impl RedisStoreBuilder {
         master: impl Into<String>,
     ) -> Self {
         let sentinels = infos(sentinels);
-        let is_tls = |address: &ConnectionInfo| {
-            matches!(address.addr(), redis::ConnectionAddr::TcpTls { .. })
-        };
         // Sentinels with TLS name the servers' TLS ports.
         let servers = match &sentinels {
-            Ok(sentinels) if sentinels.iter().any(is_tls) => "rediss://any",
+            Ok(sentinels) if sentinels.iter().any(is_encrypted) => "rediss://any",
             _ => "redis://any",
         };
         Self {

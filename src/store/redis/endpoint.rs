@@ -109,7 +109,7 @@ impl Endpoint {
             let stream = stream::open(&self.address, &self.tls).await?;
             PubSub::new(self.address.redis_settings(), stream).await
         };
-        self.in_time(opening).await
+        in_time(self.timeouts.connect, opening).await
     }
 
     async fn open_with(
@@ -122,17 +122,11 @@ impl Endpoint {
             let stream = Gathering::new(stream);
             MultiplexedConnection::new_with_config(settings, stream, config).await
         };
-        let (handle, driver) = self.in_time(opening).await?;
+        let (handle, driver) = in_time(self.timeouts.connect, opening).await?;
         Ok(RawConnection {
             handle,
             driver: Some(Arc::new(OwnedTask::new(&tokio::spawn(driver)))),
         })
-    }
-
-    async fn in_time<T>(&self, opening: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-        timeout(self.timeouts.connect, opening)
-            .await
-            .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))
     }
 
     /// Why a connection has ended before the first answer: the server may have refused the client's certificate.
@@ -141,7 +135,7 @@ impl Endpoint {
     /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
     /// the client sends nothing.
     pub(super) async fn late_refusal(&self, error: StoreError) -> StoreError {
-        if error.kind() != StoreErrorKind::Unreachable || !tls::is_encrypted(&self.address) {
+        if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(&self.address) {
             return error;
         }
         let listening = async {
@@ -180,9 +174,7 @@ impl managed::Manager for Endpoint {
     ) -> RecycleResult<RedisError> {
         let ping = redis::cmd("PING");
         let answer = connection.handle.send_packed_command(&ping);
-        timeout(self.timeouts.response, answer)
-            .await
-            .unwrap_or_else(|_| Err(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))))?;
+        in_time(self.timeouts.response, answer).await?;
         Ok(())
     }
 }
@@ -202,6 +194,20 @@ impl RawConnection {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| driver.is_finished())
     }
+}
+
+/// Waits for an answer, but not longer than `patience`.
+pub(super) async fn in_time<T>(
+    patience: Duration,
+    answer: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+    timeout(patience, answer).await.unwrap_or_else(late)
+}
+
+/// Whether connections to the address use TLS.
+pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
+    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 /// The error for an address that cannot be used.

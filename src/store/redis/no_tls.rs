@@ -36,7 +36,3 @@ pub(super) fn tls_refusal(_: &RedisError) -> Option<StoreError> {
 pub(super) fn at(_: &dyn fmt::Display, error: StoreError) -> StoreError {
     error
 }
-
-pub(super) fn is_encrypted(_: &ConnectionInfo) -> bool {
-    false
-}

@@ -47,15 +47,7 @@ impl Tls {
     ) -> Result<TlsConfig, StoreError> {
         let mut encrypted = false;
         for address in addresses {
-            if let ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } = address.addr()
-            {
-                check(*insecure, tls_params.is_some())?;
-                encrypted = true;
-            }
+            encrypted |= is_encrypted(address.addr())?;
         }
         match (encrypted, self.is_set()) {
             (false, false) => Ok(TlsConfig(None)),
@@ -132,21 +124,22 @@ impl TlsConfig {
     }
 }
 
-/// Refuses TLS settings in an address: they belong into the builder.
-fn check(insecure: bool, certificates: bool) -> Result<(), StoreError> {
-    if insecure {
-        return Err(refused(
+/// Whether connections to the address use TLS. Refuses TLS settings in it: they belong into the builder.
+fn is_encrypted(address: &ConnectionAddr) -> Result<bool, StoreError> {
+    match address {
+        ConnectionAddr::TcpTls { insecure: true, .. } => Err(refused(
             "`#insecure` switches off the check of the server's certificate: leave it out, and name the authority with \
              `ca_certificate`",
-        ));
-    }
-    if certificates {
-        return Err(refused(
+        )),
+        ConnectionAddr::TcpTls {
+            tls_params: Some(_),
+            ..
+        } => Err(refused(
             "certificates are not taken from a connection's address: name them with `ca_certificate` and \
              `client_certificate`",
-        ));
+        )),
+        address => Ok(matches!(address, ConnectionAddr::TcpTls { .. })),
     }
-    Ok(())
 }
 
 /// One certificate or more; `None` for anything else.
@@ -155,10 +148,6 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     certificates
         .ok()
         .filter(|certificates| !certificates.is_empty())
-}
-
-pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
-    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 fn refused(text: &'static str) -> StoreError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 
+use crate::store::redis::endpoint::is_encrypted;
 use crate::store::redis::reply::array;
 use crate::store::redis::slot::SLOTS;
 
@@ -42,8 +43,7 @@ impl fmt::Debug for Address {
 
 /// The addresses of the seeds, or what is wrong with them.
 pub(in super::super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
-    let is_tls = |seed: &ConnectionInfo| matches!(seed.addr(), ConnectionAddr::TcpTls { .. });
-    if seeds.iter().any(|seed| is_tls(seed) != is_tls(&seeds[0])) {
+    if seeds.iter().any(is_encrypted) && !seeds.iter().all(is_encrypted) {
         return Err("the servers of a Cluster are all asked by TLS, or none of them");
     }
     let addresses = seeds.iter().map(|seed| {

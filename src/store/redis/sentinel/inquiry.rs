@@ -2,12 +2,10 @@
 
 use redis::{ConnectionAddr, FromRedisValue, Pipeline, RedisError, Value};
 use std::collections::HashMap;
-use std::io;
 use std::time::Duration;
 use tokio::runtime::{self, Handle};
-use tokio::time::timeout;
 
-use super::super::endpoint::{Endpoint, RawConnection};
+use super::super::endpoint::{Endpoint, RawConnection, in_time};
 use super::super::master::Master;
 use super::super::timeouts::Timeouts;
 use super::super::{failure, tls};
@@ -58,12 +56,11 @@ impl Sentinel {
             questions.cmd("SENTINEL").arg(question).arg(name);
         }
         // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
-        let answered = match self.take_kept() {
-            Some(connection) => put(connection, &questions, self.timeouts.probe())
-                .await
-                .ok(),
-            None => None,
-        };
+        let mut answered = None;
+        if let Some(connection) = self.take_kept() {
+            let put = put(connection, &questions, self.timeouts.probe());
+            answered = put.await.ok();
+        }
         let (connection, answers) = match answered {
             Some(answered) => answered,
             None => self.put_anew(&questions).await?,
@@ -81,10 +78,8 @@ impl Sentinel {
     ) -> Result<(RawConnection, Vec<Value>), StoreError> {
         let failed = |error| tls::at(self.address(), failure::no_connection(error));
         let connection = self.endpoint.open().await.map_err(failed)?;
-        match put(connection, questions, self.timeouts.response)
-            .await
-            .map_err(failed)
-        {
+        let answered = put(connection, questions, self.timeouts.response).await;
+        match answered.map_err(failed) {
             Err(error) => Err(self.endpoint.late_refusal(error).await),
             answered => answered,
         }
@@ -109,9 +104,7 @@ async fn put(
 ) -> Result<(RawConnection, Vec<Value>), RedisError> {
     let count = questions.len();
     let answers = connection.handle.send_packed_commands(questions, 0, count);
-    let answers = timeout(patience, answers)
-        .await
-        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))?;
+    let answers = in_time(patience, answers).await?;
     Ok((connection, answers))
 }
 
@@ -127,14 +120,9 @@ fn master(answers: &[Value]) -> Result<Option<Master>, StoreError> {
     let (host, port) = <(String, u16)>::from_redis_value_ref(address)
         .map_err(|error| failure::no_connection(error.into()))?;
     let about: HashMap<String, String> = HashMap::from_redis_value_ref(about).unwrap_or_default();
-    let epoch = about
-        .get("config-epoch")
-        .and_then(|epoch| epoch.parse().ok());
-    Ok(Some(Master {
-        host,
-        port,
-        epoch: epoch.unwrap_or(0),
-    }))
+    let epoch = about.get("config-epoch");
+    let epoch = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Ok(Some(Master { host, port, epoch }))
 }
 
 #[cfg(test)]
