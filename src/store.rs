@@ -241,8 +241,7 @@ pub trait LockStore: Send + Sync + 'static {
         key: &LockKey,
     ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> + Send {
         let _ = key;
-        let missing = Unsupported::from(Feature::Records);
-        async move { Err(StoreError::new(StoreErrorKind::Refused, missing)) }
+        async { Err(inspect::missing(Feature::Records)) }
     }
 
     /// Audits the deployment: which promises hold on it, and what weakens them. It takes no lock and changes nothing.

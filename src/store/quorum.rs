@@ -43,10 +43,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
-    Unsupported, Wakeups, several,
+    Unsupported, Wakeups, inspect::missing, several,
 };
 use crate::audit::Audit;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::limits::after;
 use crate::lock::{LockKey, LockMode};
 
@@ -55,7 +55,6 @@ mod audit;
 mod backfill;
 mod carriers;
 mod echoes;
-mod give_back;
 mod hold;
 mod hold_table;
 mod inspect;
@@ -66,10 +65,10 @@ mod renew;
 mod running;
 mod store_hold;
 mod subscribe;
+mod take_back;
 #[cfg(test)]
 mod tests;
 mod vote_count;
-mod withdraw;
 
 use echoes::Echoes;
 use hold_table::HoldTable;
@@ -294,8 +293,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         if releases.iter().any(|release| release.record.is_some()) {
-            let missing = Unsupported::from(Feature::Records);
-            return Err(StoreError::new(StoreErrorKind::Refused, missing));
+            return Err(missing(Feature::Records));
         }
         several::released(
             releases

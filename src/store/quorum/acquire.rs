@@ -33,13 +33,6 @@ pub(super) struct AcquireCall {
     grace: OnceLock<Instant>,
 }
 
-/// What the votes come to.
-enum VoteResult {
-    Granted(VoteCount),
-    Refused(VoteCount),
-    Failed(VoteCount, StoreError),
-}
-
 impl<S: LockStore> QuorumStore<S> {
     pub(super) async fn acquire_majority(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let started = Instant::now();
@@ -51,18 +44,19 @@ impl<S: LockStore> QuorumStore<S> {
         let votes = MajorityCall::new(self.count());
         let call = self.ask_in(asked, attempt.clone(), epoch, votes, until, &hold);
         self.await_votes(&call, asked, started, must_end).await;
-        let decision = call.votes.close(|votes| {
+        let (count, granted) = call.votes.close(|votes| {
             let count = VoteCount::of(self.majority_count(), asked, votes);
-            if count.is_granted() && Instant::now() <= must_end {
-                hold.granted(count.granted);
-                return (Conclusion::Majority, VoteResult::Granted(count));
-            }
-            (
-                Conclusion::NoMajority,
-                self.not_granted(attempt, count, votes),
-            )
+            let granted = self.is_granted(attempt, &count, votes, must_end);
+            let conclusion = match granted {
+                Ok(true) => {
+                    hold.granted(count.granted);
+                    Conclusion::Majority
+                }
+                _ => Conclusion::NoMajority,
+            };
+            (conclusion, (count, granted))
         });
-        self.conclude(call, hold, started, decision).await
+        self.conclude(call, hold, started, count, granted).await
     }
 
     /// Asks once more, in stores that refused what a majority has granted.
@@ -103,11 +97,12 @@ impl<S: LockStore> QuorumStore<S> {
         call: Arc<AcquireCall>,
         hold: Arc<HoldRef>,
         started: Instant,
-        decision: VoteResult,
+        count: VoteCount,
+        granted: Result<bool, StoreError>,
     ) -> Result<Outcome, StoreError> {
         let (attempt, epoch) = (&call.attempt, call.epoch);
-        match decision {
-            VoteResult::Granted(count) => {
+        match granted {
+            Ok(true) => {
                 self.shared.echoes.note(&attempt.hold, hold.waiting());
                 if count.refused.len() > 0 {
                     let quorum = self.clone();
@@ -115,13 +110,13 @@ impl<S: LockStore> QuorumStore<S> {
                 }
                 Ok(Outcome::Granted { token: None })
             }
-            VoteResult::Refused(count) => {
+            Ok(false) => {
                 if attempt.patience.is_none() {
                     hold.retire(epoch);
                 }
                 Ok(self.refuse(attempt, &hold, started, count).await)
             }
-            VoteResult::Failed(count, error) => {
+            Err(error) => {
                 hold.failed();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // The caller withdraws.
@@ -139,24 +134,19 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// By when a majority must have granted for enough of the lease to be left.
     fn must_end(&self, attempt: &Attempt, started: Instant) -> Result<Instant, StoreError> {
-        let refused = |why| Err(StoreError::new(StoreErrorKind::Refused, why));
-        if attempt.hold.mode == LockMode::Fair {
-            return refused(NO_QUEUE);
-        }
-        if let LockMode::Permit(_) = attempt.hold.mode {
-            return refused(NO_PERMITS);
-        }
-        if attempt.fencing.is_some() {
-            return refused(NO_COUNTER);
-        }
         let drift = attempt.lease / 100 + Duration::from_millis(2);
-        match attempt
-            .lease
-            .checked_sub(drift.saturating_add(self.min_validity))
-        {
-            Some(spare) if !spare.is_zero() => Ok(after(started, spare)),
-            _ => refused("the lease is too short to leave the minimum validity of this quorum"),
-        }
+        let used = drift.saturating_add(self.min_validity);
+        let spare = attempt.lease.checked_sub(used);
+        let why = match attempt.hold.mode {
+            LockMode::Fair => NO_QUEUE,
+            LockMode::Permit(_) => NO_PERMITS,
+            _ if attempt.fencing.is_some() => NO_COUNTER,
+            _ => match spare.filter(|spare| !spare.is_zero()) {
+                Some(spare) => return Ok(after(started, spare)),
+                None => "the lease is too short to leave the minimum validity of this quorum",
+            },
+        };
+        Err(StoreError::new(StoreErrorKind::Refused, why))
     }
 
     /// Waits for a decision and, after a majority has granted, a little for the others: only what has granted by now is
@@ -187,24 +177,24 @@ impl<S: LockStore> QuorumStore<S> {
         call.votes.wait(grace, settled).await;
     }
 
-    fn not_granted(
+    /// Whether the votes grant the attempt or refuse it.
+    fn is_granted(
         &self,
         attempt: &Attempt,
-        count: VoteCount,
+        count: &VoteCount,
         votes: &Votes<Outcome>,
-    ) -> VoteResult {
-        if count.is_granted() {
+        must_end: Instant,
+    ) -> Result<bool, StoreError> {
+        if count.is_granted() && Instant::now() > must_end {
             let why = "a majority granted, but too late: too little of the lease is left";
-            let error = StoreError::new(StoreErrorKind::Unanswered, why);
-            return VoteResult::Failed(count, error);
+            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
         }
-        if count.is_refused() {
-            return VoteResult::Refused(count);
+        if count.is_granted() || count.is_refused() {
+            return Ok(count.is_granted());
         }
         let waits = attempt.patience.is_some() && count.refused.len() > 0;
-        let dirty = waits || count.granted.len() > 0;
-        let error = no_majority(self.majority_count(), votes, dirty);
-        VoteResult::Failed(count, error)
+        let touched = waits || count.granted.len() > 0;
+        Err(no_majority(self.majority_count(), votes, touched))
     }
 }
 

@@ -35,15 +35,13 @@ impl<S: LockStore> QuorumStore<S> {
         renewals: &[Renewal],
     ) -> Result<Vec<HoldStatus>, StoreError> {
         let now = Instant::now();
-        let asked: Vec<_> = renewals
-            .iter()
-            .map(|renewal| self.one(renewal, now))
-            .collect();
+        let one = |renewal| self.one(renewal, now);
+        let asked: Vec<_> = renewals.iter().map(one).collect();
         let renewals: Arc<[Renewal]> = renewals.into();
         let call = self.poll(&asked, renewals.clone()).await;
         call.close(|votes| {
-            let dirty = renewals.iter().any(|renewal| renewal.lease.is_some());
-            let decision = self.decide(&asked, votes, dirty);
+            let touched = renewals.iter().any(|renewal| renewal.lease.is_some());
+            let decision = self.decide(&asked, votes, touched);
             let statuses = decision.iter().flatten();
             for ((one, status), renewal) in asked.iter().zip(statuses).zip(&*renewals) {
                 if let (Some(hold), HoldStatus::Held, Some(lease)) =
@@ -61,17 +59,14 @@ impl<S: LockStore> QuorumStore<S> {
         &self,
         asked: &[HoldQuestion],
         votes: &Votes<Statuses>,
-        dirty: bool,
+        touched: bool,
     ) -> Result<Vec<HoldStatus>, StoreError> {
         let counts = self.counts(asked, votes);
-        let undecided = counts.iter().all(Option::is_none);
-        if undecided && answered(votes) < self.majority_count() {
-            return Err(no_majority(self.majority_count(), votes, dirty));
+        if counts.iter().all(Option::is_none) && answered(votes) < self.majority_count() {
+            return Err(no_majority(self.majority_count(), votes, touched));
         }
-        let statuses = counts
-            .into_iter()
-            .map(|status| status.unwrap_or(HoldStatus::Unknown));
-        Ok(statuses.collect())
+        let known = |status: Option<_>| status.unwrap_or(HoldStatus::Unknown);
+        Ok(counts.into_iter().map(known).collect())
     }
 
     fn one(&self, renewal: &Renewal, now: Instant) -> HoldQuestion {
@@ -94,7 +89,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Asks every store, and waits until the answers decide about every hold, or until the time limits of the undecided
-    /// holds have passed.
+    /// holds have passed. An empty batch asks whether a majority answers.
     async fn poll(
         &self,
         asked: &[HoldQuestion],
@@ -102,13 +97,12 @@ impl<S: LockStore> QuorumStore<S> {
     ) -> Arc<MajorityCall<Statuses>> {
         let call = Arc::new(MajorityCall::new(self.count()));
         let mut ends: Vec<Instant> = asked.iter().map(|one| one.until).collect();
+        if asked.is_empty() {
+            ends.push(self.deadline());
+        }
         ends.sort_unstable();
         ends.dedup();
-        // An empty batch asks whether a majority answers.
-        let last = ends.last().copied().unwrap_or_else(|| self.deadline());
-        if ends.is_empty() {
-            ends.push(last);
-        }
+        let last = ends[ends.len() - 1];
         for store in self.all().iter() {
             let (quorum, call, renewals) = (self.clone(), call.clone(), renewals.clone());
             self.shared.running.spawn(async move {
