@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
+use redis::aio::{PubSubSink, PubSubStream};
 use redis::{
     ErrorKind, Pipeline, PushInfo, PushKind, RedisError, RedisResult, RedisWrite, ToRedisArgs,
     Value,
@@ -118,13 +118,7 @@ impl ChannelSink {
     ) -> Result<Vec<Result<(), StoreError>>, ConnectionLost> {
         let sink = match self {
             Self::Sharded(connection) => {
-                return tell(
-                    &mut connection.handle,
-                    "SSUBSCRIBE",
-                    &PushKind::SSubscribe,
-                    names,
-                )
-                .await;
+                return tell(connection, &PushKind::SSubscribe, names).await;
             }
             Self::Plain(sink) => sink,
         };
@@ -145,12 +139,7 @@ impl ChannelSink {
         match self {
             Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
             Self::Sharded(connection) => {
-                let answers = tell(
-                    &mut connection.handle,
-                    "SUNSUBSCRIBE",
-                    &PushKind::SUnsubscribe,
-                    names,
-                );
+                let answers = tell(connection, &PushKind::SUnsubscribe, names);
                 answers.await.map(drop)
             }
         }
@@ -176,16 +165,21 @@ impl ChannelSink {
 /// When a server ends a subscription without a request, its message has the form of an answer, and the `redis` crate
 /// takes it for the answer to the last command. So an answer that does not fit the command ends the connection.
 async fn tell(
-    connection: &mut MultiplexedConnection,
-    command: &str,
+    connection: &mut RawConnection,
     expected: &PushKind,
     names: &[Arc<str>],
 ) -> Result<Vec<Result<(), StoreError>>, ConnectionLost> {
+    let command = match expected {
+        PushKind::SUnsubscribe => "SUNSUBSCRIBE",
+        _ => "SSUBSCRIBE",
+    };
     let mut commands = Pipeline::with_capacity(names.len());
     for name in names {
         commands.cmd(command).arg(&**name);
     }
-    let answers = connection.send_packed_commands(&commands, 0, names.len());
+    let answers = connection
+        .handle
+        .send_packed_commands(&commands, 0, names.len());
     let answers = answers.await.map_err(|_| ConnectionLost)?;
     let fits = answers
         .into_iter()

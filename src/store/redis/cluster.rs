@@ -11,7 +11,6 @@ use redis::{ServerError, Value};
 use tokio::sync::OnceCell;
 
 mod member;
-mod redirect;
 mod redirect_loop;
 mod slot_map;
 mod slot_subscription;
@@ -30,8 +29,7 @@ use crate::lock::LockKey;
 use crate::store::Wakeups;
 use member::Member;
 pub(super) use member::MemberFactory;
-use redirect::Redirect;
-use redirect_loop::RedirectLoop;
+use redirect_loop::{Redirect, RedirectLoop};
 use slots::Address;
 pub(super) use slots::addresses;
 use topology::Topology;

@@ -26,7 +26,7 @@ impl PubSubShared {
     /// Connects, listens, and reconnects, until the task is aborted. `on_callers_runtime`: the task runs on a caller's
     /// runtime, which may end first.
     pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
-        let _restart = on_callers_runtime.then(|| RestartOnDrop::of(&self));
+        let _restart = on_callers_runtime.then(|| RestartOnDrop(Arc::downgrade(&self)));
         // A previous task may have ended with its runtime.
         self.disconnected();
         let mut backoff = RECONNECT;

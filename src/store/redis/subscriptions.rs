@@ -288,13 +288,7 @@ impl PubSubShared {
 }
 
 /// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
-pub(super) struct RestartOnDrop(Weak<PubSubShared>);
-
-impl RestartOnDrop {
-    pub(super) fn of(shared: &Arc<PubSubShared>) -> Self {
-        Self(Arc::downgrade(shared))
-    }
-}
+pub(super) struct RestartOnDrop(pub(super) Weak<PubSubShared>);
 
 impl Drop for RestartOnDrop {
     fn drop(&mut self) {

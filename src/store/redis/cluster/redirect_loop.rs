@@ -1,10 +1,11 @@
-//! Sends one command until a server executes it.
+//! Where to send a command until a server executes it: the errors with which a server of a Cluster refuses it say so.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::ServerError;
+
 use super::member::Member;
-use super::redirect::Redirect;
 use super::slot_map::SlotMap;
 use super::slots::Address;
 use super::topology::{Stale, Topology};
@@ -16,6 +17,33 @@ use crate::store::redis::slot::Slot;
 
 /// The pauses before a command is sent again to a server that cannot serve it now.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
+
+/// Why a server did not execute a command, and where or when to send it again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// Another server has the slot.
+    Moved(Address),
+    /// Another server may have the key: the slot is being moved to it.
+    Ask(Address),
+    /// Some of the keys have moved and some have not: the slot is being moved.
+    Later,
+    /// The server is cut off, or is not a master any more.
+    Elsewhere,
+}
+
+impl Redirect {
+    /// Reads the error of the server at `teller`; `None` if it is not a redirection.
+    pub(super) fn read(error: &ServerError, teller: &Address) -> Option<Self> {
+        let address = || Address::read(error.details()?.split(' ').nth(1)?, teller);
+        match error.code() {
+            "MOVED" => address().map(Self::Moved),
+            "ASK" => address().map(Self::Ask),
+            "TRYAGAIN" => Some(Self::Later),
+            "CLUSTERDOWN" | "READONLY" | "MASTERDOWN" => Some(Self::Elsewhere),
+            _ => None,
+        }
+    }
+}
 
 /// Where to send a command about a slot, after the answers of the servers so far.
 pub(super) struct RedirectLoop<'a> {
