@@ -79,9 +79,9 @@ use thread::ConnectionThread;
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
 ///
-/// Commands share a few connections, which deadpool creates, checks and bounds; one more connection listens for wake-ups,
-/// and one is for renewals. All of them are replaced when they break. While Redis is down, calls fail at once, and a
-/// background task reconnects.
+/// Commands share a few connections; those to a single server are created, checked and bounded by deadpool. One more connection
+/// listens for wake-ups, and one is for renewals. All of them are replaced when they break. While Redis is down, calls fail at
+/// once, and a background task reconnects.
 ///
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
 /// The thread starts with the first hold, or, with sentinels, with the first connection.

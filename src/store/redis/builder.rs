@@ -167,8 +167,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how many connections of the pool carry the commands, at least one. The default is 2; a smaller pool limits it.
-    /// The connections are kept as long as the store lives. Two more connections, outside the pool, are for wake-ups and
+    /// Sets how many connections carry the commands, at least one. The default is 2; the pool of a single server limits it.
+    /// The connections are kept as long as the store lives. Two more connections, outside a pool, are for wake-ups and
     /// for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
     /// its first use.
     pub fn connections(mut self, connections: usize) -> Self {
