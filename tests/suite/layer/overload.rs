@@ -64,7 +64,7 @@ async fn a_delay_is_never_longer_than_the_longest_or_the_wait() {
         |layer: DistributedLockLayer| layer.overload_delay(SHORT),
         |layer: DistributedLockLayer| layer.overload_delay(SECOND).wait(SHORT),
     ] {
-        let (app, _busy) = overloaded(|layer| shortened(layer)).await;
+        let (app, _busy) = overloaded(shortened).await;
         let took = hammer(&app, 1_000, 1).await;
         // The clock of tokio ticks in milliseconds.
         let tick = Duration::from_millis(1);
