@@ -9,7 +9,8 @@
 //!
 //! This module does not call the store: it is a map of state machines ([`KeyState`]) under mutexes, one for each shard. A
 //! [`Queued`], [`Turn`] or [`Share`] returns to its state machine when it is dropped, and is never dropped under such a
-//! mutex. Under a shard's mutex, only that of a [`LiveHold`] is taken.
+//! mutex. Under a shard's mutex, only that of a [`LiveHold`] is taken, and those of the memory store: see
+//! [`Queues::enter_and_ask`].
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -129,6 +130,8 @@ pub(crate) struct Queues {
     journal: Journal,
     background: Background,
     pace: Pace,
+    /// Whether the store answers each question when it is asked.
+    at_once: bool,
     shards: Shards,
 }
 
@@ -140,6 +143,13 @@ pub(crate) enum Decision {
     Ask(Turn),
     /// A place in the queue, on arrival only.
     Wait(Queued),
+}
+
+/// The answer of a store that answers at once.
+pub(crate) enum AtOnce<A> {
+    /// The hold, and the time of the grant.
+    Granted(Arc<LiveHold>, Instant),
+    Otherwise(A),
 }
 
 impl Queues {
@@ -158,6 +168,7 @@ impl Queues {
             };
             let journal = Journal::default();
             Self {
+                at_once: store.answers_at_once(),
                 background: Background::new(store, renew_on, journal.clone(), Box::new(on_lost)),
                 journal,
                 pace,
@@ -196,16 +207,67 @@ impl Queues {
             let yields = terms.yields() && matches!(entered, Entered::Ask(_));
             Ok((entered, yields.then(|| owed.take(key, now)).flatten()))
         })?;
-        Ok(match entered {
-            Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
-            Entered::Ask(intent) => {
-                let handoff = owed.map_or_else(Handoff::default, Handoff::owing);
-                Decision::Ask(Turn::new(self, key, intent, handoff))
+        let handoff = owed.map_or_else(Handoff::default, Handoff::owing);
+        Ok(self.decided(key, terms, now, entered, handoff))
+    }
+
+    /// The same, for a store that answers at once: a request that gets the turn asks by `ask`, under the mutex of the shard.
+    /// Returns the answer as well, if it is no grant.
+    ///
+    /// So an uncontended key has one transition, from idle to held, and no other request sees it between the two. `ask` runs no
+    /// code outside this crate and takes no mutex that is held while a shard's is taken: those of the memory store are held for
+    /// its own operations only. A nested read asks after the mutex is unlocked. No turn is owed to other processes: such a
+    /// store lets them go first itself.
+    pub(crate) fn enter_and_ask<A>(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+        now: Instant,
+        ask: impl FnOnce() -> AtOnce<A>,
+    ) -> Result<(Decision, Option<A>), LockError> {
+        let at = self.at(now);
+        let entered = self.shards.enter(key, |state, _| {
+            let intent = match state.enter(terms, at)? {
+                Entered::Ask(intent) if intent.nested.is_none() => intent,
+                entered => return Ok(Err((entered, None))),
+            };
+            Ok(match ask() {
+                AtOnce::Granted(live, now) => {
+                    let at = At { now, ..at };
+                    Ok(state.granted(live, terms, &intent, None, at))
+                }
+                AtOnce::Otherwise(answer) => Err((Entered::Ask(intent), Some(answer))),
+            })
+        })?;
+        match entered {
+            Ok((grant, effects)) => {
+                // The watchdog gets the hold only now, so that the state machine knows it if it is lost at once.
+                self.background.keep(&grant.live);
+                self.apply(key, effects);
+                Ok((Decision::Grant(Share::of_new(self, grant)), None))
             }
+            Err((entered, answer)) => {
+                let decision = self.decided(key, terms, now, entered, Handoff::default());
+                Ok((decision, answer))
+            }
+        }
+    }
+
+    fn decided(
+        self: &Arc<Self>,
+        key: &LockKey,
+        terms: &Terms,
+        now: Instant,
+        entered: Entered,
+        handoff: Handoff,
+    ) -> Decision {
+        match entered {
+            Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
+            Entered::Ask(intent) => Decision::Ask(Turn::new(self, key, intent, handoff)),
             Entered::Wait(ticket, receiver) => {
                 Decision::Wait(Queued::new(self, key, terms, ticket, now, receiver))
             }
-        })
+        }
     }
 
     /// A shared hold was lost: other requests do not wait for its shares any more.
@@ -260,6 +322,7 @@ impl Queues {
         At {
             now,
             pace: self.pace,
+            at_once: self.at_once,
         }
     }
 }
@@ -269,6 +332,8 @@ impl Queues {
 struct At {
     now: Instant,
     pace: Pace,
+    /// [`Queues::at_once`].
+    at_once: bool,
 }
 
 /// An effect of a transition.

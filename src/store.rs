@@ -31,7 +31,7 @@ mod wakeups;
 pub use crate::error::{Feature, Unsupported};
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
 pub use capabilities::Capabilities;
-pub(crate) use erased::{DynStore, erase};
+pub(crate) use erased::{DynStore, StoreAtOnce, erase};
 pub(crate) use erased_answer::Answer;
 pub(crate) use erased_inspect::{DynInspect, inspector};
 pub use ext::LockStoreExt;

@@ -48,10 +48,10 @@ impl Background {
             };
             return Driven::counted(unfinished, left).of_lost(!held);
         }
-        if self.handle.store.answers_at_once() {
+        if let Some(store) = self.handle.store.at_once() {
             // No other release has to wait for it, so it needs no slot.
             let record = record.filter(|_| held);
-            let released = self.release_at_once(&live, record, asked);
+            let released = self.release_at_once(store, &live, record, asked);
             drop(until_done);
             return Driven::done(if held { released } else { Err(LockError::Lost) });
         }

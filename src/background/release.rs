@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{BACKOFF, Background};
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, StoreAtOnce, undecided};
 use crate::telemetry;
 use crate::watchdog::{LiveHold, Phase};
 
@@ -41,14 +41,12 @@ impl Background {
     /// Releases in a store that answers at once.
     pub(super) fn release_at_once(
         &self,
+        store: &dyn StoreAtOnce,
         live: &Arc<LiveHold>,
         record: Option<Record>,
         asked: impl FnOnce(Released),
     ) -> Result<(), LockError> {
-        let release = Release::new(live.hold.clone()).record(record);
-        let answer = self.store().release(smallvec![release]).now();
-        let released = answer.unwrap_or_else(|_| Err(undecided()));
-        let released = released.map(|released| released[0]);
+        let released = store.release_now(&live.hold, record.as_ref());
         asked(answered(&released));
         let result = Tries::of(live).decided(released);
         // Such a store holds, has no hold, or refuses. It is always reached.

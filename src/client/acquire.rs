@@ -1,5 +1,6 @@
 //! The one wait loop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
@@ -12,9 +13,10 @@ use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{Decision, Share, Terms};
-use crate::store::{Attempt, Wakeups};
+use crate::queue::{AtOnce, Decision, Share, Terms};
+use crate::store::{Attempt, Outcome, Wakeups};
 use crate::telemetry::Contention;
+use crate::watchdog::{LiveHold, valid_until};
 
 /// A request under way: it has attempts for the keys whose turn it has, and places in the queues of the others.
 struct Request<'a> {
@@ -42,19 +44,10 @@ impl LockClient {
         now: Instant,
     ) -> Result<Share, LockError> {
         let want = match keys {
-            [_] => Wanted::One {
-                patience: (!wait.is_one_try()).then_some(wait.patience),
-            },
+            [_] => wait.for_one(),
             _ => Wanted::Any,
         };
-        let mut request = Request {
-            client: self,
-            terms,
-            wait,
-            attempts: AttemptGuard::new(self, want),
-            places: Places::default(),
-            known: None,
-        };
+        let mut request = Request::new(self, terms, wait, want);
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
         }
@@ -68,6 +61,70 @@ impl LockClient {
             }
         }
         let contention = self.journal().contends(&keys[0], now);
+        Box::pin(request.wait_for(answer, contention)).await
+    }
+
+    /// Takes `key` if this process can share it, or if a store that answers at once grants it: without a future, a turn and a
+    /// guard of the attempt. `None`: [`take`](Self::take) is to be called; nothing has changed.
+    pub(super) fn take_now(
+        &self,
+        key: &LockKey,
+        terms: &Terms,
+        wait: Wait,
+        now: Instant,
+    ) -> Option<Result<Taken, LockError>> {
+        let store = self.inner.store.at_once()?;
+        // The grant of a permit may wake another waiter, and a place in a fair queue has rules of its own.
+        if matches!(terms.mode, LockMode::Permit(_) | LockMode::Fair) {
+            return None;
+        }
+        let ask = || {
+            let attempt = self.attempt(key, terms, wait.for_one(), None);
+            match store.acquire_now(&attempt) {
+                // An answer that took longer than the lease is no grant.
+                Ok((Outcome::Granted { token }, at)) if at < valid_until(now, attempt.lease) => {
+                    let Attempt { hold, lease, .. } = attempt;
+                    let live = LiveHold::new(hold, terms.lease, token, now, lease);
+                    AtOnce::Granted(Arc::new(live.on(terms.route.clone())), at)
+                }
+                answer => AtOnce::Otherwise(Asked {
+                    attempt,
+                    reply: answer.map(|(outcome, _)| Reply::of_one(outcome, now)),
+                }),
+            }
+        };
+        let entered = self.inner.queues.enter_and_ask(key, terms, now, ask);
+        Some(entered.map(|(decision, asked)| match decision {
+            Decision::Grant(share) => Taken::Granted(share),
+            decision => Taken::Begun(Box::new(Begun { decision, asked })),
+        }))
+    }
+
+    /// Goes on with a request for `key` that [`take_now`](Self::take_now) has begun.
+    pub(super) async fn take_on(
+        &self,
+        begun: Box<Begun>,
+        key: &LockKey,
+        terms: &Terms,
+        wait: Wait,
+        now: Instant,
+    ) -> Result<Share, LockError> {
+        let mut request = Request::new(self, terms, wait, wait.for_one());
+        let mut answer = None;
+        let Begun { decision, asked } = *begun;
+        match (decision, asked) {
+            (Decision::Ask(turn), Some(Asked { attempt, reply })) => {
+                let reply = request.attempts.add_answered(turn, attempt, reply);
+                match request.share(reply) {
+                    Ok(share) => return Ok(share),
+                    Err(refused) => answer = Some(refused),
+                }
+            }
+            (Decision::Ask(turn), None) => request.attempts.add(key, terms, turn),
+            (Decision::Wait(place), _) => request.places.add(key, place),
+            (Decision::Grant(share), _) => return Ok(share),
+        }
+        let contention = self.journal().contends(key, now);
         Box::pin(request.wait_for(answer, contention)).await
     }
 
@@ -87,6 +144,25 @@ impl LockClient {
     }
 }
 
+/// The result of [`LockClient::take_now`].
+pub(super) enum Taken {
+    Granted(Share),
+    /// The request waits, or the store has refused it.
+    Begun(Box<Begun>),
+}
+
+/// A request for one key that has entered its queue.
+pub(super) struct Begun {
+    decision: Decision,
+    /// The question that the store has answered already.
+    asked: Option<Asked>,
+}
+
+struct Asked {
+    attempt: Attempt,
+    reply: Result<Reply, StoreError>,
+}
+
 /// An answer without a share.
 enum NotGranted {
     Refused {
@@ -98,6 +174,17 @@ enum NotGranted {
 }
 
 impl<'a> Request<'a> {
+    fn new(client: &'a LockClient, terms: &'a Terms, wait: Wait, want: Wanted) -> Self {
+        Self {
+            client,
+            terms,
+            wait,
+            attempts: AttemptGuard::new(client, want),
+            places: Places::default(),
+            known: None,
+        }
+    }
+
     /// Enters the queue of every key that has room.
     fn enter(&mut self, keys: &'a [LockKey], now: Instant) -> Result<Option<Share>, LockError> {
         let mut refused = None;

@@ -11,7 +11,7 @@ use super::question::{Asking, Granted, Reply, Wanted};
 use super::residue::Residue;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
-use crate::lock::{FencingToken, Hold, LockKey, LockMode};
+use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
 use crate::store::{Attempt, Fencing, Wakeups};
 use crate::watchdog::LiveHold;
@@ -49,8 +49,20 @@ impl<'a> AttemptGuard<'a> {
 
     /// Adds an attempt on a key whose turn the request has got.
     pub(super) fn add(&mut self, key: &LockKey, terms: &Terms, turn: Turn) {
-        let attempt = self.client.attempt(key, terms, self.want, &turn);
+        let attempt = self.client.attempt(key, terms, self.want, turn.nested());
         self.tries.push(Try { turn, attempt });
+    }
+
+    /// Adds the only attempt, which the store has answered already.
+    pub(super) fn add_answered(
+        &mut self,
+        turn: Turn,
+        attempt: Attempt,
+        reply: Result<Reply, StoreError>,
+    ) -> Result<Reply, StoreError> {
+        self.tries.push(Try { turn, attempt });
+        self.residue = self.residue.after(self.want, &reply);
+        reply
     }
 
     /// Gives up all turns. The next attempt is a read of an owner under its own write, which is granted at once, so no
@@ -242,15 +254,21 @@ impl Drop for AttemptGuard<'_> {
 }
 
 impl LockClient {
-    /// An attempt with a new id, or with the id that the turn requires.
-    fn attempt(&self, key: &LockKey, terms: &Terms, want: Wanted, turn: &Turn) -> Attempt {
+    /// An attempt with a new id; the hold of a `nested` read has the id of the write above it.
+    pub(super) fn attempt(
+        &self,
+        key: &LockKey,
+        terms: &Terms,
+        want: Wanted,
+        nested: Option<HoldId>,
+    ) -> Attempt {
         let lease = terms.lease.duration();
         let id = self.next_hold_id();
         Attempt {
             hold: Hold {
                 key: key.clone(),
                 mode: terms.mode,
-                id: turn.nested().unwrap_or(id),
+                id: nested.unwrap_or(id),
             },
             id,
             lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),

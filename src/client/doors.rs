@@ -57,6 +57,11 @@ impl Doors {
 }
 
 impl Door<'_> {
+    /// Whether the client still admits requests.
+    pub(super) fn is_open(&self) -> bool {
+        !self.0.is_closed()
+    }
+
     /// Works until the client is shut down.
     pub(super) async fn unless_closed<T>(
         &self,

@@ -87,7 +87,7 @@ pub(super) struct Granted {
 }
 
 impl Reply {
-    fn of_one(outcome: Outcome, sent: Instant) -> Self {
+    pub(super) fn of_one(outcome: Outcome, sent: Instant) -> Self {
         match outcome {
             Outcome::Granted { token } => Self::Granted(Granted {
                 grants: SmallVec::from_buf([(0, token)]),

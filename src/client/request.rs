@@ -1,6 +1,7 @@
 //! A request for locks, and its settings.
 
 use std::future::{Future, IntoFuture};
+use std::mem;
 use std::pin::{Pin, pin};
 use std::slice;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::LockClient;
+use super::acquire::Taken;
 use super::all::AllOf;
 use super::held;
 use super::target::Target;
@@ -226,47 +228,52 @@ impl LockRequest {
     ///
     /// Dropping the future at any point leaves nothing: a hold that the store has granted, or may still grant, is withdrawn in
     /// the background as soon as the store has answered.
-    pub async fn acquire(self) -> Result<LockGuard, LockError> {
+    pub async fn acquire(mut self) -> Result<LockGuard, LockError> {
         self.check()?;
         // A free lock in memory is granted without a wait, and a loop over it must not starve the other tasks of the executor.
         tokio::task::coop::consume_budget().await;
         let now = Instant::now();
-        let followed = self.client.journal().follow(self.first_key());
-        let route = &self.terms.route;
-        let database = self.client.inner.store.capabilities().for_traces();
-        let keys = || self.keys();
-        let waiting = Waiting::begin(route, self.mode_name(), now, followed, database, keys);
+        let waiting = self.observed(now);
         let wait = Wait::new(self.wait, now);
-        let mode = self.default_mode();
-        let mut terms = match self.wait.is_zero() {
-            true => self.terms.impatient(),
-            false => self.terms,
-        };
-        terms.mode = mode;
-        let client = &self.client;
+        self.terms.mode = self.default_mode();
+        if wait.is_one_try() {
+            self.terms.max_waiters = None;
+        }
         // Created before the work, so that it is dropped after it.
-        let door = client.enter();
+        let door = self.client.enter();
+        let begun = match door.is_open().then(|| self.take_now(wait, now)).flatten() {
+            Some(Ok(Taken::Granted(share))) => return Ok(LockGuard::new(share).observed(waiting)),
+            Some(Ok(Taken::Begun(begun))) => Some(begun),
+            Some(Err(error)) => {
+                waiting.refused(&error);
+                return Err(error);
+            }
+            None => None,
+        };
+        let (client, terms) = (&self.client, &self.terms);
         // Pinned here, so that the futures around it move only a pointer.
         let work = pin!(async {
-            let guard = match self.targets {
-                Targets::One(target) => {
-                    let keys = slice::from_ref(&target.key);
-                    LockGuard::new(client.take(keys, &terms, wait, now).await?)
+            let guard = match (&mut self.targets, begun) {
+                (Targets::One(target), Some(begun)) => {
+                    let key = &target.key;
+                    LockGuard::new(client.take_on(begun, key, terms, wait, now).await?)
                 }
-                Targets::All(targets) => {
-                    let keys = in_order(targets, self.mode);
-                    let all = AllOf {
-                        keys: &keys,
-                        terms: &terms,
-                        wait,
-                    };
+                (Targets::One(target), None) => {
+                    let keys = slice::from_ref(&target.key);
+                    LockGuard::new(client.take(keys, terms, wait, now).await?)
+                }
+                (Targets::All(targets), _) => {
+                    let keys = in_order(mem::take(targets), self.mode);
+                    let keys = &keys;
+                    let all = AllOf { keys, terms, wait };
                     LockGuard::new(Box::pin(client.take_all(all)).await?)
                 }
-                Targets::Any(targets) => {
-                    let mut keys: Vec<_> = targets.into_iter().map(|target| target.key).collect();
+                (Targets::Any(targets), _) => {
+                    let keys = mem::take(targets).into_iter();
+                    let mut keys: Vec<_> = keys.map(|target| target.key).collect();
                     // Requests begin at different keys, so that the keys are used equally.
                     fastrand::shuffle(&mut keys);
-                    LockGuard::new(client.take(&keys, &terms, wait, now).await?)
+                    LockGuard::new(client.take(&keys, terms, wait, now).await?)
                 }
             };
             match self.hold_at_least {
@@ -303,6 +310,24 @@ impl LockRequest {
             Ok(guard) => Ok(Some(guard)),
             Err(LockError::Busy { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The observation of its wait.
+    fn observed(&self, now: Instant) -> Waiting {
+        let followed = self.client.journal().follow(self.first_key());
+        let database = self.client.inner.store.capabilities().for_traces();
+        let (route, keys) = (&self.terms.route, || self.keys());
+        Waiting::begin(route, self.mode_name(), now, followed, database, keys)
+    }
+
+    /// [`LockClient::take_now`] of its one key. A hold with a minimum is kept by a question of its own.
+    fn take_now(&self, wait: Wait, now: Instant) -> Option<Result<Taken, LockError>> {
+        match &self.targets {
+            Targets::One(target) if self.hold_at_least.is_none() => {
+                self.client.take_now(&target.key, &self.terms, wait, now)
+            }
+            _ => None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::question::Wanted;
 use crate::backoff::jittered;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
@@ -42,6 +43,13 @@ impl Wait {
 
     pub(super) fn is_one_try(self) -> bool {
         self.patience.is_zero()
+    }
+
+    /// What a request for one key needs.
+    pub(super) fn for_one(self) -> Wanted {
+        Wanted::One {
+            patience: (!self.is_one_try()).then_some(self.patience),
+        }
     }
 
     pub(super) fn is_over(self) -> bool {

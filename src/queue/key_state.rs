@@ -268,6 +268,12 @@ impl KeyState {
             return Left::Release(None);
         }
         let queue = self.queue(mode);
+        if at.at_once && queue.has_not_waited() {
+            // No request of this process waits for the release. One that enters before it asks the store itself, is refused,
+            // and is woken by the release as that of another process is.
+            queue.head = Head::Idle;
+            return Left::Release(None);
+        }
         queue.head = Head::Asking;
         // This process held the lock until now, so the waiters know a holder.
         queue.hears(None, at.now);

@@ -164,6 +164,7 @@ mod tests {
         let at = At {
             now: Instant::now(),
             pace: Pace::default(),
+            at_once: false,
         };
         let shards = Shards::new(usize::MAX);
         let keys: Vec<_> = (0..20_000).map(|n| LockKey::new(format!("{n}"))).collect();

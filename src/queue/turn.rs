@@ -133,7 +133,7 @@ impl Turn {
         // The watchdog gets the hold only now, so that the state machine knows it if it is lost at once.
         self.queues.background().keep(&live);
         self.queues.apply(&self.key, effects);
-        Share::new(&self.queues, grant)
+        Share::of_new(&self.queues, grant)
     }
 }
 

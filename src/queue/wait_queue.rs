@@ -125,6 +125,11 @@ impl WaitQueue {
         self.head == Head::Idle && self.is_empty()
     }
 
+    /// Whether no request has waited since the queue was idle: there is no subscription either, and no limit of its turn.
+    pub(super) fn has_not_waited(&self) -> bool {
+        self.waiting.is_none()
+    }
+
     /// The number of waiters.
     pub(super) fn len(&self) -> usize {
         let waiting = self.waiting.as_ref();

@@ -1,6 +1,6 @@
 //! A store without its type.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use bytes::Bytes;
 use super::memory::MemoryStore;
 use super::{
     Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released,
-    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
+    Record, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
+use crate::lock::{Hold, LockKey};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 /// [`LockStore`] without its type: futures that own their data, so that they can continue after their caller is
 /// cancelled.
@@ -35,13 +36,29 @@ pub(crate) trait DynStore: Send + Sync {
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
     fn audit(self: Arc<Self>) -> Answer<Audit>;
-    /// Whether each question takes effect, and is answered, when it is asked. No future is awaited then.
-    fn answers_at_once(&self) -> bool;
+    /// The store itself, if each question takes effect, and is answered, when it is asked. No future is awaited then.
+    fn at_once(&self) -> Option<&dyn StoreAtOnce>;
     fn capabilities(&self) -> &Capabilities;
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
 }
 
+/// A store whose questions take effect, and are answered, when they are asked.
+pub(crate) trait StoreAtOnce {
+    /// [`LockStore::acquire`], with the time of the decision.
+    ///
+    /// It runs no code outside this crate, except for a permit, whose grant may wake another waiter. So a caller may hold a mutex.
+    fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError>;
+
+    /// [`LockStore::release`] of one hold.
+    fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError>;
+}
+
 impl dyn DynStore {
+    /// Whether each question is answered when it is asked.
+    pub(crate) fn answers_at_once(&self) -> bool {
+        self.at_once().is_some()
+    }
+
     /// Groups items by the partitions of their keys.
     pub(crate) fn by_partition<T>(
         &self,
@@ -56,26 +73,23 @@ impl dyn DynStore {
 struct Erased<S> {
     store: S,
     capabilities: Capabilities,
-    answers_at_once: bool,
 }
 
 /// Erases the type of a store.
 pub(crate) fn erase<S: LockStore>(store: S) -> Arc<dyn DynStore> {
     Arc::new(Erased {
         capabilities: store.capabilities(),
-        // By its type, and not by a capability: a store around it forwards its capabilities.
-        answers_at_once: TypeId::of::<S>() == TypeId::of::<MemoryStore>(),
         store,
     })
 }
 
-impl<S> Erased<S> {
+impl<S: LockStore> Erased<S> {
     /// Asks the store at once, without a box, if it answers at the first poll.
     fn answer<T>(
-        answers_at_once: bool,
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        match answers_at_once {
+        // A constant: the type is known when this is compiled.
+        match TypeId::of::<S>() == TypeId::of::<MemoryStore>() {
             true => Answer::at_once(question),
             false => Answer::later(question),
         }
@@ -84,7 +98,7 @@ impl<S> Erased<S> {
 
 impl<S: LockStore> DynStore for Erased<S> {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             self.store.acquire(&attempt).await
         })
     }
@@ -94,7 +108,7 @@ impl<S: LockStore> DynStore for Erased<S> {
         attempts: Arc<[Attempt]>,
         want: Want,
     ) -> Answer<SeveralOutcome> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             let outcome = self.store.acquire_several(&attempts, want).await?;
             if let SeveralOutcome::Granted(grants) = &outcome {
                 let expected = match want {
@@ -116,7 +130,7 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             let statuses = self.store.renew(&renewals).await?;
             sized(renewals.len(), statuses.len())?;
             Ok(statuses)
@@ -124,7 +138,7 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             if releases.iter().any(|release| release.record.is_some()) {
                 let kept = self.capabilities.check(Feature::Records);
                 kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
@@ -141,32 +155,31 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             self.store.withdraw(&attempt, unanswered).await
         })
     }
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             self.store.subscribe(&attempt).await
         })
     }
 
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
-        Self::answer(self.answers_at_once, async move {
+        Self::answer(async move {
             self.store.record(&key).await
         })
     }
 
     fn audit(self: Arc<Self>) -> Answer<Audit> {
-        Self::answer(
-            self.answers_at_once,
-            async move { self.store.audit().await },
-        )
+        Self::answer(async move { self.store.audit().await })
     }
 
-    fn answers_at_once(&self) -> bool {
-        self.answers_at_once
+    fn at_once(&self) -> Option<&dyn StoreAtOnce> {
+        // By its type, and not by a capability: a store around it forwards its capabilities.
+        let memory = (&self.store as &dyn Any).downcast_ref::<MemoryStore>();
+        memory.map(|store| store as &dyn StoreAtOnce)
     }
 
     fn capabilities(&self) -> &Capabilities {

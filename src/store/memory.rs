@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{
     Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Release, Released,
-    Renewal, SeveralOutcome, Wakeups, Want, several, shared_work,
+    Renewal, SeveralOutcome, StoreAtOnce, Wakeups, Want, several, shared_work,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
@@ -128,15 +128,7 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let hold = &attempt.hold;
-        let mut shard = self.shared.shard(&hold.key);
-        let outcome = shard.acquire(attempt)?;
-        let signals = match outcome {
-            Outcome::Granted { .. } => shard.signals_of_grant(hold),
-            Outcome::Refused { .. } => Signals::default(),
-        };
-        drop(shard);
-        signals.send();
+        let (outcome, _) = self.acquire_now(attempt)?;
         Ok(outcome)
     }
 
@@ -227,6 +219,32 @@ impl LockStore for MemoryStore {
                 signal,
             },
         ))
+    }
+}
+
+impl StoreAtOnce for MemoryStore {
+    fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
+        let hold = &attempt.hold;
+        let mut shard = self.shared.shard(&hold.key);
+        let (outcome, at) = shard.acquire(attempt)?;
+        let signals = match outcome {
+            Outcome::Granted { .. } => shard.signals_of_grant(hold),
+            Outcome::Refused { .. } => Signals::default(),
+        };
+        drop(shard);
+        signals.send();
+        Ok((outcome, at))
+    }
+
+    fn release_now(
+        &self,
+        hold: &Hold,
+        record: Option<&Record>,
+    ) -> Result<Released, StoreError> {
+        match record.is_some() && !hold.mode.is_exclusive() {
+            true => Err(shared_work()),
+            false => Ok(self.shared.release(hold, record)),
+        }
     }
 }
 

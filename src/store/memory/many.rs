@@ -28,7 +28,8 @@ pub(super) fn all(
     let mut signals = Vec::new();
     for (index, attempt) in attempts.iter().enumerate() {
         let shard = shards.of(attempt);
-        match shard.acquire(&impatient(attempt))? {
+        let (outcome, _) = shard.acquire(&impatient(attempt))?;
+        match outcome {
             Outcome::Granted { token } => grants.push(Grant { index, token }),
             Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
         }
@@ -51,7 +52,7 @@ pub(super) fn any(
             Some(retry_after) => soonest = soonest.min(retry_after),
             None => {
                 let shard = shards.of(attempt);
-                let outcome = shard.acquire(&impatient(attempt))?;
+                let (outcome, _) = shard.acquire(&impatient(attempt))?;
                 if let Outcome::Granted { token } = outcome {
                     let signals = shard.signals_of_grant(&attempt.hold);
                     drop(shards);

@@ -90,11 +90,13 @@ impl Shard {
         result
     }
 
-    /// Decides about an attempt, and issues a token if it requests one.
-    pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+    /// Decides about an attempt, and issues a token if it requests one. Returns the time of the decision as well.
+    pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
         let hold = &attempt.hold;
-        let verdict = self.change(&hold.key, |entry, now| entry.state.ask(attempt, now));
-        Ok(match verdict.refusal()? {
+        let (verdict, now) = self.change(&hold.key, |entry, now| {
+            (entry.state.ask(attempt, now), now)
+        });
+        let outcome = match verdict.refusal()? {
             Some(retry_after) => Outcome::Refused { retry_after },
             None => Outcome::Granted {
                 token: attempt
@@ -102,7 +104,8 @@ impl Shard {
                     .filter(|_| hold.mode.is_exclusive())
                     .map(|fencing| self.issue(fencing)),
             },
-        })
+        };
+        Ok((outcome, now))
     }
 
     /// The signals that a grant sends: if it leaves a permit free, that of the first in line.
