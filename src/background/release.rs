@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use super::{BACKOFF, Background};
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, StoreAtOnce, undecided};
+use crate::store::{
+    BATCH, DynStore, HoldStatus, Record, Release, Released, StoreAtOnce, undecided,
+};
 use crate::telemetry;
 use crate::watchdog::{LiveHold, Phase};
 

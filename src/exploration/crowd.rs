@@ -38,6 +38,8 @@ struct Plan {
     thefts: bool,
     /// Some holders take much of their lease, or longer, and no hold is renewed.
     naps: bool,
+    /// The clients ask the memory store itself, which answers at once. Other tasks run at the mutexes of the clients only.
+    at_once: bool,
 }
 
 const QUIET: Plan = Plan {
@@ -48,6 +50,7 @@ const QUIET: Plan = Plan {
     owners: false,
     thefts: false,
     naps: false,
+    at_once: false,
 };
 
 /// One run of a plan.
@@ -70,7 +73,10 @@ impl Explored for Plan {
 
 impl Crowd {
     async fn run(self: Arc<Self>) {
-        let clients = processes(self.plan.clients, &self.store);
+        let clients = match self.plan.at_once {
+            true => processes(self.plan.clients, &self.store.store),
+            false => processes(self.plan.clients, &self.store),
+        };
         let call = |n, client| self.clone().call(n, client);
         run((&self.store, &clients), self.plan.callers, call).await;
         if !self.plan.naps {
@@ -270,8 +276,62 @@ fn a_hold_that_is_nearly_over_is_not_passed_on() {
     plan.explore();
 }
 
+/// Requests that enter, ask and are granted in one step, and releases that no request of their process waits for.
+#[test]
+fn requests_to_a_store_that_answers_at_once_exclude_each_other() {
+    let one = Plan {
+        cancels: true,
+        at_once: true,
+        ..QUIET
+    };
+    let two = Plan {
+        clients: 2,
+        callers: 2,
+        ..one
+    };
+    for plan in [one, two] {
+        plan.explore();
+        let plan = Plan {
+            modes: READ_WRITE,
+            ..plan
+        };
+        plan.explore();
+    }
+    let owners = Plan {
+        callers: 3,
+        owners: true,
+        ..one
+    };
+    owners.explore();
+    let naps = Plan { naps: true, ..one };
+    naps.explore();
+}
+
 mod mutants {
     use super::*;
+
+    #[test]
+    fn a_kept_turn_is_found_with_a_store_that_answers_at_once() {
+        let plan = Plan {
+            clients: 2,
+            callers: 2,
+            cancels: true,
+            at_once: true,
+            ..QUIET
+        };
+        plan.finds(Mutant::TurnKept);
+    }
+
+    #[test]
+    fn a_silent_release_is_found_with_a_store_that_answers_at_once() {
+        let plan = Plan {
+            clients: 2,
+            callers: 2,
+            at_once: true,
+            ..QUIET
+        };
+        plan.finds(Mutant::WakesNone);
+    }
 
     #[test]
     fn a_cancelled_waiter_that_keeps_its_grant_is_found() {

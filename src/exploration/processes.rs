@@ -10,6 +10,7 @@ use shuttle::rand::{Rng, thread_rng};
 use super::store::Paced;
 use super::{Mutant, explore, finds};
 use crate::client::LockClient;
+use crate::store::LockStore;
 
 /// How many orders of events a test tries. The mutants are found within a hundred.
 const ORDERS: usize = 500;
@@ -31,7 +32,7 @@ pub(super) trait Explored: Copy + Send + Sync + 'static {
 }
 
 /// So many processes that pass a hold on at most twice, after any time.
-pub(super) fn processes(count: usize, store: &Paced) -> Vec<LockClient> {
+pub(super) fn processes(count: usize, store: &(impl LockStore + Clone)) -> Vec<LockClient> {
     let process = |_| {
         let builder = LockClient::builder(store.clone()).handovers(2);
         builder.handover_time(Duration::from_secs(3600)).build()

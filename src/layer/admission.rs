@@ -22,7 +22,7 @@ use crate::telemetry::Route;
 pub(crate) struct EndTerms {
     /// What confirms the release.
     pub(super) confirm: Confirm,
-    /// How long the request waited for its lock.
+    /// How long the request waited for its lock. Zero if the response does not say it.
     pub(super) waited: Duration,
 }
 
@@ -110,13 +110,13 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let takes_permits = plan.request.takes_permits();
         let owner = parts.extensions.get::<Owner>().cloned();
         let owner = owner.unwrap_or_else(Owner::new);
-        let began = Instant::now();
+        let began = self.policy.server_timing.then(Instant::now);
         match plan.request.owner(&owner).acquire().await {
             Ok(guard) => {
                 parts.extensions.get_or_insert_with(|| owner);
                 let terms = EndTerms {
                     confirm: self.policy.confirm(plan.reads_only),
-                    waited: began.elapsed(),
+                    waited: began.map_or(Duration::ZERO, |began| began.elapsed()),
                 };
                 Ok(Some(Claim { guard, terms }))
             }

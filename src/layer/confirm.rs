@@ -1,8 +1,11 @@
 //! The end of a request: the release, and its confirmation.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::settings::Confirm;
 use crate::error::LockError;
@@ -61,9 +64,9 @@ pub(crate) async fn confirm(
     let confirmed = match how {
         Confirm::Deadline if guard.is_lost() => Err(Unconfirmed),
         Confirm::Deadline => Ok(Confirmation::Lease),
-        Confirm::Store | Confirm::Strict => match timeout(BUDGET, release(guard, record)).await {
-            Ok(Ok(())) => Ok(Confirmation::Store),
-            Ok(Err(LockError::Unavailable(_))) | Err(_)
+        Confirm::Store | Confirm::Strict => match within(BUDGET, release(guard, record)).await {
+            Some(Ok(())) => Ok(Confirmation::Store),
+            Some(Err(LockError::Unavailable(_))) | None
                 if how == Confirm::Store && Instant::now() < deadline =>
             {
                 Ok(Confirmation::Lease)
@@ -75,6 +78,23 @@ pub(crate) async fn confirm(
         telemetry::confirmed(&labels, confirmation.as_str());
     }
     confirmed
+}
+
+/// Drives `work` for `limit` at most. Its timer is made when the work first waits.
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut late = pin!(None::<Sleep>);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if late.is_none() {
+            late.set(Some(sleep(limit)));
+        }
+        let late = late.as_mut().as_pin_mut().expect("it was made above");
+        late.poll(cx).map(|()| None)
+    })
+    .await
 }
 
 async fn release(guard: LockGuard, record: Option<Record>) -> Result<(), LockError> {

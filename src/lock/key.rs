@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 /// What a component may contain unescaped: RFC 3986 "unreserved", and `/`, which separates nothing here.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
@@ -83,13 +84,19 @@ impl LockKey {
         P: IntoIterator,
         P::Item: AsRef<str>,
     {
-        let mut name = String::with_capacity(DIGEST_PREFIX);
-        name.extend(utf8_percent_encode(resource, RESOURCE_ESCAPED));
+        // Most names fit into it without an allocation.
+        let mut name = SmallVec::<[u8; 2 * DIGEST_PREFIX]>::new();
+        for piece in utf8_percent_encode(resource, RESOURCE_ESCAPED) {
+            name.extend_from_slice(piece.as_bytes());
+        }
         let readable = name.len().min(DIGEST_PREFIX);
         for component in components {
-            name.push(':');
-            name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
+            name.push(b':');
+            for piece in utf8_percent_encode(component.as_ref(), ESCAPED) {
+                name.extend_from_slice(piece.as_bytes());
+            }
         }
+        let name = str::from_utf8(&name).expect("an encoded name is ASCII");
         Self::bounded(name, readable)
     }
 
@@ -108,20 +115,19 @@ impl LockKey {
         let readable = self.name().len().min(DIGEST_PREFIX);
         let readable = (0..=readable).rev().find(|&end| name.is_char_boundary(end));
         name.extend(utf8_percent_encode(tenant.as_ref(), ESCAPED));
-        Self::bounded(name, readable.unwrap_or_default())
+        Self::bounded(&name, readable.unwrap_or_default())
     }
 
     /// A composed name; if it is too long, its beginning and a digest of all.
-    fn bounded(mut name: String, readable: usize) -> Self {
+    fn bounded(name: &str, readable: usize) -> Self {
         if name.len() <= MAX_COMPOSED {
             return Self::new(name);
         }
         // An encoded component never contains a bare `#`, so a digest never equals a component.
         let digest = Sha256::digest(name.as_bytes());
-        name.truncate(readable);
-        name.push_str(":#");
-        name.extend(hex(&digest));
-        Self::new(name)
+        let mut short = format!("{}:#", &name[..readable]);
+        short.extend(hex(&digest));
+        Self::new(short)
     }
 
     /// The whole name, as it stands in the store: with the [name space](crate::LockClientBuilder::namespace) of the client.

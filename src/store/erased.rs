@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::memory::MemoryStore;
 use super::{
-    Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released,
-    Record, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
+    Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Release,
+    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -98,9 +98,7 @@ impl<S: LockStore> Erased<S> {
 
 impl<S: LockStore> DynStore for Erased<S> {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        Self::answer(async move {
-            self.store.acquire(&attempt).await
-        })
+        Self::answer(async move { self.store.acquire(&attempt).await })
     }
 
     fn acquire_several(
@@ -155,21 +153,15 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
-        Self::answer(async move {
-            self.store.withdraw(&attempt, unanswered).await
-        })
+        Self::answer(async move { self.store.withdraw(&attempt, unanswered).await })
     }
 
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups> {
-        Self::answer(async move {
-            self.store.subscribe(&attempt).await
-        })
+        Self::answer(async move { self.store.subscribe(&attempt).await })
     }
 
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>> {
-        Self::answer(async move {
-            self.store.record(&key).await
-        })
+        Self::answer(async move { self.store.record(&key).await })
     }
 
     fn audit(self: Arc<Self>) -> Answer<Audit> {

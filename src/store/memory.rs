@@ -236,11 +236,7 @@ impl StoreAtOnce for MemoryStore {
         Ok((outcome, at))
     }
 
-    fn release_now(
-        &self,
-        hold: &Hold,
-        record: Option<&Record>,
-    ) -> Result<Released, StoreError> {
+    fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         match record.is_some() && !hold.mode.is_exclusive() {
             true => Err(shared_work()),
             false => Ok(self.shared.release(hold, record)),

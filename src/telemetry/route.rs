@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The label of a request's measurements: the template of its route. Cheap to clone.
@@ -7,7 +8,7 @@ pub(crate) struct Route(Option<Arc<str>>);
 impl Route {
     /// `None` outside of any route.
     pub(crate) fn new(template: Option<&str>) -> Self {
-        Self(template.map(Arc::from))
+        Self(template.map(shared))
     }
 
     /// The template; `None` outside of any route.
@@ -20,4 +21,17 @@ impl Route {
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or("none")
     }
+}
+
+/// The template. Requests of one route that come one after the other on a thread share it.
+fn shared(template: &str) -> Arc<str> {
+    thread_local! {
+        static LATEST: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+    }
+    let latest = LATEST.try_with(Cell::take).ok().flatten();
+    let latest = latest.filter(|latest| **latest == *template);
+    let shared = latest.unwrap_or_else(|| Arc::from(template));
+    // A thread that ends has no place for it any more.
+    let _ = LATEST.try_with(|latest| latest.set(Some(shared.clone())));
+    shared
 }

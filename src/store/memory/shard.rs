@@ -93,9 +93,8 @@ impl Shard {
     /// Decides about an attempt, and issues a token if it requests one. Returns the time of the decision as well.
     pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
         let hold = &attempt.hold;
-        let (verdict, now) = self.change(&hold.key, |entry, now| {
-            (entry.state.ask(attempt, now), now)
-        });
+        let (verdict, now) =
+            self.change(&hold.key, |entry, now| (entry.state.ask(attempt, now), now));
         let outcome = match verdict.refusal()? {
             Some(retry_after) => Outcome::Refused { retry_after },
             None => Outcome::Granted {
