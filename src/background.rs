@@ -125,6 +125,11 @@ impl Background {
     ///
     /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`].
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
+        if let Some(store) = self.handle.store.at_once()
+            && store.holds_now(&live.hold)
+        {
+            return Ok(());
+        }
         let checked = timeout(PATIENCE, async {
             match self.handle.checks.check(live).await {
                 Ok(HoldStatus::Held) => Ok(()),

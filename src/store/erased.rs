@@ -49,6 +49,9 @@ pub(crate) trait StoreAtOnce {
     /// It runs no code outside this crate, except for a permit, whose grant may wake another waiter. So a caller may hold a mutex.
     fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError>;
 
+    /// Whether the store carries the hold.
+    fn holds_now(&self, hold: &Hold) -> bool;
+
     /// [`LockStore::release`] of one hold.
     fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError>;
 }

@@ -236,6 +236,11 @@ impl StoreAtOnce for MemoryStore {
         Ok((outcome, at))
     }
 
+    fn holds_now(&self, hold: &Hold) -> bool {
+        let mut shard = self.shared.shard(&hold.key);
+        shard.change(&hold.key, |entry, _| entry.state.holds(hold))
+    }
+
     fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         match record.is_some() && !hold.mode.is_exclusive() {
             true => Err(shared_work()),
