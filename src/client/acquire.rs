@@ -13,7 +13,7 @@ use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{AtOnce, Decision, Share, Terms};
+use crate::queue::{AtOnce, Decision, Queued, Share, Terms};
 use crate::store::{Attempt, Outcome, Wakeups};
 use crate::telemetry::Contention;
 use crate::watchdog::{LiveHold, valid_until};
@@ -47,7 +47,14 @@ impl LockClient {
             [_] => wait.for_one(),
             _ => Wanted::Any,
         };
-        let mut request = Request::new(self, terms, wait, want);
+        let mut request = Request {
+            client: self,
+            terms,
+            wait,
+            attempts: AttemptGuard::new(self, want),
+            places: Places::default(),
+            known: None,
+        };
         if let Some(share) = request.enter(keys, now)? {
             return Ok(share);
         }
@@ -72,7 +79,7 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
         now: Instant,
-    ) -> Option<Result<Taken, LockError>> {
+    ) -> Option<Result<Taken<'_>, LockError>> {
         let store = self.inner.store.at_once()?;
         // The grant of a permit may wake another waiter, and a place in a fair queue has rules of its own.
         if matches!(terms.mode, LockMode::Permit(_) | LockMode::Fair) {
@@ -87,42 +94,65 @@ impl LockClient {
                     let live = LiveHold::new(hold, terms.lease, token, now, lease);
                     AtOnce::Granted(Arc::new(live.on(terms.route.clone())), at)
                 }
-                answer => AtOnce::Otherwise(Asked {
+                answer => AtOnce::Otherwise((
                     attempt,
-                    reply: answer.map(|(outcome, _)| Reply::of_one(outcome, now)),
-                }),
+                    answer.map(|(outcome, _)| Reply::of_one(outcome, now)),
+                )),
             }
         };
-        let entered = self.inner.queues.enter_and_ask(key, terms, now, ask);
-        Some(entered.map(|(decision, asked)| match decision {
-            Decision::Grant(share) => Taken::Granted(share),
-            decision => Taken::Begun(Box::new(Begun { decision, asked })),
-        }))
+        let (decision, asked) = match self.inner.queues.enter_and_ask(key, terms, now, ask) {
+            Ok(entered) => entered,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut begun = Begun {
+            attempts: AttemptGuard::new(self, wait.for_one()),
+            reply: None,
+            place: None,
+        };
+        match decision {
+            Decision::Grant(share) => return Some(Ok(Taken::Granted(share))),
+            Decision::Wait(place) => begun.place = Some(place),
+            Decision::Ask(turn) => match asked {
+                Some((attempt, reply)) => {
+                    begun.reply = Some(begun.attempts.add_answered(turn, attempt, reply));
+                }
+                None => begun.attempts.add(key, terms, turn),
+            },
+        }
+        Some(Ok(Taken::Begun(Box::new(begun))))
     }
 
     /// Goes on with a request for `key` that [`take_now`](Self::take_now) has begun.
     pub(super) async fn take_on(
         &self,
-        begun: Box<Begun>,
+        begun: Box<Begun<'_>>,
         key: &LockKey,
         terms: &Terms,
         wait: Wait,
         now: Instant,
     ) -> Result<Share, LockError> {
-        let mut request = Request::new(self, terms, wait, wait.for_one());
+        let Begun {
+            attempts,
+            reply,
+            place,
+        } = *begun;
+        let mut request = Request {
+            client: self,
+            terms,
+            wait,
+            attempts,
+            places: Places::default(),
+            known: None,
+        };
+        if let Some(place) = place {
+            request.places.add(key, place);
+        }
         let mut answer = None;
-        let Begun { decision, asked } = *begun;
-        match (decision, asked) {
-            (Decision::Ask(turn), Some(Asked { attempt, reply })) => {
-                let reply = request.attempts.add_answered(turn, attempt, reply);
-                match request.share(reply) {
-                    Ok(share) => return Ok(share),
-                    Err(refused) => answer = Some(refused),
-                }
+        if let Some(reply) = reply {
+            match request.share(reply) {
+                Ok(share) => return Ok(share),
+                Err(refused) => answer = Some(refused),
             }
-            (Decision::Ask(turn), None) => request.attempts.add(key, terms, turn),
-            (Decision::Wait(place), _) => request.places.add(key, place),
-            (Decision::Grant(share), _) => return Ok(share),
         }
         let contention = self.journal().contends(key, now);
         Box::pin(request.wait_for(answer, contention)).await
@@ -145,22 +175,18 @@ impl LockClient {
 }
 
 /// The result of [`LockClient::take_now`].
-pub(super) enum Taken {
+pub(super) enum Taken<'a> {
     Granted(Share),
     /// The request waits, or the store has refused it.
-    Begun(Box<Begun>),
+    Begun(Box<Begun<'a>>),
 }
 
-/// A request for one key that has entered its queue.
-pub(super) struct Begun {
-    decision: Decision,
-    /// The question that the store has answered already.
-    asked: Option<Asked>,
-}
-
-struct Asked {
-    attempt: Attempt,
-    reply: Result<Reply, StoreError>,
+/// A request for one key that has entered its queue. If it is dropped, what its attempt has left is withdrawn.
+pub(super) struct Begun<'a> {
+    attempts: AttemptGuard<'a>,
+    /// The answer, if the store was asked.
+    reply: Option<Result<Reply, StoreError>>,
+    place: Option<Queued>,
 }
 
 /// An answer without a share.
@@ -174,17 +200,6 @@ enum NotGranted {
 }
 
 impl<'a> Request<'a> {
-    fn new(client: &'a LockClient, terms: &'a Terms, wait: Wait, want: Wanted) -> Self {
-        Self {
-            client,
-            terms,
-            wait,
-            attempts: AttemptGuard::new(client, want),
-            places: Places::default(),
-            known: None,
-        }
-    }
-
     /// Enters the queue of every key that has room.
     fn enter(&mut self, keys: &'a [LockKey], now: Instant) -> Result<Option<Share>, LockError> {
         let mut refused = None;

@@ -241,7 +241,14 @@ impl LockRequest {
         }
         // Created before the work, so that it is dropped after it.
         let door = self.client.enter();
-        let begun = match door.is_open().then(|| self.take_now(wait, now)).flatten() {
+        // A hold with a minimum is kept by a question of its own.
+        let taken = match &self.targets {
+            Targets::One(target) if self.hold_at_least.is_none() && door.is_open() => {
+                self.client.take_now(&target.key, &self.terms, wait, now)
+            }
+            _ => None,
+        };
+        let begun = match taken {
             Some(Ok(Taken::Granted(share))) => return Ok(LockGuard::new(share).observed(waiting)),
             Some(Ok(Taken::Begun(begun))) => Some(begun),
             Some(Err(error)) => {
@@ -319,16 +326,6 @@ impl LockRequest {
         let database = self.client.inner.store.capabilities().for_traces();
         let (route, keys) = (&self.terms.route, || self.keys());
         Waiting::begin(route, self.mode_name(), now, followed, database, keys)
-    }
-
-    /// [`LockClient::take_now`] of its one key. A hold with a minimum is kept by a question of its own.
-    fn take_now(&self, wait: Wait, now: Instant) -> Option<Result<Taken, LockError>> {
-        match &self.targets {
-            Targets::One(target) if self.hold_at_least.is_none() => {
-                self.client.take_now(&target.key, &self.terms, wait, now)
-            }
-            _ => None,
-        }
     }
 
     fn targets(&self) -> &[Target] {

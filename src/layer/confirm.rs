@@ -1,7 +1,7 @@
 //! The end of a request: the release, and its confirmation.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -64,15 +64,18 @@ pub(crate) async fn confirm(
     let confirmed = match how {
         Confirm::Deadline if guard.is_lost() => Err(Unconfirmed),
         Confirm::Deadline => Ok(Confirmation::Lease),
-        Confirm::Store | Confirm::Strict => match within(BUDGET, release(guard, record)).await {
-            Some(Ok(())) => Ok(Confirmation::Store),
-            Some(Err(LockError::Unavailable(_))) | None
-                if how == Confirm::Store && Instant::now() < deadline =>
-            {
-                Ok(Confirmation::Lease)
+        Confirm::Store | Confirm::Strict => {
+            let releasing = pin!(release(guard, record));
+            match within(BUDGET, releasing).await {
+                Some(Ok(())) => Ok(Confirmation::Store),
+                Some(Err(LockError::Unavailable(_))) | None
+                    if how == Confirm::Store && Instant::now() < deadline =>
+                {
+                    Ok(Confirmation::Lease)
+                }
+                _ => Err(Unconfirmed),
             }
-            _ => Err(Unconfirmed),
-        },
+        }
     };
     if let (Ok(confirmation), Some(labels)) = (confirmed, labels) {
         telemetry::confirmed(&labels, confirmation.as_str());
@@ -81,8 +84,7 @@ pub(crate) async fn confirm(
 }
 
 /// Drives `work` for `limit` at most. Its timer is made when the work first waits.
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+async fn within<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     let mut late = pin!(None::<Sleep>);
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
