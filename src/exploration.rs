@@ -34,6 +34,8 @@ mod runner;
 #[cfg(feature = "exploration")]
 mod several;
 #[cfg(feature = "exploration")]
+mod shutdown;
+#[cfg(feature = "exploration")]
 mod store;
 
 /// A bug in the code, in unit tests only.
