@@ -35,10 +35,11 @@ impl LockClient {
     ///
     /// The request has a place for every key: in the queue of the process, first in, first out, and, when it has the turn,
     /// in the store. It asks the store about all keys whose turn it has at once. The first grant ends the request, and it
-    /// gives up all other places.
+    /// gives up all other places. `begun`: what [`take_now`](Self::take_now) has begun for the only key.
     pub(super) async fn take(
         &self,
         keys: &[LockKey],
+        begun: Option<Box<Begun<'_>>>,
         terms: &Terms,
         wait: Wait,
         now: Instant,
@@ -55,12 +56,16 @@ impl LockClient {
             places: Places::default(),
             known: None,
         };
-        if let Some(share) = request.enter(keys, now)? {
+        let mut answer = None;
+        let entered = match begun {
+            Some(begun) => request.enter_begun(keys, *begun, &mut answer),
+            None => request.enter(keys, now)?,
+        };
+        if let Some(share) = entered {
             return Ok(share);
         }
         // Most requests are granted at once. The state of a wait is large, so it is boxed.
-        let mut answer = None;
-        if request.attempts.asks_at_once() {
+        if answer.is_none() && request.attempts.asks_at_once() {
             let first = request.ask(now).await?;
             match request.share(first) {
                 Ok(share) => return Ok(share),
@@ -120,42 +125,6 @@ impl LockClient {
             },
         }
         Some(Ok(Taken::Begun(Box::new(begun))))
-    }
-
-    /// Goes on with a request for `key` that [`take_now`](Self::take_now) has begun.
-    pub(super) async fn take_on(
-        &self,
-        begun: Box<Begun<'_>>,
-        key: &LockKey,
-        terms: &Terms,
-        wait: Wait,
-        now: Instant,
-    ) -> Result<Share, LockError> {
-        let Begun {
-            attempts,
-            reply,
-            place,
-        } = *begun;
-        let mut request = Request {
-            client: self,
-            terms,
-            wait,
-            attempts,
-            places: Places::default(),
-            known: None,
-        };
-        if let Some(place) = place {
-            request.places.add(key, place);
-        }
-        let mut answer = None;
-        if let Some(reply) = reply {
-            match request.share(reply) {
-                Ok(share) => return Ok(share),
-                Err(refused) => answer = Some(refused),
-            }
-        }
-        let contention = self.journal().contends(key, now);
-        Box::pin(request.wait_for(answer, contention)).await
     }
 
     /// Subscribes; `None` if that is not possible now, so that the request only polls.
@@ -223,6 +192,26 @@ impl<'a> Request<'a> {
         match refused {
             Some(error) if self.attempts.is_empty() && self.places.is_empty() => Err(error),
             _ => Ok(None),
+        }
+    }
+
+    /// Goes on with the only key, whose queue it has entered. `answer` gets what the store has answered already.
+    fn enter_begun(
+        &mut self,
+        keys: &'a [LockKey],
+        begun: Begun<'a>,
+        answer: &mut Option<NotGranted>,
+    ) -> Option<Share> {
+        self.attempts = begun.attempts;
+        if let Some(place) = begun.place {
+            self.places.add(&keys[0], place);
+        }
+        match self.share(begun.reply?) {
+            Ok(share) => Some(share),
+            Err(refused) => {
+                *answer = Some(refused);
+                None
+            }
         }
     }
 

@@ -155,7 +155,7 @@ impl LockClient {
     async fn take_one_of_all(&self, all: &AllOf<'_>, index: usize) -> Result<Share, LockError> {
         let (key, mode) = &all.keys[index];
         let terms = all.terms.in_mode(*mode);
-        self.take(slice::from_ref(key), &terms, all.wait, Instant::now())
+        self.take(slice::from_ref(key), None, &terms, all.wait, Instant::now())
             .await
     }
 }

@@ -260,27 +260,23 @@ impl LockRequest {
         let (client, terms) = (&self.client, &self.terms);
         // Pinned here, so that the futures around it move only a pointer.
         let work = pin!(async {
-            let guard = match (&mut self.targets, begun) {
-                (Targets::One(target), Some(begun)) => {
-                    let key = &target.key;
-                    LockGuard::new(client.take_on(begun, key, terms, wait, now).await?)
-                }
-                (Targets::One(target), None) => {
+            let guard = match &mut self.targets {
+                Targets::One(target) => {
                     let keys = slice::from_ref(&target.key);
-                    LockGuard::new(client.take(keys, terms, wait, now).await?)
+                    LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
                 }
-                (Targets::All(targets), _) => {
+                Targets::All(targets) => {
                     let keys = in_order(mem::take(targets), self.mode);
                     let keys = &keys;
                     let all = AllOf { keys, terms, wait };
                     LockGuard::new(Box::pin(client.take_all(all)).await?)
                 }
-                (Targets::Any(targets), _) => {
+                Targets::Any(targets) => {
                     let keys = mem::take(targets).into_iter();
                     let mut keys: Vec<_> = keys.map(|target| target.key).collect();
                     // Requests begin at different keys, so that the keys are used equally.
                     fastrand::shuffle(&mut keys);
-                    LockGuard::new(client.take(&keys, terms, wait, now).await?)
+                    LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
                 }
             };
             match self.hold_at_least {
