@@ -22,6 +22,7 @@ mod acquire;
 mod all;
 mod announcement;
 mod attempt;
+mod begun;
 mod builder;
 mod doors;
 mod held;

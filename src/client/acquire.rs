@@ -1,6 +1,5 @@
 //! The one wait loop.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
@@ -8,15 +7,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::attempt::AttemptGuard;
+use super::begun::Begun;
 use super::places::{Places, sooner};
 use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{AtOnce, Decision, Queued, Share, Terms};
-use crate::store::{Attempt, Outcome, Wakeups};
+use crate::queue::{Decision, Share, Terms};
+use crate::store::{Attempt, Wakeups};
 use crate::telemetry::Contention;
-use crate::watchdog::{LiveHold, valid_until};
 
 /// A request under way: it has attempts for the keys whose turn it has, and places in the queues of the others.
 struct Request<'a> {
@@ -76,57 +75,6 @@ impl LockClient {
         Box::pin(request.wait_for(answer, contention)).await
     }
 
-    /// Takes `key` if this process can share it, or if a store that answers at once grants it: without a future, a turn and a
-    /// guard of the attempt. `None`: [`take`](Self::take) is to be called; nothing has changed.
-    pub(super) fn take_now(
-        &self,
-        key: &LockKey,
-        terms: &Terms,
-        wait: Wait,
-        now: Instant,
-    ) -> Option<Result<Taken<'_>, LockError>> {
-        let store = self.inner.store.at_once()?;
-        // The grant of a permit may wake another waiter, and a place in a fair queue has rules of its own.
-        if matches!(terms.mode, LockMode::Permit(_) | LockMode::Fair) {
-            return None;
-        }
-        let ask = || {
-            let attempt = self.attempt(key, terms, wait.for_one(), None);
-            match store.acquire_now(&attempt) {
-                // An answer that took longer than the lease is no grant.
-                Ok((Outcome::Granted { token }, at)) if at < valid_until(now, attempt.lease) => {
-                    let Attempt { hold, lease, .. } = attempt;
-                    let live = LiveHold::new(hold, terms.lease, token, now, lease);
-                    AtOnce::Granted(Arc::new(live.on(terms.route.clone())), at)
-                }
-                answer => AtOnce::Otherwise((
-                    attempt,
-                    answer.map(|(outcome, _)| Reply::of_one(outcome, now)),
-                )),
-            }
-        };
-        let (decision, asked) = match self.inner.queues.enter_and_ask(key, terms, now, ask) {
-            Ok(entered) => entered,
-            Err(error) => return Some(Err(error)),
-        };
-        let mut begun = Begun {
-            attempts: AttemptGuard::new(self, wait.for_one()),
-            reply: None,
-            place: None,
-        };
-        match decision {
-            Decision::Grant(share) => return Some(Ok(Taken::Granted(share))),
-            Decision::Wait(place) => begun.place = Some(place),
-            Decision::Ask(turn) => match asked {
-                Some((attempt, reply)) => {
-                    begun.reply = Some(begun.attempts.add_answered(turn, attempt, reply));
-                }
-                None => begun.attempts.add(key, terms, turn),
-            },
-        }
-        Some(Ok(Taken::Begun(Box::new(begun))))
-    }
-
     /// Subscribes; `None` if that is not possible now, so that the request only polls.
     async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
         let called = attempt.is_called();
@@ -141,21 +89,6 @@ impl LockClient {
             Err(_) => None,
         }
     }
-}
-
-/// The result of [`LockClient::take_now`].
-pub(super) enum Taken<'a> {
-    Granted(Share),
-    /// The request waits, or the store has refused it.
-    Begun(Box<Begun<'a>>),
-}
-
-/// A request for one key that has entered its queue. If it is dropped, what its attempt has left is withdrawn.
-pub(super) struct Begun<'a> {
-    attempts: AttemptGuard<'a>,
-    /// The answer, if the store was asked.
-    reply: Option<Result<Reply, StoreError>>,
-    place: Option<Queued>,
 }
 
 /// An answer without a share.

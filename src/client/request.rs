@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::LockClient;
-use super::acquire::Taken;
 use super::all::AllOf;
+use super::begun::Taken;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
