@@ -167,7 +167,7 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
 
 /// The slot of all names of the key. Fails if they have different slots.
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
-    Names::of(key).share_a_slot().map_err(|why| refused(why))?;
+    Names::of(key).share_a_slot().map_err(refused)?;
     Ok(Slot::of(key))
 }
 

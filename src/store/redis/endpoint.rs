@@ -155,7 +155,7 @@ impl Endpoint {
             .config(config)
             .runtime(deadpool_redis::Runtime::Tokio1)
             .build()
-            .map_err(|error| refused(error))
+            .map_err(refused)
     }
 }
 

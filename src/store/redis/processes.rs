@@ -38,7 +38,7 @@ impl RedisStore {
             true => script::FORGET.call(keys),
             false => {
                 let value = serde_json::to_vec(process);
-                let value = value.map_err(|error| refused(error))?;
+                let value = value.map_err(refused)?;
                 script::ANNOUNCE.call(keys).arg((&value[..], ms(lifetime)))
             }
         };

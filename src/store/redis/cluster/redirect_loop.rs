@@ -173,7 +173,7 @@ impl<'a> RedirectLoop<'a> {
     async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
         // This server has just answered, so the Cluster as a whole cannot serve.
         let newer = self.topology.newer(self.purpose, &self.map, stale).await;
-        self.map = newer.map_err(|error| transient(error))?;
+        self.map = newer.map_err(transient)?;
         Ok(())
     }
 
