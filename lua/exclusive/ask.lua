@@ -31,16 +31,22 @@ local function ask_exclusive(keys, args, taken)
   local now, others, theirs, dropped = now_ms(), nil, nil, false
   if args[3] ~= '0' then
     others, theirs, dropped = who_goes_first(line, alive, outside, id, now, left ~= -2)
+  elseif left == -2 then
+    others = lines_turn(line, outside)
   end
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
-      leave_line(line, alive, id)
+      if args[3] == '0' then
+        take_outside_turn(line, outside, args[1])
+      else
+        leave_line(line, alive, id)
+      end
       return granted
     end
   end
   if args[3] == '0' then
-    return {1, left}
+    return {1, others or left}
   end
   local listens = not others and (theirs or is_redissons(name))
   left = left == -2 and (others or theirs) or left

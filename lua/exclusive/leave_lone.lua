@@ -5,7 +5,7 @@
 -- Returns  as exclusive/leave.lua; otherwise `removed` is the answer to HDEL, and `woken` is how many subscribers were
 --          woken, if the hold was alone
 local removed = redis.pcall('HDEL', KEYS[1], ARGV[1])
-local woken = removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[4]) == 0
+local woken = removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[4], KEYS[5]) == 0
   and redis.call(ARGV[2] or 'PUBLISH', KEYS[2], '0')
 if woken == 0 then
   return 1

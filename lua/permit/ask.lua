@@ -24,6 +24,8 @@ local function ask_permit(keys, args)
   local others, theirs, dropped
   if args[3] ~= '0' and not ends then
     others, theirs, dropped = who_goes_first(line, alive, keys[8], id, now, free <= 0)
+  elseif not ends and free > 0 then
+    others = lines_turn(line, keys[8])
   end
   if not ends and (free <= 0 or others or theirs) then
     local left = free <= 0 and next_free(held, free, now) or others or theirs
@@ -42,6 +44,9 @@ local function ask_permit(keys, args)
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
     outlive(counter, held, now)
     leave_line(line, alive, id)
+    if args[3] == '0' and not ends then
+      take_outside_turn(line, keys[8], args[1])
+    end
     if free > 0 then
       if lapsed > 0 then
         redis.call(publish, keys[3], free)

@@ -1,20 +1,42 @@
 -- The turn of those that wait outside the line: clients of Redisson, and attempts without a place. They ask whenever they
 -- are woken, and the line does not delay them. A release that wakes some of them gives one of them time to take the lock
--- before the line: a key with an expiry. The turn ends when a question finds the lock taken.
+-- before the line. The turn ends when a question finds the lock taken. If one of our attempts without a place takes it, the
+-- next turn belongs to the line, in which other such attempts are refused: the line is not overtaken again and again. The
+-- key that says so is a string with an expiry: `1` while those outside have their turn, `0` while a hold lasts that was
+-- granted in front of the line, `2` while the line has its turn.
 
 -- The length of the turn in ms: the time of a message, and of a question from a client that must wake a thread first.
 local OUTSIDE_TURN = 5
 
--- Begins the turn after a release that woke `woken` subscribers outside the line.
+-- Begins the turn after a release that woke `woken` subscribers outside the line, or the turn of the line.
 local function give_outside_turn(outside, woken)
-  if woken > 0 then
+  if redis.call('GET', outside) == '0' then
+    redis.call('SET', outside, 2, 'PX', OUTSIDE_TURN)
+  elseif woken > 0 then
     redis.call('SET', outside, 1, 'PX', OUTSIDE_TURN)
+  end
+end
+
+-- For how many ms an attempt without a place is refused although the lock is free, because ids wait in line and have their
+-- turn; nil if it may take the lock.
+local function lines_turn(line, outside)
+  if redis.call('GET', outside) == '2' and redis.call('EXISTS', line) == 1 then
+    return math.max(1, redis.call('PTTL', outside))
+  end
+end
+
+-- An attempt without a place is granted a hold: if ids wait in line, they have the next turn.
+local function take_outside_turn(line, outside, lease)
+  if redis.call('EXISTS', line) == 1 then
+    redis.call('SET', outside, 0, 'PX', lease)
   end
 end
 
 -- For how many ms waiters outside the line go before the first in line; nil if they do not. `taken`: the lock is held.
 local function outside_turn(outside, taken)
-  if taken then
+  if redis.call('GET', outside) ~= '1' then
+    return nil
+  elseif taken then
     redis.call('DEL', outside)
     return nil
   end

@@ -12,6 +12,9 @@ local function ask_write(keys, args, taken)
     local granted = grant_write(keys, args, life)
     if waits then
       leave_line(line, alive, id)
+      if args[3] == '0' or args[4] ~= '1' then
+        take_outside_turn(line, keys[6], lease)
+      end
     end
     return granted
   end
@@ -44,6 +47,8 @@ local function ask_write(keys, args, taken)
   local others, theirs, dropped
   if in_line then
     others, theirs, dropped = who_goes_first(line, alive, keys[6], id, now, held[1])
+  elseif not refused then
+    others = lines_turn(line, keys[6])
   end
   if not (refused or others or theirs) then
     waits = true
@@ -55,5 +60,5 @@ local function ask_write(keys, args, taken)
   elseif args[3] ~= '0' then
     join(alive, id, args[3], now)
   end
-  return {1, refused}
+  return {1, refused or others}
 end

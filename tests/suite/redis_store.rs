@@ -13,6 +13,7 @@ mod holds;
 mod many;
 mod mistaken;
 mod outside;
+mod overtaking;
 mod permits;
 mod phases;
 mod protocols;

@@ -43,16 +43,14 @@ impl KeyEntry {
 
     /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them: they go first.
     pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
-        let notified = match mode {
+        match mode {
             LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {
-                self.listeners.without_place(wake)
+                let notified = self.listeners.without_place(wake);
+                self.state.give_outside_turn(notified, now);
+                notified
             }
             LockMode::Fair | LockMode::Read => 0,
-        };
-        if notified > 0 {
-            self.state.let_those_outside_go_first(now);
         }
-        notified
     }
 
     fn is_idle(&self) -> bool {

@@ -41,14 +41,25 @@ pub(super) struct State {
     waiting: ExpiringList,
     /// Those of them with a place in line, in the order in which they are granted.
     line: ExpiringList,
-    /// The time until which waiters outside the line go first. It has no meaning if none of them listens.
-    outside: Option<Instant>,
+    /// The turn of waiters outside the line, and its end. It has no meaning if none waits in line.
+    outside: Option<(OutsideTurn, Instant)>,
     /// Waiting readers.
     readers: ExpiringList,
     /// The readers that waited when a writer released: they block writers. Empty while there is a writer.
     passes: ExpiringList,
     /// Attempts of which a copy may still arrive.
     withdrawn: ExpiringList<(LockMode, HoldId)>,
+}
+
+/// The turns of waiters outside the line. So that the line is not overtaken again and again, it has the turn after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OutsideTurn {
+    /// A release woke some: they go before the first in line.
+    Now,
+    /// An attempt without a place was granted a hold while others waited in line, until the end of its lease.
+    Had,
+    /// That hold was released: while others wait in line, attempts without a place are refused.
+    Over,
 }
 
 #[derive(Debug)]
@@ -68,7 +79,7 @@ impl State {
         self.permits.expire(now);
         self.queue.expire(now);
         self.waiting.expire(now);
-        self.outside.take_if(|until| *until <= now);
+        self.outside.take_if(|(_, until)| *until <= now);
         self.readers.expire(now);
         self.passes.expire(now);
         self.withdrawn.expire(now);
@@ -96,10 +107,17 @@ impl State {
         let in_line = attempt.stands_in_line();
         let verdict = self.evaluate(attempt, in_line, now);
         match verdict {
-            Verdict::Granted => self.grant(hold, after(now, attempt.lease)),
+            Verdict::Granted => {
+                let until = after(now, attempt.lease);
+                if !in_line {
+                    self.take_outside_turn(hold, until);
+                }
+                self.grant(hold, until);
+            }
             Verdict::Refused { .. } if attempt.patience.is_some() => {
                 if in_line && !self.is_free() && self.is_first(hold) {
-                    self.outside = None; // The lock is taken: their turn is over.
+                    // The lock is taken: their turn is over.
+                    self.outside.take_if(|(turn, _)| *turn == OutsideTurn::Now);
                 }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
@@ -279,7 +297,13 @@ impl State {
             let (first, until) = queue.first()?;
             (first != hold.id).then_some(until)
         };
-        let in_front = || before(&self.line).or(self.outside).filter(|_| in_line);
+        let in_front = || match in_line {
+            true => before(&self.line).or_else(|| self.outside_turn(OutsideTurn::Now)),
+            false => self
+                .line
+                .first()
+                .and_then(|_| self.outside_turn(OutsideTurn::Over)),
+        };
         match hold.mode {
             LockMode::Reentrant => sole.or_else(in_front),
             LockMode::Fair => sole.or_else(|| before(&self.queue)),

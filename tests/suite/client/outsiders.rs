@@ -15,6 +15,9 @@ const WORK: Duration = Duration::from_millis(1);
 const CONTEST: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(30);
 
+/// The sections of the longest turn of a process: the first, and the hand-overs after it.
+const HANDOVERS: usize = 65;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Ours,
@@ -116,4 +119,48 @@ async fn a_turn_has_as_many_sections_as_that_of_a_client_outside_the_line() {
             }
         }
     }
+}
+
+/// Requests for any of several keys have no place in the line. A process with many of them has turns of many sections; after
+/// each, a request in line has its turn.
+#[tokio::test(start_paused = true)]
+async fn requests_for_any_key_share_it_with_the_line() {
+    let store = MemoryStore::new();
+    let (here, elsewhere) = (LockClient::new(store.clone()), LockClient::new(store));
+    let log = Log::default();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (here, log) = (here.clone(), log.clone());
+        tasks.spawn(async move {
+            let over = Instant::now() + CONTEST;
+            while Instant::now() < over {
+                let guard = here.lock_any(["n", "m"]).wait(LEASE);
+                let guard = guard.await.expect("granted");
+                if guard.key().as_str() == "n" {
+                    log.add(Side::Outsider);
+                }
+                sleep(WORK).await;
+                guard.release().await.expect("held");
+            }
+        });
+    }
+    tasks.spawn({
+        let log = log.clone();
+        async move {
+            let over = Instant::now() + CONTEST;
+            while Instant::now() < over {
+                let guard = elsewhere.lock("n").wait(LEASE).await.expect("granted");
+                log.add(Side::Ours);
+                sleep(WORK).await;
+                guard.release().await.expect("held");
+            }
+        }
+    });
+    tasks.join_all().await;
+    let turns = log.turns();
+    // The first begins before the other side asks. The last goes on after the other side's end.
+    for turn in &turns[1..turns.len() - 1] {
+        assert!(turn.1 <= HANDOVERS, "{turns:?}");
+    }
+    assert!(turns.len() > 10, "{turns:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Sole, State};
+use super::{OutsideTurn, Sole, State};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::limits::after;
@@ -85,14 +85,37 @@ impl State {
         [None, None, free.flatten(), None]
     }
 
-    /// A release has woken waiters outside the line: one of them has time to take the lock before the line. (10)
-    pub(in super::super) fn let_those_outside_go_first(&mut self, now: Instant) {
+    /// A release has woken waiters outside the line: one of them has time to take the lock before the line, or the line has
+    /// that time if one of them has just released it. (10)
+    pub(in super::super) fn give_outside_turn(&mut self, woken: usize, now: Instant) {
+        let turn = match self.outside {
+            Some((OutsideTurn::Had, _)) => OutsideTurn::Over,
+            _ if woken > 0 => OutsideTurn::Now,
+            _ => return,
+        };
         // In an exploration time does not pass, and their turn would never end.
         #[cfg(test)]
         if exploration::is_on() {
             return;
         }
-        self.outside = Some(after(now, OUTSIDE_TURN));
+        self.outside = Some((turn, after(now, OUTSIDE_TURN)));
+    }
+
+    /// An attempt without a place in line is granted a hold. (10)
+    pub(super) fn take_outside_turn(&mut self, hold: &Hold, until: Instant) {
+        let overtakes = match hold.mode {
+            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => !self.holds(hold),
+            LockMode::Fair | LockMode::Read => false,
+        };
+        if overtakes && self.line.first().is_some_and(|(first, _)| first != hold.id) {
+            self.outside = Some((OutsideTurn::Had, until));
+        }
+    }
+
+    /// Until when it is this turn.
+    pub(super) fn outside_turn(&self, which: OutsideTurn) -> Option<Instant> {
+        let (turn, until) = self.outside?;
+        (turn == which).then_some(until)
     }
 
     /// Whether it is first in line.
