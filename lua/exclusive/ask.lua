@@ -32,15 +32,14 @@ local function ask_exclusive(keys, args, taken)
   if args[3] ~= '0' then
     others, theirs, dropped = who_goes_first(line, alive, outside, id, now, left ~= -2)
   elseif left == -2 then
-    others = lines_turn(line, outside)
+    others = turn_of_line(line, alive, outside, now)
   end
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
+      leave_line(line, alive, id)
       if args[3] == '0' then
-        take_outside_turn(line, outside, args[1])
-      else
-        leave_line(line, alive, id)
+        take_outside_turn(line, alive, outside, args[1], now)
       end
       return granted
     end

@@ -25,7 +25,7 @@ local function ask_permit(keys, args)
   if args[3] ~= '0' and not ends then
     others, theirs, dropped = who_goes_first(line, alive, keys[8], id, now, free <= 0)
   elseif not ends and free > 0 then
-    others = lines_turn(line, keys[8])
+    others = turn_of_line(line, alive, keys[8], now)
   end
   if not ends and (free <= 0 or others or theirs) then
     local left = free <= 0 and next_free(held, free, now) or others or theirs
@@ -45,7 +45,7 @@ local function ask_permit(keys, args)
     outlive(counter, held, now)
     leave_line(line, alive, id)
     if args[3] == '0' and not ends then
-      take_outside_turn(line, keys[8], args[1])
+      take_outside_turn(line, alive, keys[8], args[1], now)
     end
     if free > 0 then
       if lapsed > 0 then

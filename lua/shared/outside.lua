@@ -17,21 +17,6 @@ local function give_outside_turn(outside, woken)
   end
 end
 
--- For how many ms an attempt without a place is refused although the lock is free, because ids wait in line and have their
--- turn; nil if it may take the lock.
-local function lines_turn(line, outside)
-  if redis.call('GET', outside) == '2' and redis.call('EXISTS', line) == 1 then
-    return math.max(1, redis.call('PTTL', outside))
-  end
-end
-
--- An attempt without a place is granted a hold: if ids wait in line, they have the next turn.
-local function take_outside_turn(line, outside, lease)
-  if redis.call('EXISTS', line) == 1 then
-    redis.call('SET', outside, 0, 'PX', lease)
-  end
-end
-
 -- For how many ms waiters outside the line go before the first in line; nil if they do not. `taken`: the lock is held.
 local function outside_turn(outside, taken)
   if redis.call('GET', outside) ~= '1' then

@@ -31,3 +31,18 @@ local function refuse_in_line(line, alive, id, liveness, publish, now, dropped, 
   end
   return listens and {1, left, 1} or {1, left}
 end
+
+-- For how many ms an attempt without a place is refused although the lock is free, because ids wait in line and have their
+-- turn; nil if it may take the lock.
+local function turn_of_line(line, alive, outside, now)
+  if redis.call('GET', outside) == '2' and is_in_line(line, alive, now) then
+    return math.max(1, redis.call('PTTL', outside))
+  end
+end
+
+-- An attempt without a place is granted a hold: if ids wait in line, they have the next turn.
+local function take_outside_turn(line, alive, outside, lease, now)
+  if is_in_line(line, alive, now) then
+    redis.call('SET', outside, 0, 'PX', lease)
+  end
+end

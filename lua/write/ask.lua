@@ -13,7 +13,7 @@ local function ask_write(keys, args, taken)
     if waits then
       leave_line(line, alive, id)
       if args[3] == '0' or args[4] ~= '1' then
-        take_outside_turn(line, keys[6], lease)
+        take_outside_turn(line, alive, keys[6], lease, now_ms())
       end
     end
     return granted
@@ -48,7 +48,7 @@ local function ask_write(keys, args, taken)
   if in_line then
     others, theirs, dropped = who_goes_first(line, alive, keys[6], id, now, held[1])
   elseif not refused then
-    others = lines_turn(line, keys[6])
+    others = turn_of_line(line, alive, keys[6], now)
   end
   if not (refused or others or theirs) then
     waits = true

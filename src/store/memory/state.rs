@@ -109,10 +109,11 @@ impl State {
         match verdict {
             Verdict::Granted => {
                 let until = after(now, attempt.lease);
-                if !in_line {
-                    self.take_outside_turn(hold, until);
-                }
+                let overtakes = !in_line && !self.holds(hold);
                 self.grant(hold, until);
+                if overtakes {
+                    self.take_outside_turn(hold.mode, until);
+                }
             }
             Verdict::Refused { .. } if attempt.patience.is_some() => {
                 if in_line && !self.is_free() && self.is_first(hold) {

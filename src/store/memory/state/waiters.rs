@@ -102,12 +102,9 @@ impl State {
     }
 
     /// An attempt without a place in line is granted a hold. (10)
-    pub(super) fn take_outside_turn(&mut self, hold: &Hold, until: Instant) {
-        let overtakes = match hold.mode {
-            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => !self.holds(hold),
-            LockMode::Fair | LockMode::Read => false,
-        };
-        if overtakes && self.line.first().is_some_and(|(first, _)| first != hold.id) {
+    pub(super) fn take_outside_turn(&mut self, mode: LockMode, until: Instant) {
+        let has_line = !matches!(mode, LockMode::Fair | LockMode::Read);
+        if has_line && self.line.first().is_some() {
             self.outside = Some((OutsideTurn::Had, until));
         }
     }
