@@ -1,5 +1,6 @@
 //! Callers of one key: promises S1, S5, S6, L2, L3, L7, L8 inside a process.
 
+mod mutants;
 mod site;
 
 use std::pin::pin;
@@ -305,80 +306,4 @@ fn requests_to_a_store_that_answers_at_once_exclude_each_other() {
     owners.explore();
     let naps = Plan { naps: true, ..one };
     naps.explore();
-}
-
-mod mutants {
-    use super::*;
-
-    #[test]
-    fn a_kept_turn_is_found_with_a_store_that_answers_at_once() {
-        let plan = Plan {
-            clients: 2,
-            callers: 2,
-            cancels: true,
-            at_once: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::TurnKept);
-    }
-
-    #[test]
-    fn a_silent_release_is_found_with_a_store_that_answers_at_once() {
-        let plan = Plan {
-            clients: 2,
-            callers: 2,
-            at_once: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::WakesNone);
-    }
-
-    #[test]
-    fn a_cancelled_waiter_that_keeps_its_grant_is_found() {
-        let plan = Plan {
-            cancels: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::GiftKept);
-    }
-
-    #[test]
-    fn a_request_that_gives_up_and_keeps_its_turn_is_found() {
-        let plan = Plan {
-            clients: 2,
-            callers: 2,
-            cancels: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::TurnKept);
-    }
-
-    #[test]
-    fn a_hold_that_is_passed_on_when_nearly_over_is_found() {
-        let plan = Plan {
-            naps: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::LostPassedOn);
-    }
-
-    #[test]
-    fn a_newcomer_at_the_front_of_the_queue_is_found() {
-        QUIET.finds(Mutant::LastInFirstOut);
-    }
-
-    #[test]
-    fn a_token_that_is_given_twice_is_found() {
-        QUIET.finds(Mutant::TokenKept);
-    }
-
-    #[test]
-    fn a_forgotten_request_of_an_owner_is_found() {
-        let plan = Plan {
-            callers: 3,
-            owners: true,
-            ..QUIET
-        };
-        plan.finds(Mutant::SiblingForgotten);
-    }
 }
