@@ -134,8 +134,9 @@ fn other_limit(limit: u32) -> StoreError {
 ///     attempts with patience that are [`in_line`](Attempt::in_line) form it in the order of their first question, and are
 ///     granted in that order. An attempt that does not ask for [`WAITER_LIVENESS`] loses its place. An event that frees the key
 ///     wakes the first in line, and no other; so does a withdrawal that makes it the first, and a grant of a permit that leaves
-///     another one free. Attempts without a place are granted whenever the key is free. In a store without a line, no attempt
-///     has a place.
+///     another one free. Attempts without a place are granted when the key is free. If such an attempt is granted while others
+///     wait in line, the store may refuse the next ones for milliseconds after the hold's release, so that the first in line is
+///     granted. In a store without a line, no attempt has a place.
 /// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
 ///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
 ///    [set](Inspect::set_permits) counts in place of what attempts name. A store may keep the name of a key for permits for a

@@ -37,10 +37,7 @@ local function ask_exclusive(keys, args, taken)
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
-      leave_line(line, alive, id)
-      if args[3] == '0' then
-        take_outside_turn(line, alive, outside, args[1], now)
-      end
+      enter(line, alive, outside, id, args[1], args[3] ~= '0')
       return granted
     end
   end

@@ -43,10 +43,7 @@ local function ask_permit(keys, args)
     end
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
     outlive(counter, held, now)
-    leave_line(line, alive, id)
-    if args[3] == '0' and not ends then
-      take_outside_turn(line, alive, keys[8], args[1], now)
-    end
+    enter(line, alive, keys[8], id, args[1], ends or args[3] ~= '0')
     if free > 0 then
       if lapsed > 0 then
         redis.call(publish, keys[3], free)

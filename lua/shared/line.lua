@@ -24,16 +24,6 @@ local function first_in_line_of_ours(line, alive, now)
   end
 end
 
--- Whether a living id is in line. Looks at as many as one script drops, and drops none.
-local function is_in_line(line, alive, now)
-  for _, id in ipairs(redis.call('ZRANGE', line, 0, DROPS_IN_LINE)) do
-    if tonumber(redis.call('ZSCORE', alive, id) or 0) > now then
-      return true
-    end
-  end
-  return false
-end
-
 -- The name that a key or a channel of the lock has after its prefix. `alive` is `tower_lock_writers:<this>`.
 local function tag_of(alive)
   return alive:sub(20)

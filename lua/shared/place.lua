@@ -32,6 +32,16 @@ local function refuse_in_line(line, alive, id, liveness, publish, now, dropped, 
   return listens and {1, left, 1} or {1, left}
 end
 
+-- Whether a living id is in line. Looks at as many as one script drops, and drops none.
+local function is_in_line(line, alive, now)
+  for _, id in ipairs(redis.call('ZRANGE', line, 0, DROPS_IN_LINE)) do
+    if tonumber(redis.call('ZSCORE', alive, id) or 0) > now then
+      return true
+    end
+  end
+  return false
+end
+
 -- For how many ms an attempt without a place is refused although the lock is free, because ids wait in line and have their
 -- turn; nil if it may take the lock.
 local function turn_of_line(line, alive, outside, now)
@@ -40,9 +50,10 @@ local function turn_of_line(line, alive, outside, now)
   end
 end
 
--- An attempt without a place is granted a hold: if ids wait in line, they have the next turn.
-local function take_outside_turn(line, alive, outside, lease, now)
-  if is_in_line(line, alive, now) then
+-- An attempt is granted a hold, and gives up its place. If it has none and ids wait in line, they have the next turn.
+local function enter(line, alive, outside, id, lease, has_place)
+  leave_line(line, alive, id)
+  if not has_place and is_in_line(line, alive, now_ms()) then
     redis.call('SET', outside, 0, 'PX', lease)
   end
 end

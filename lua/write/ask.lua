@@ -6,15 +6,12 @@
 -- Needs    write/grant.lua, now.lua, waiters.lua, settle.lua, line.lua, outside.lua, place.lua and what they need
 local function ask_write(keys, args, taken)
   local name, alive, line, id, lease = keys[1], keys[3], keys[5], args[2], tonumber(args[1])
-  local field, life, waits = id .. ':write', lease, false
+  local field, life, waits, in_line = id .. ':write', lease, false, args[3] ~= '0' and args[4] == '1'
 
   local function grant()
     local granted = grant_write(keys, args, life)
     if waits then
-      leave_line(line, alive, id)
-      if args[3] == '0' or args[4] ~= '1' then
-        take_outside_turn(line, alive, keys[6], lease, now_ms())
-      end
+      enter(line, alive, keys[6], id, lease, in_line)
     end
     return granted
   end
@@ -42,9 +39,8 @@ local function ask_write(keys, args, taken)
   if data then
     return 5
   end
-  local now, in_line = now_ms(), args[3] ~= '0' and args[4] == '1'
+  local now, others, theirs, dropped = now_ms(), nil, nil, nil
   refused = unknown and 1 or refused or waiting(keys[4], now)
-  local others, theirs, dropped
   if in_line then
     others, theirs, dropped = who_goes_first(line, alive, keys[6], id, now, held[1])
   elseif not refused then

@@ -60,8 +60,8 @@ async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_h
         assert!(rest > Duration::from_secs(60), "{mode:?}: {rest:?}");
         assert!(asks(&store, &outside).await, "{mode:?}: it has no place");
         assert!(!asks(&store, &first).await);
-        let left: bool = redis.exists(TURN).await.expect("allowed");
-        assert!(!left, "{mode:?}: the turn goes on");
+        let turn: Option<String> = redis.get(TURN).await.expect("allowed");
+        assert_ne!(turn.as_deref(), Some("1"), "{mode:?}: the turn goes on");
         assert!(releases(&store, &outside).await);
         assert!(asks(&store, &first).await, "{mode:?}: first in line");
         assert!(releases(&store, &first).await);
