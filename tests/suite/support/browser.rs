@@ -30,6 +30,35 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
+/// Starts a driver, and returns its port. It takes a port that is free for IPv6, and exits if that is taken for IPv4: then
+/// another one is started.
+async fn start_driver() -> (Process, Group, String) {
+    for _ in 0..20 {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").process_group(0);
+        let driver = Process::spawn(&mut command).unwrap_or_else(|error| {
+            panic!(
+                "chromedriver: {error}. Run: sudo apt-get install chromium chromium-driver (scripts/test does it)"
+            )
+        });
+        let group = Group(Pid::from_raw(driver.id().cast_signed()));
+        let port = eventually("chromedriver listens", LIMIT, async || {
+            let output = driver.output();
+            if output.contains("port not available") {
+                return Some(None);
+            }
+            let (_, rest) = output.split_once("started successfully on port ")?;
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            rest.contains('.').then_some(Some(port))
+        })
+        .await;
+        if let Some(port) = port {
+            return (driver, group, port);
+        }
+    }
+    panic!("chromedriver found no free port in 20 attempts")
+}
+
 /// The driver and all that it has started.
 #[derive(Debug)]
 struct Group(Pid);
@@ -44,21 +73,7 @@ impl Drop for Group {
 impl Browser {
     /// Starts a browser and opens a page.
     pub(crate) async fn open(url: &str) -> Self {
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").process_group(0);
-        let driver = Process::spawn(&mut command).unwrap_or_else(|error| {
-            panic!(
-                "chromedriver: {error}. Run: sudo apt-get install chromium chromium-driver (scripts/test does it)"
-            )
-        });
-        let group = Group(Pid::from_raw(driver.id().cast_signed()));
-        let port = eventually("chromedriver listens", LIMIT, async || {
-            let output = driver.output();
-            let (_, rest) = output.split_once("started successfully on port ")?;
-            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            rest.contains('.').then_some(port)
-        })
-        .await;
+        let (driver, group, port) = start_driver().await;
         let profile = TempDir::new().expect("a folder");
         let options = json!({ "args": [
             "--headless=new",
