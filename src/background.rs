@@ -57,7 +57,7 @@ impl Background {
                     store.clone(),
                     runtime,
                     tasks.clone(),
-                    journal.clone(),
+                    Journal::clone(&journal),
                     on_lost,
                 ),
                 checks: OwnerChecks::new(store.clone(), tasks.clone()),

@@ -166,10 +166,15 @@ impl Queues {
                     queues.lost(live);
                 }
             };
-            let journal = Journal::default();
+            let journal: Journal = Default::default();
             Self {
                 at_once: store.answers_at_once(),
-                background: Background::new(store, renew_on, journal.clone(), Box::new(on_lost)),
+                background: Background::new(
+                    store,
+                    renew_on,
+                    Journal::clone(&journal),
+                    Box::new(on_lost),
+                ),
                 journal,
                 pace,
                 shards: Shards::new(max_keys),
