@@ -143,6 +143,11 @@ pub(super) fn answered<T>(votes: &Votes<T>) -> usize {
     votes.iter().flatten().filter(|vote| vote.is_ok()).count()
 }
 
+/// Decides when a majority of the stores has answered.
+pub(super) fn most_answered<T>(majority: usize) -> impl Fn(&Votes<T>) -> Option<()> {
+    move |votes| (answered(votes) >= majority).then_some(())
+}
+
 /// Why there was no majority: `touched` says whether any store may have been changed all the same.
 pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, touched: bool) -> StoreError {
     let given = || votes.iter().flatten();

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::QuorumStore;
 use super::echoes::EchoListener;
 use super::hold::RefusedVote;
-use super::majority::{MajorityCall, Vote, Votes, answered};
+use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
@@ -41,7 +41,7 @@ impl<S: LockStore> QuorumStore<S> {
         let gathering = gather(majority, self.listener(&attempt.hold), woken, signal);
         let task = tokio::spawn(async move { tokio::join!(listening, gathering) });
         let task = OwnedTask::new(&task);
-        let decide = |votes: &Votes<()>| (answered(votes) >= majority).then_some(());
+        let decide = most_answered(majority);
         let decision = call.decision(self.deadline(), majority, decide, |_| false);
         decision.await.map(|()| Wakeups::new(wakeups, task))
     }

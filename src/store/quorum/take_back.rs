@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
 use super::hold_table::HoldRef;
-use super::majority::{MajorityCall, Vote, Votes, answered};
+use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
 use super::store_hold::StoreHold;
 use super::vote_count::VoteCount;
@@ -34,9 +34,8 @@ impl<S: LockStore> QuorumStore<S> {
         let hold = self.shared.holds.reopen(&attempt.hold);
         let epoch = hold.end();
         let until = self.deadline();
-        let majority = self.majority_count();
         let ask = |at: StoreHold<S>, call| at.withdraw(call, attempt.clone(), unanswered, until);
-        let decide = |votes: &Votes<()>| (answered(votes) >= majority).then_some(());
+        let decide = most_answered(self.majority_count());
         self.majority(&hold, until, ask, decide, |_| true).await?;
         hold.retire(epoch);
         Ok(())
