@@ -22,8 +22,8 @@ use crate::telemetry::Route;
 pub(crate) struct EndTerms {
     /// What confirms the release.
     pub(super) confirm: Confirm,
-    /// How long the request waited for its lock. Zero if the response does not say it.
-    pub(super) waited: Duration,
+    /// How long the request waited for its lock, if the response says it.
+    pub(super) waited: Option<Duration>,
 }
 
 /// The locks that a request needs.
@@ -116,7 +116,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                 parts.extensions.get_or_insert_with(|| owner);
                 let terms = EndTerms {
                     confirm: self.policy.confirm(plan.reads_only),
-                    waited: began.map_or(Duration::ZERO, |began| began.elapsed()),
+                    waited: began.map(|began| began.elapsed()),
                 };
                 Ok(Some(Claim { guard, terms }))
             }

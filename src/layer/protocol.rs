@@ -62,8 +62,8 @@ where
                 let guarded =
                     |body| ResponseBody::guarded(body, guard, length, how, policy.on_lost);
                 let mut response = response.map(guarded);
-                if policy.server_timing {
-                    server_timing::add(&mut response, terms.waited, None);
+                if let Some(waited) = terms.waited {
+                    server_timing::add(&mut response, waited, None);
                 }
                 return Ok(Ok(response));
             }
@@ -73,8 +73,8 @@ where
         let held = granted.elapsed();
         policy.hold_times.add(held);
         let (mut result, by) = result?;
-        if let (true, Ok(response)) = (policy.server_timing, &mut result) {
-            server_timing::add(response, terms.waited, Some(held));
+        if let (Some(waited), Ok(response)) = (terms.waited, &mut result) {
+            server_timing::add(response, waited, Some(held));
         }
         if by == Confirmation::Lease && how == Confirm::Store && result.is_ok() {
             policy.warn_of_lease();
