@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
-use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, MemoryStore};
+use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, LockRequest, MemoryStore};
 use uuid::Uuid;
 
 const TASKS: usize = 8;
@@ -75,24 +75,27 @@ async fn outsider(store: MemoryStore, mode: LockMode, in_a_row: usize, log: Log)
     }
 }
 
+/// Takes one lock after the other until the contest is over, and logs the sections on the key `n`.
+async fn closed_loop(request: LockRequest, side: Side, log: Log) {
+    let over = Instant::now() + CONTEST;
+    while Instant::now() < over {
+        let guard = request.clone().wait(LEASE).await.expect("granted");
+        if guard.key().as_str() == "n" {
+            log.add(side);
+        }
+        sleep(WORK).await;
+        guard.release().await.expect("held");
+    }
+}
+
 /// The turns of both sides.
 async fn contest(mode: LockMode, in_a_row: usize) -> Vec<(Side, usize)> {
     let store = MemoryStore::new();
-    let locks = LockClient::new(store.clone());
+    let request = LockClient::new(store.clone()).lock("n").mode(mode);
     let log = Log::default();
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
-        let (locks, log) = (locks.clone(), log.clone());
-        tasks.spawn(async move {
-            let over = Instant::now() + CONTEST;
-            while Instant::now() < over {
-                let guard = locks.lock("n").mode(mode).wait(LEASE).await;
-                let guard = guard.expect("granted");
-                log.add(Side::Ours);
-                sleep(WORK).await;
-                guard.release().await.expect("held");
-            }
-        });
+        tasks.spawn(closed_loop(request.clone(), Side::Ours, log.clone()));
     }
     tasks.spawn(outsider(store, mode, in_a_row, log.clone()));
     tasks.join_all().await;
@@ -129,33 +132,11 @@ async fn requests_for_any_key_share_it_with_the_line() {
     let (here, elsewhere) = (LockClient::new(store.clone()), LockClient::new(store));
     let log = Log::default();
     let mut tasks = JoinSet::new();
+    let any = here.lock_any(["n", "m"]);
     for _ in 0..TASKS {
-        let (here, log) = (here.clone(), log.clone());
-        tasks.spawn(async move {
-            let over = Instant::now() + CONTEST;
-            while Instant::now() < over {
-                let guard = here.lock_any(["n", "m"]).wait(LEASE);
-                let guard = guard.await.expect("granted");
-                if guard.key().as_str() == "n" {
-                    log.add(Side::Outsider);
-                }
-                sleep(WORK).await;
-                guard.release().await.expect("held");
-            }
-        });
+        tasks.spawn(closed_loop(any.clone(), Side::Outsider, log.clone()));
     }
-    tasks.spawn({
-        let log = log.clone();
-        async move {
-            let over = Instant::now() + CONTEST;
-            while Instant::now() < over {
-                let guard = elsewhere.lock("n").wait(LEASE).await.expect("granted");
-                log.add(Side::Ours);
-                sleep(WORK).await;
-                guard.release().await.expect("held");
-            }
-        }
-    });
+    tasks.spawn(closed_loop(elsewhere.lock("n"), Side::Ours, log.clone()));
     tasks.join_all().await;
     let turns = log.turns();
     // The first begins before the other side asks. The last goes on after the other side's end.
