@@ -17,11 +17,11 @@ const ROWS: usize = 8;
 /// stands in memory as it is read. A look that is not in order, or is at a deadline, is in the heap.
 #[derive(Default)]
 pub(super) struct Looks {
-    rows: Vec<Row>,
+    rows: Vec<LeaseRow>,
     heap: BinaryHeap<Look>,
 }
 
-struct Row {
+struct LeaseRow {
     lease: Duration,
     looks: VecDeque<Look>,
 }
@@ -71,7 +71,7 @@ impl Looks {
 
     /// Drops the looks of holds that stand elsewhere, and the memory that they took.
     pub(super) fn tidy(&mut self) {
-        for Row { looks, .. } in &mut self.rows {
+        for LeaseRow { looks, .. } in &mut self.rows {
             looks.retain(Look::is_valid);
             looks.shrink_to(2 * looks.len());
         }
@@ -86,7 +86,7 @@ impl Looks {
             Some(place) => place,
             None if self.rows.len() < ROWS => {
                 let looks = VecDeque::new();
-                self.rows.push(Row { lease, looks });
+                self.rows.push(LeaseRow { lease, looks });
                 self.rows.len() - 1
             }
             // A lease that is not used any more gives its row to another.
