@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::background::Background;
 use crate::error::LockError;
-use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode, Owner};
+use crate::lock::{FencingToken, Hold, HoldId, Lease, LockKey, LockMode, Owner};
 use crate::store::{DynStore, Wakeups};
 use crate::telemetry::{self, Journal, Route};
 use crate::watchdog::LiveHold;
@@ -106,6 +106,18 @@ impl Terms {
             max_waiters: None,
             ..self
         }
+    }
+
+    /// The hold that the store granted for `lease` when it was asked at `sent`.
+    pub(crate) fn live(
+        &self,
+        hold: Hold,
+        lease: Duration,
+        token: Option<FencingToken>,
+        sent: Instant,
+    ) -> Arc<LiveHold> {
+        let live = LiveHold::new(hold, self.lease, token, sent, lease);
+        Arc::new(live.on(self.route.clone()))
     }
 
     /// Whether such a request yields to other processes. One that does not wait asks at once.
@@ -246,16 +258,21 @@ impl Queues {
         })?;
         match entered {
             Ok((grant, effects)) => {
-                // The watchdog gets the hold only now, so that the state machine knows it if it is lost at once.
-                self.background.keep(&grant.live);
-                self.apply(key, effects);
-                Ok((Decision::Grant(Share::of_new(self, grant)), None))
+                let share = self.begin(key, grant, effects);
+                Ok((Decision::Grant(share), None))
             }
             Err((entered, answer)) => {
                 let decision = self.decided(key, terms, now, entered, Handoff::default());
                 Ok((decision, answer))
             }
         }
+    }
+
+    /// A hold begins. The watchdog gets it only when the state machine knows it, because it may be lost at once.
+    fn begin(self: &Arc<Self>, key: &LockKey, grant: NewShare, effects: Vec<Effect>) -> Share {
+        self.background.keep(&grant.live);
+        self.apply(key, effects);
+        Share::of_new(self, grant)
     }
 
     fn decided(

@@ -1,7 +1,6 @@
 //! Attempts, with their clean-up.
 
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -14,7 +13,6 @@ use crate::error::StoreError;
 use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
 use crate::store::{Attempt, Fencing, Wakeups};
-use crate::watchdog::LiveHold;
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -179,8 +177,7 @@ impl<'a> AttemptGuard<'a> {
         let now = Instant::now();
         let live = |tries: &[Try], (index, token): (usize, Option<FencingToken>)| {
             let Attempt { hold, lease, .. } = &tries[index].attempt;
-            let live = LiveHold::new(hold.clone(), terms.lease, token, granted.sent, *lease);
-            Arc::new(live.on(terms.route.clone()))
+            terms.live(hold.clone(), *lease, token, granted.sent)
         };
         if let (&[grant], 1) = (&granted.grants[..], self.tries.len()) {
             let live = live(&self.tries, grant);

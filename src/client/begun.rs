@@ -1,7 +1,5 @@
 //! A request for one key, until it has entered its queue and a store that answers at once has answered.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::LockClient;
@@ -12,10 +10,10 @@ use crate::error::{LockError, StoreError};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{AtOnce, Decision, Queued, Share, Terms};
 use crate::store::{Attempt, Outcome};
-use crate::watchdog::{LiveHold, valid_until};
+use crate::watchdog::valid_until;
 
 /// The result of [`LockClient::take_now`].
-pub(super) enum Taken<'a> {
+pub(super) enum TakenNow<'a> {
     Granted(Share),
     /// The request waits, or the store has refused it.
     Begun(Box<Begun<'a>>),
@@ -38,7 +36,7 @@ impl LockClient {
         terms: &Terms,
         wait: Wait,
         now: Instant,
-    ) -> Option<Result<Taken<'_>, LockError>> {
+    ) -> Option<Result<TakenNow<'_>, LockError>> {
         let store = self.inner.store.at_once()?;
         // The grant of a permit may wake another waiter, and a place in a fair queue has rules of its own.
         if matches!(terms.mode, LockMode::Permit(_) | LockMode::Fair) {
@@ -50,8 +48,7 @@ impl LockClient {
                 // An answer that took longer than the lease is no grant.
                 Ok((Outcome::Granted { token }, at)) if at < valid_until(now, attempt.lease) => {
                     let Attempt { hold, lease, .. } = attempt;
-                    let live = LiveHold::new(hold, terms.lease, token, now, lease);
-                    AtOnce::Granted(Arc::new(live.on(terms.route.clone())), at)
+                    AtOnce::Granted(terms.live(hold, lease, token, now), at)
                 }
                 answer => AtOnce::Otherwise((
                     attempt,
@@ -69,7 +66,7 @@ impl LockClient {
             place: None,
         };
         match decision {
-            Decision::Grant(share) => return Some(Ok(Taken::Granted(share))),
+            Decision::Grant(share) => return Some(Ok(TakenNow::Granted(share))),
             Decision::Wait(place) => begun.place = Some(place),
             Decision::Ask(turn) => match asked {
                 Some((attempt, reply)) => {
@@ -78,6 +75,6 @@ impl LockClient {
                 None => begun.attempts.add(key, terms, turn),
             },
         }
-        Some(Ok(Taken::Begun(Box::new(begun))))
+        Some(Ok(TakenNow::Begun(Box::new(begun))))
     }
 }

@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::LockClient;
 use super::all::AllOf;
-use super::begun::Taken;
+use super::begun::TakenNow;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
@@ -237,7 +237,7 @@ impl LockRequest {
         let wait = Wait::new(self.wait, now);
         self.terms.mode = self.default_mode();
         if wait.is_one_try() {
-            self.terms.max_waiters = None;
+            self.terms = self.terms.impatient();
         }
         // Created before the work, so that it is dropped after it.
         let door = self.client.enter();
@@ -249,8 +249,10 @@ impl LockRequest {
             _ => None,
         };
         let begun = match taken {
-            Some(Ok(Taken::Granted(share))) => return Ok(LockGuard::new(share).observed(waiting)),
-            Some(Ok(Taken::Begun(begun))) => Some(begun),
+            Some(Ok(TakenNow::Granted(share))) => {
+                return Ok(LockGuard::new(share).observed(waiting));
+            }
+            Some(Ok(TakenNow::Begun(begun))) => Some(begun),
             Some(Err(error)) => {
                 waiting.refused(&error);
                 return Err(error);

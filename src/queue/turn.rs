@@ -114,26 +114,20 @@ impl Turn {
                 handovers: fairness::handovers_like_theirs(*heard).min(at.pace.handovers),
                 ..at.pace
             })),
-            Others::Owed(fairness) => {
-                let turn = fairness.next_turn(now);
-                turn.map(|turn| {
-                    Some(Pace {
-                        handover_time: turn.min(at.pace.handover_time),
-                        ..at.pace
-                    })
+            Others::Owed(fairness) => fairness.next_turn(now).map(|turn| {
+                Some(Pace {
+                    handover_time: turn.min(at.pace.handover_time),
+                    ..at.pace
                 })
-            }
+            }),
         };
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
                 state.queue(mode).set_turn(turn);
             }
-            state.granted(live.clone(), terms, &self.intent, wakeups, at)
+            state.granted(live, terms, &self.intent, wakeups, at)
         });
-        // The watchdog gets the hold only now, so that the state machine knows it if it is lost at once.
-        self.queues.background().keep(&live);
-        self.queues.apply(&self.key, effects);
-        Share::of_new(&self.queues, grant)
+        self.queues.begin(&self.key, grant, effects)
     }
 }
 
