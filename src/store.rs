@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::audit::{Audit, Deployment};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
+use crate::lock::{Hold, LockKey};
 
 mod answer;
 mod capabilities;
@@ -85,6 +85,14 @@ fn shared_work() -> StoreError {
         StoreErrorKind::Refused,
         "a read hold or a permit leaves no record: others may hold the key at the same time",
     )
+}
+
+/// Checks that only an exclusive hold leaves a record.
+fn check_record(hold: &Hold, record: Option<&Record>) -> Result<(), StoreError> {
+    match record {
+        Some(_) if !hold.mode.is_exclusive() => Err(shared_work()),
+        _ => Ok(()),
+    }
 }
 
 /// The refusal of an attempt that names another limit of permits than counts for the key.

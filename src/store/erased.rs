@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::memory::MemoryStore;
 use super::{
     Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Release,
-    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, grouped, shared_work,
+    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -144,10 +144,8 @@ impl<S: LockStore> DynStore for Erased<S> {
                 let kept = self.capabilities.check(Feature::Records);
                 kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
             }
-            let leaves_record =
-                |release: &Release| release.record.is_some() && !release.hold.mode.is_exclusive();
-            if releases.iter().any(leaves_record) {
-                return Err(shared_work());
+            for Release { hold, record } in &releases {
+                check_record(hold, record.as_ref())?;
             }
             let released = self.store.release(&releases).await?;
             sized(releases.len(), released.len())?;

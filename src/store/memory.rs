@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{
     Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Release, Released,
-    Renewal, SeveralOutcome, StoreAtOnce, Wakeups, Want, several, shared_work,
+    Renewal, SeveralOutcome, StoreAtOnce, Wakeups, Want, check_record, several,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
@@ -160,12 +160,8 @@ impl LockStore for MemoryStore {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let is_shared = |release: &Release| !release.hold.mode.is_exclusive();
-        if releases
-            .iter()
-            .any(|release| release.record.is_some() && is_shared(release))
-        {
-            return Err(shared_work());
+        for Release { hold, record } in releases {
+            check_record(hold, record.as_ref())?;
         }
         let release = |release: &Release| {
             let Release { hold, record } = release;
@@ -242,10 +238,8 @@ impl StoreAtOnce for MemoryStore {
     }
 
     fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
-        match record.is_some() && !hold.mode.is_exclusive() {
-            true => Err(shared_work()),
-            false => Ok(self.shared.release(hold, record)),
-        }
+        check_record(hold, record)?;
+        Ok(self.shared.release(hold, record))
     }
 }
 

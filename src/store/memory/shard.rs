@@ -41,7 +41,7 @@ impl KeyEntry {
         self.state.expire(now);
     }
 
-    /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them: they go first.
+    /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them.
     pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
         match mode {
             LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {

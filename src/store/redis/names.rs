@@ -152,7 +152,7 @@ names! {
     set_limit = "tower_lock_limit:";
     /// Ours: the order in which attempts for an exclusive hold wait.
     line = "tower_lock_line:";
-    /// Ours: exists while waiters outside the line go first.
+    /// Ours: says whether waiters outside the line have their turn, or the line has it.
     outside = "tower_lock_outside:";
     /// Ours: readers that go before the next writer.
     passes = "tower_lock_pass:";
