@@ -33,12 +33,16 @@ impl Calls {
         self.questions.load(Ordering::SeqCst)
     }
 
-    /// The number of questions from this thread: those of a request that is polled here.
-    pub(super) fn questions_here() -> usize {
-        HERE.get()
+    /// The hold that this thread has asked for since the last call: that of the request that was polled here.
+    pub(super) fn take_asked_here() -> Option<HoldId> {
+        HERE.take()
     }
 
-    /// How many of them have not been answered.
+    fn asks_here(attempt: &Attempt) {
+        HERE.set(Some(attempt.hold.id));
+    }
+
+    /// The number of questions that have not been answered.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.load(Ordering::SeqCst)
     }
@@ -59,6 +63,11 @@ impl Calls {
         self.refused.lock().unwrap().len()
     }
 
+    /// Whether an attempt at this hold was refused.
+    pub(super) fn is_refused(&self, hold: HoldId) -> bool {
+        self.refused.lock().unwrap().contains(&hold)
+    }
+
     fn refuse(&self, hold: &Hold) {
         self.refused.lock().unwrap().insert(hold.id);
     }
@@ -73,7 +82,7 @@ impl Calls {
 }
 
 thread_local! {
-    static HERE: Cell<usize> = const { Cell::new(0) };
+    static HERE: Cell<Option<HoldId>> = const { Cell::new(None) };
 }
 
 impl<S> RecordingStore<S> {
@@ -86,7 +95,6 @@ impl<S> RecordingStore<S> {
 
     async fn ask<T>(&self, answer: impl Future<Output = T>) -> T {
         self.calls.questions.fetch_add(1, Ordering::SeqCst);
-        HERE.set(HERE.get() + 1);
         self.calls.under_way.fetch_add(1, Ordering::SeqCst);
         let _under_way = UnderWay(&self.calls);
         answer.await
@@ -104,6 +112,7 @@ impl Drop for UnderWay<'_> {
 
 impl<S: LockStore> LockStore for RecordingStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        Calls::asks_here(attempt);
         let answer = async {
             let answer = self.inner.acquire(attempt).await;
             match answer {
@@ -133,6 +142,7 @@ impl<S: LockStore> LockStore for RecordingStore<S> {
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        Calls::asks_here(attempt);
         self.ask(self.inner.subscribe(attempt)).await
     }
 

@@ -22,20 +22,18 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
-        let (asked, refused) = (Calls::questions_here(), env.calls().refused());
+        Calls::take_asked_here();
         let mut acquiring = request.into_future();
         let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
-        let asks = Calls::questions_here() > asked;
+        let asked = Calls::take_asked_here();
         let waiter = Self {
             task: tokio::spawn(acquiring),
             prompt: env.prompt(),
         };
-        if asks {
-            env.until("the store refuses", async || {
-                env.calls().refused() > refused
-            })
-            .await;
+        if let Some(hold) = asked {
+            let refused = async || env.calls().is_refused(hold);
+            env.until("the store refuses", refused).await;
         }
         waiter
     }

@@ -85,8 +85,7 @@ pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Env, mode: L
         second.keeps_waiting(env).await;
         third.keeps_waiting(env).await;
         reader.release().await.unwrap();
-        let taking = async |waiter: Waiter| drop(waiter.granted().await);
-        tokio::join!(taking(second), taking(third));
+        tokio::join!(second.serve(), third.serve());
     }
 }
 
