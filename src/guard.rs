@@ -450,3 +450,15 @@ async fn any_lost(tenures: impl Iterator<Item = Tenure>) {
     let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost().await }));
     select_all(lost).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program with a hundred thousand holds keeps as many guards.
+    #[test]
+    fn a_guard_is_small() {
+        assert_eq!(size_of::<Shares>(), 32);
+        assert_eq!(size_of::<LockGuard>(), 56);
+    }
+}

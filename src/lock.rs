@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -186,19 +186,20 @@ impl Default for Lease {
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(u64);
+pub struct Owner(NonZeroU64);
 
 impl Owner {
     /// A new owner, different from all others.
     #[allow(clippy::new_without_default)] // Two defaults would not be equal.
     pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(number.expect("no process makes 2⁶⁴ owners"))
     }
 
     /// Its number, unique in this process.
     pub(crate) fn number(&self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 

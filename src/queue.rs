@@ -44,11 +44,11 @@ mod wait_queue;
 
 use fairness::FairnessYield;
 use hold::LocalHolder;
-use key_state::{Entered, KeyState};
+use key_state::{Entered, KeyState, Standing};
 pub(crate) use queued::Queued;
 use shards::Shards;
 pub(crate) use share::Share;
-pub(crate) use shares::Shares;
+pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};
@@ -244,16 +244,20 @@ impl Queues {
     ) -> Result<(Decision, Option<A>), LockError> {
         let at = self.at(now);
         let entered = self.shards.enter(key, |state, _| {
-            let intent = match state.enter(terms, at)? {
-                Entered::Ask(intent) if intent.nested.is_none() => intent,
-                entered => return Ok(Err((entered, None))),
+            let intent = match state.place(terms, at)? {
+                Standing::Ask(intent) if intent.nested.is_none() => intent,
+                standing => return Ok(Err((state.entered(standing, terms, at), None))),
             };
             Ok(match ask() {
+                // Decided in this transition, so its owner is not listed.
                 AtOnce::Granted(live, now) => {
                     let at = At { now, ..at };
                     Ok(state.granted(live, terms, &intent, None, at))
                 }
-                AtOnce::Otherwise(answer) => Err((Entered::Ask(intent), Some(answer))),
+                AtOnce::Otherwise(answer) => {
+                    let entered = state.entered(Standing::Ask(intent), terms, at);
+                    Err((entered, Some(answer)))
+                }
             })
         })?;
         match entered {
@@ -382,7 +386,6 @@ struct Intent {
 struct NewShare {
     live: Arc<LiveHold>,
     holder: LocalHolder,
-    token: Option<FencingToken>,
     /// Whether the hold was passed from the request before, without the store.
     handed_over: bool,
 }

@@ -247,7 +247,7 @@ impl Watchdog {
             return self.renew(only.clone()).await;
         }
         let leases = batches.iter().flat_map(|batch| &batch.holds);
-        let shortest = leases.map(|(live, _)| live.lease.duration()).min();
+        let shortest = leases.map(|(live, _)| live.lease().duration()).min();
         let pause =
             shortest.unwrap_or_default() / 100 / u32::try_from(batches.len()).unwrap_or(u32::MAX);
         let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut());

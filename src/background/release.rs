@@ -208,7 +208,7 @@ impl Tries {
     fn of(live: &LiveHold) -> Self {
         Self {
             over: None,
-            lease: live.lease.duration(),
+            lease: live.lease().duration(),
             unanswered: None,
         }
     }
@@ -249,7 +249,7 @@ fn answered(released: &Result<Released, StoreError>) -> Released {
 
 /// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
 async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
-    let over = Instant::now() + live.lease.duration();
+    let over = Instant::now() + live.lease().duration();
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
         if !was_refused(&release(store.clone(), &live, None, |_| ()).await) {

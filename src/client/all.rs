@@ -11,7 +11,7 @@ use super::question::{Reply, Wanted};
 use super::wait::{Failures, Wait, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{Decision, Share, Shares, Terms};
+use crate::queue::{Decision, Share, SharesOfMany, Terms};
 
 /// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key
 /// without holding another.
@@ -26,7 +26,7 @@ pub(super) struct AllOf<'a> {
 
 /// The result of an attempt to take all keys.
 enum Tried {
-    Taken(Shares),
+    Taken(SharesOfMany),
     /// One key is in use.
     Blocked {
         index: usize,
@@ -41,7 +41,7 @@ impl LockClient {
     /// others meanwhile, so that no other request waits for a free key because of one in use. When it has that key, it asks for
     /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve. A request
     /// that waits then holds only keys that come earlier in the order, so there is no deadlock.
-    pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<Shares, LockError> {
+    pub(super) async fn take_all(&self, all: AllOf<'_>) -> Result<SharesOfMany, LockError> {
         let mut failures = Failures::default();
         let mut blocked = None;
         let mut hint = None;
@@ -140,12 +140,12 @@ impl LockClient {
                 }
             }
         }
-        let shares: Option<Shares> = shares.into_iter().collect();
+        let shares: Option<SharesOfMany> = shares.into_iter().collect();
         Ok(Tried::Taken(shares.expect("the store granted every key")))
     }
 
     async fn take_in_order(&self, all: &AllOf<'_>) -> Result<Tried, LockError> {
-        let mut shares = Shares::default();
+        let mut shares = SharesOfMany::default();
         for index in 0..all.keys.len() {
             shares.push(self.take_one_of_all(all, index).await?);
         }

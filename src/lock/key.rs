@@ -60,8 +60,9 @@ const DIGEST_PREFIX: usize = 64;
 pub struct LockKey {
     /// The whole name.
     name: Arc<str>,
-    /// Hash of `name` under a random key of this process. It is computed once, because a key is looked up many times.
-    hash: u64,
+    /// Half of the hash of `name` under a random key of this process. It is computed once, because a key is looked up many
+    /// times. The other half would make each key eight bytes longer.
+    hash: u32,
     /// Where the name begins in it that the program has chosen: behind the name space of a client.
     own: u8,
 }
@@ -74,7 +75,7 @@ impl LockKey {
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let name = name.into();
-        let hash = HASHER.hash_one(&name);
+        let hash = HASHER.hash_one(&name) as u32;
         Self { name, hash, own: 0 }
     }
 
@@ -162,7 +163,12 @@ impl LockKey {
     /// The place of this key among `places`, constant in this process.
     pub(crate) fn place_among(&self, places: usize) -> usize {
         // The high bits: a map in such a place uses the low bits first.
-        (self.hash >> 32) as usize % places
+        (self.spread() >> 32) as usize % places
+    }
+
+    /// Its hash in 64 bits, of which a map uses the highest and the lowest. An odd factor keeps different hashes different.
+    fn spread(&self) -> u64 {
+        u64::from(self.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
@@ -189,7 +195,7 @@ impl Ord for LockKey {
 
 impl Hash for LockKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.spread());
     }
 }
 

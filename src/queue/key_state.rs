@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -13,7 +12,7 @@ use super::hold::{LocalHold, LocalHolder};
 use super::owners::OwnerRequests;
 use super::permits::PermitQueue;
 use super::wait_queue::{Handoff, Head, LocalWaiter, WaitQueue};
-use super::{At, Decision, Effect, Intent, NewShare, Terms};
+use super::{At, Decision, Effect, Intent, NewShare, Pace, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -23,7 +22,7 @@ use crate::watchdog::LiveHold;
 
 mod entering;
 
-use entering::Standing;
+pub(super) use entering::Standing;
 
 /// The holds and the requests of one key in this process.
 ///
@@ -34,20 +33,33 @@ use entering::Standing;
 /// * A queue that is not empty has a head.
 /// * At most one hold that is not detached stands for a `Holding` head.
 /// * Every owner with an undecided request is listed in `owners`.
+/// * There are `holds` in the rest only beside a `hold`.
 ///
 /// Every transition returns its effects. They are executed after the mutex is unlocked ([`Queues::apply`]).
 ///
 /// [`Queues::apply`]: super::Queues::apply
 #[derive(Default)]
 pub(super) struct KeyState {
-    pub(super) holds: SmallVec<[LocalHold; 1]>,
-    pub(super) exclusive: WaitQueue,
-    pub(super) write: WaitQueue,
-    pub(super) read: WaitQueue,
-    pub(super) permit: PermitQueue,
+    hold: Option<LocalHold>,
+    exclusive: Head,
+    write: Head,
+    read: Head,
+    /// Boxed: most keys have one holder and no waiter, and there may be many keys.
+    rest: Option<Box<Rest>>,
+}
+
+/// What a key with one holder and no waiter does not have.
+#[derive(Default)]
+struct Rest {
+    /// The holds beside the first.
+    holds: Vec<LocalHold>,
+    exclusive: WaitQueue,
+    write: WaitQueue,
+    read: WaitQueue,
+    permit: PermitQueue,
     /// The number of `Fair` requests that ask the store, where each has its own place.
-    pub(super) fair: usize,
-    pub(super) owners: OwnerRequests,
+    fair: usize,
+    owners: OwnerRequests,
 }
 
 /// The decision of [`KeyState::enter`].
@@ -69,27 +81,44 @@ pub(super) enum Left {
 
 impl KeyState {
     pub(super) fn is_idle(&self) -> bool {
-        self.holds.is_empty()
-            && self.fair == 0
-            && self.owners.is_empty()
-            && self.queues().iter().all(|queue| queue.is_idle())
+        let heads = [self.exclusive, self.write, self.read];
+        self.hold.is_none()
+            && heads.iter().all(|head| *head == Head::Idle)
+            && self.rest.as_ref().is_none_or(|rest| rest.is_idle())
     }
 
-    pub(super) fn queues(&self) -> [&WaitQueue; 4] {
-        [&self.exclusive, &self.write, &self.read, &self.permit.queue]
+    /// The holds of this process.
+    pub(super) fn holds(&self) -> impl Iterator<Item = &LocalHold> {
+        let rest = self.rest.iter().flat_map(|rest| &rest.holds);
+        self.hold.iter().chain(rest)
+    }
+
+    fn holds_mut(&mut self) -> impl Iterator<Item = &mut LocalHold> {
+        let rest = self.rest.iter_mut().flat_map(|rest| &mut rest.holds);
+        self.hold.iter_mut().chain(rest)
     }
 
     /// Whether a request other than a single `Fair` one holds or asks.
     pub(super) fn is_crowded(&self) -> bool {
-        !self.holds.is_empty() || self.fair > 1
+        self.hold.is_some() || self.rest.as_ref().is_some_and(|rest| rest.fair > 1)
     }
 
     pub(super) fn enter(&mut self, terms: &Terms, at: At) -> Result<Entered, LockError> {
-        let standing = match self.place(terms, at)? {
-            Standing::Grant(grant) => return Ok(Entered::Grant(grant)),
-            Standing::Ask(intent) => return Ok(Entered::Ask(intent)),
-            waiting => waiting,
-        };
+        let standing = self.place(terms, at)?;
+        Ok(self.entered(standing, terms, at))
+    }
+
+    /// A request takes the place that was found for it.
+    pub(super) fn entered(&mut self, standing: Standing, terms: &Terms, at: At) -> Entered {
+        match standing {
+            Standing::Grant(grant) => return Entered::Grant(grant),
+            Standing::Ask(intent) => {
+                self.begin(&intent.owner);
+                return Entered::Ask(intent);
+            }
+            Standing::InQueue => self.begin(&terms.owner),
+            Standing::BehindOwner => {}
+        }
         static TICKET: AtomicU64 = AtomicU64::new(0);
         let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -100,45 +129,53 @@ impl KeyState {
             sender,
         };
         self.put(waiter, standing);
-        Ok(Entered::Wait(ticket, receiver))
+        Entered::Wait(ticket, receiver)
+    }
+
+    /// A request of the owner is under way.
+    pub(super) fn begin(&mut self, owner: &Option<Owner>) {
+        if owner.is_some() {
+            self.rest().owners.begin(owner);
+        }
     }
 
     /// The rest of the lease that requests of this mode wait for: that of this process's hold, otherwise that of the holder in
     /// the store's last answer to the head of their queue. Of permits, only the store says when the next comes free.
     pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
         let counts = !matches!(mode, LockMode::Permit(_));
-        let here = self.holds.iter().filter(|_| counts);
+        let here = self.holds().filter(|_| counts);
         let here = here.filter_map(|hold| hold.remaining(now));
         here.max().or_else(|| {
-            let held_until = self.queue_of(mode).held_until();
+            let held_until = self.queue(mode)?.held_until();
             held_until?.checked_duration_since(now)
         })
     }
 
     /// Whether the store has answered since `since`, so that a time-out is due to other holders and not to a silent store.
     pub(super) fn has_news_since(&self, mode: LockMode, since: Instant) -> bool {
-        self.queue_of(mode).has_news_since(since)
+        let queue = self.queue(mode);
+        queue.is_some_and(|queue| queue.has_news_since(since))
     }
 
     /// The store refused the head of a queue: another holder's lease lasts until then.
     pub(super) fn refused(&mut self, intent: &Intent, until: Option<Instant>, at: At) {
         if intent.nested.is_none() {
-            self.queue(intent.mode).hears(until, at.now);
+            self.rest().queue(intent.mode).hears(until, at.now);
         }
         if let LockMode::Permit(_) = intent.mode {
-            self.permit.refused();
+            self.rest().permit.refused();
         }
     }
 
     fn put(&mut self, waiter: LocalWaiter, standing: Standing) {
         match standing {
             Standing::BehindOwner => {
-                let waiters = self.owners.waiters(&waiter.terms.owner);
+                let waiters = self.rest().owners.waiters(&waiter.terms.owner);
                 waiters
                     .expect("its owner has a request under way")
                     .push(waiter);
             }
-            _ => self.queue(waiter.terms.mode).push(waiter),
+            _ => self.rest().queue(waiter.terms.mode).push(waiter),
         }
     }
 
@@ -151,43 +188,54 @@ impl KeyState {
         wakeups: Option<Wakeups>,
         at: At,
     ) -> (NewShare, Vec<Effect>) {
-        let mut hold = LocalHold::new(live, intent.nested.is_some(), at.now);
-        let grant = hold.join(terms, at.now);
+        let (mut hold, grant) = LocalHold::new(live, intent.nested.is_some(), terms, at.now);
         let mut decided = Vec::new();
         let mut effects = Vec::new();
         match intent.mode {
             _ if intent.nested.is_some() => effects.extend(wakeups.map(Effect::Unsubscribe)),
             LockMode::Fair => {
-                self.fair -= 1;
+                self.rest().fair -= 1;
                 effects.extend(wakeups.map(Effect::Unsubscribe));
             }
             LockMode::Read => {
-                // All readers that waited behind the one that asked enter with it; readers with other terms ask for themselves.
-                for waiter in self.read.take_all() {
-                    if hold.suits(&waiter.terms, at.now) {
-                        let grant = hold.join(&waiter.terms, at.now);
-                        decided.push(waiter.terms.owner.clone());
-                        effects.push(Effect::Grant(waiter, grant));
-                    } else {
-                        self.read.push(waiter);
+                if let Some(read) = self.queue_mut(LockMode::Read) {
+                    // All readers that waited behind the one that asked enter with it; readers with other terms ask for
+                    // themselves.
+                    for waiter in read.take_all() {
+                        if hold.suits(&waiter.terms, at.now) {
+                            let grant = hold.join(&waiter.terms, at.now);
+                            decided.push(waiter.terms.owner.clone());
+                            effects.push(Effect::Grant(waiter, grant));
+                        } else {
+                            read.push(waiter);
+                        }
                     }
+                    read.hears(None, at.now);
                 }
-                self.read.hears(None, at.now);
-                effects.extend(self.read.next(wakeups.into()));
+                effects.extend(self.next(LockMode::Read, wakeups.into()));
             }
             LockMode::Permit(_) => {
-                self.permit.queue.hears(None, at.now);
-                effects.extend(self.permit.done(wakeups.into()));
+                let permit = &mut self.rest().permit;
+                permit.queue.hears(None, at.now);
+                effects.extend(permit.done(wakeups.into()));
             }
             mode => {
-                let queue = self.queue(mode);
-                queue.head = Head::Holding;
-                // An earlier answer about another holder is out of date.
-                queue.hears(None, at.now);
-                effects.extend(queue.keep_wakeups(wakeups).map(Effect::Unsubscribe));
+                *self.head(mode) = Head::Holding;
+                let unused = match self.queue_mut(mode) {
+                    Some(queue) => {
+                        // An earlier answer about another holder is out of date.
+                        queue.hears(None, at.now);
+                        queue.keep_wakeups(wakeups)
+                    }
+                    None => wakeups,
+                };
+                effects.extend(unused.map(Effect::Unsubscribe));
             }
         }
-        self.holds.push(hold);
+        match self.hold {
+            None => self.hold = Some(hold),
+            Some(_) => self.rest().holds.push(hold),
+        }
         self.decided(&intent.owner, at, &mut effects);
         for owner in decided {
             self.decided(&owner, at, &mut effects);
@@ -203,16 +251,15 @@ impl KeyState {
                 effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
             }
             LockMode::Fair => {
-                self.fair -= 1;
+                self.rest().fair -= 1;
                 effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
             }
-            LockMode::Permit(_) => effects.extend(self.permit.done(handoff)),
+            LockMode::Permit(_) => effects.extend(self.rest().permit.done(handoff)),
             mode => {
-                let queue = self.queue(mode);
-                if queue.is_empty() {
+                if self.queue(mode).is_none_or(WaitQueue::is_empty) {
                     effects.extend(handoff.take_owed().map(Effect::Owe));
                 }
-                effects.extend(queue.next(handoff));
+                effects.extend(self.next(mode, handoff));
             }
         }
         self.decided(&intent.owner, at, &mut effects);
@@ -228,11 +275,14 @@ impl KeyState {
         at: At,
     ) -> (Option<LocalWaiter>, Vec<Effect>) {
         let mut effects = Vec::new();
-        if let Some(waiter) = self.queue(mode).remove(ticket) {
+        let queue = self.queue_mut(mode);
+        if let Some(waiter) = queue.and_then(|queue| queue.remove(ticket)) {
             self.decided(owner, at, &mut effects);
             return (Some(waiter), effects);
         }
-        (self.owners.remove(owner, ticket), effects)
+        let rest = self.rest.as_mut();
+        let waiter = rest.and_then(|rest| rest.owners.remove(owner, ticket));
+        (waiter, effects)
     }
 
     /// One share of a hold ends. `pass_on`: the hold may be handed over.
@@ -243,20 +293,17 @@ impl KeyState {
         pass_on: bool,
         at: At,
     ) -> Left {
-        let mut all = self.holds.iter();
-        let index = all
-            .position(|hold| Arc::ptr_eq(&hold.live, live))
-            .expect("the hold of a share is there");
-        if self.holds[index].leave(holder) {
+        let hold = self.hold_of(live).expect("the hold of a share is there");
+        if hold.leave(holder) {
             return Left::LivesOn(Vec::new());
         }
-        if pass_on && let Some(effects) = self.pass(index, at) {
+        if pass_on && let Some(effects) = self.pass(live, at) {
             return Left::LivesOn(effects);
         }
-        let hold = self.holds.swap_remove(index);
+        let hold = self.remove(live).expect("it was there");
         let mode = live.hold.mode;
         if hold.nested {
-            self.owners.begin(&holder.owner);
+            self.begin(&holder.owner);
             let intent = Intent {
                 mode,
                 owner: holder.owner.clone(),
@@ -267,40 +314,46 @@ impl KeyState {
         if hold.detached || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
             return Left::Release(None);
         }
-        let queue = self.queue(mode);
-        if at.at_once && queue.has_not_waited() {
+        if at.at_once && self.queue(mode).is_none_or(WaitQueue::has_not_waited) {
             // No request of this process waits for the release. One that enters before it asks the store itself, is refused,
             // and is woken by the release as that of another process is.
-            queue.head = Head::Idle;
+            *self.head(mode) = Head::Idle;
             return Left::Release(None);
         }
-        queue.head = Head::Asking;
-        // This process held the lock until now, so the waiters know a holder.
-        queue.hears(None, at.now);
+        *self.head(mode) = Head::Asking;
         let intent = Intent {
             mode,
             owner: None,
             nested: None,
         };
-        Left::Release(Some((intent, queue.take_wakeups().into())))
+        Left::Release(Some((intent, self.not_held_any_more(mode, at).into())))
+    }
+
+    /// This process held the lock until now: that is news for those who wait. Returns the subscription for the next turn.
+    fn not_held_any_more(&mut self, mode: LockMode, at: At) -> Option<Wakeups> {
+        let queue = self.queue_mut(mode)?;
+        queue.hears(None, at.now);
+        queue.take_wakeups()
     }
 
     /// Hands a hold without shares over to the next request of its queue, if the limits allow it.
-    fn pass(&mut self, index: usize, at: At) -> Option<Vec<Effect>> {
-        let hold = &mut self.holds[index];
-        let queue = match hold.live.hold.mode {
-            LockMode::Reentrant => &mut self.exclusive,
+    fn pass(&mut self, live: &Arc<LiveHold>, at: At) -> Option<Vec<Effect>> {
+        let mode = live.hold.mode;
+        let passes = match mode {
+            LockMode::Reentrant => true,
             // After a writer, the waiting readers have the turn.
-            LockMode::Write if self.read.is_idle() => &mut self.write,
-            _ => return None,
+            LockMode::Write => self.read == Head::Idle,
+            LockMode::Fair | LockMode::Read | LockMode::Permit(_) => false,
         };
-        let turn = queue.turn().unwrap_or(at.pace);
-        if !hold.may_pass_to(&queue.front()?.terms, at.now, turn) {
+        let queue = self.queue(mode).filter(|_| passes)?;
+        let (front, turn) = (queue.front()?, queue.turn().unwrap_or(at.pace));
+        let hold = self.holds().find(|hold| hold.is(live))?;
+        if !hold.may_pass_to(&front.terms, at.now, turn) {
             return None;
         }
-        let next = queue.pop()?;
+        let next = self.queue_mut(mode)?.pop()?;
         let owner = next.terms.owner.clone();
-        let grant = hold.pass_to(&next.terms, at.now);
+        let grant = self.hold_of(live)?.pass_to(&next.terms, at.now);
         let mut effects = vec![Effect::Grant(next, grant)];
         self.decided(&owner, at, &mut effects);
         Some(effects)
@@ -308,8 +361,7 @@ impl KeyState {
 
     /// A shared hold was lost: its queue does not wait for its shares any more.
     pub(super) fn lost(&mut self, live: &Arc<LiveHold>, at: At) -> Vec<Effect> {
-        let mut all = self.holds.iter_mut();
-        let Some(hold) = all.find(|hold| Arc::ptr_eq(&hold.live, live)) else {
+        let Some(hold) = self.hold_of(live) else {
             return Vec::new();
         };
         let mode = live.hold.mode;
@@ -318,34 +370,80 @@ impl KeyState {
         {
             return Vec::new();
         }
-        let queue = self.queue(mode);
-        // Until now this process held the lock: that is news for those who wait.
-        queue.hears(None, at.now);
-        let wakeups = queue.take_wakeups();
-        queue.next(wakeups.into()).into_iter().collect()
+        let wakeups = self.not_held_any_more(mode, at);
+        self.next(mode, wakeups.into()).into_iter().collect()
     }
 
-    pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
+    /// Sets the limits of the turn that begins.
+    pub(super) fn set_turn(&mut self, mode: LockMode, turn: Option<Pace>) {
+        if turn.is_some() || self.rest.is_some() {
+            self.rest().queue(mode).set_turn(turn);
+        }
+    }
+
+    /// The head of a queue is done, and the next waiter gets the turn.
+    fn next(&mut self, mode: LockMode, handoff: Handoff) -> Option<Effect> {
+        let next = match self.queue_mut(mode) {
+            Some(queue) => queue.next(handoff),
+            None => handoff.wakeups.map(Effect::Unsubscribe),
+        };
+        *self.head(mode) = match next {
+            Some(Effect::Ask(..)) => Head::Asking,
+            _ => Head::Idle,
+        };
+        next
+    }
+
+    /// The head of a queue; that of permits is in [`PermitQueue`].
+    fn head(&mut self, mode: LockMode) -> &mut Head {
         match mode {
             LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
             LockMode::Write => &mut self.write,
             LockMode::Read => &mut self.read,
-            LockMode::Permit(_) => &mut self.permit.queue,
+            LockMode::Permit(_) => unreachable!("permits are asked for side by side"),
         }
     }
 
-    fn queue_of(&self, mode: LockMode) -> &WaitQueue {
-        match mode {
-            LockMode::Reentrant | LockMode::Fair => &self.exclusive,
-            LockMode::Write => &self.write,
-            LockMode::Read => &self.read,
-            LockMode::Permit(_) => &self.permit.queue,
+    /// The queue of a mode; `None` if the key has no queue.
+    fn queue(&self, mode: LockMode) -> Option<&WaitQueue> {
+        let rest = self.rest.as_ref()?;
+        Some(match mode {
+            LockMode::Reentrant | LockMode::Fair => &rest.exclusive,
+            LockMode::Write => &rest.write,
+            LockMode::Read => &rest.read,
+            LockMode::Permit(_) => &rest.permit.queue,
+        })
+    }
+
+    fn queue_mut(&mut self, mode: LockMode) -> Option<&mut WaitQueue> {
+        self.rest.as_mut().map(|rest| rest.queue(mode))
+    }
+
+    fn rest(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    fn hold_of(&mut self, live: &Arc<LiveHold>) -> Option<&mut LocalHold> {
+        self.holds_mut().find(|hold| hold.is(live))
+    }
+
+    fn remove(&mut self, live: &Arc<LiveHold>) -> Option<LocalHold> {
+        let rest = self.rest.as_mut().map(|rest| &mut rest.holds);
+        if let Some(first) = self.hold.take_if(|hold| hold.is(live)) {
+            self.hold = rest.and_then(Vec::pop);
+            return Some(first);
         }
+        let rest = rest?;
+        let place = rest.iter().position(|hold| hold.is(live))?;
+        Some(rest.swap_remove(place))
     }
 
     /// A request of the owner is decided: requests that waited for it enter again.
     fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
-        for waiter in self.owners.end(owner) {
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        for waiter in rest.owners.end(owner) {
             #[cfg(test)]
             if exploration::has(Mutant::SiblingForgotten) {
                 mem::forget(waiter);
@@ -354,11 +452,79 @@ impl KeyState {
             match self.place(&waiter.terms, at) {
                 Ok(Standing::Grant(grant)) => effects.push(Effect::Grant(waiter, grant)),
                 Ok(Standing::Ask(intent)) => {
+                    self.begin(&intent.owner);
                     effects.push(Effect::Ask(waiter, intent, Handoff::default()));
                 }
-                Ok(waiting) => self.put(waiter, waiting),
+                Ok(waiting) => {
+                    if let Standing::InQueue = waiting {
+                        self.begin(&waiter.terms.owner);
+                    }
+                    self.put(waiter, waiting);
+                }
                 Err(error) => effects.push(Effect::Refuse(waiter, error)),
             }
         }
+    }
+}
+
+impl Rest {
+    fn is_idle(&self) -> bool {
+        self.holds.is_empty()
+            && self.fair == 0
+            && self.owners.is_empty()
+            && self.permit.is_idle()
+            && [&self.exclusive, &self.write, &self.read]
+                .iter()
+                .all(|queue| queue.is_empty())
+    }
+
+    fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
+        match mode {
+            LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
+            LockMode::Write => &mut self.write,
+            LockMode::Read => &mut self.read,
+            LockMode::Permit(_) => &mut self.permit.queue,
+        }
+    }
+}
+
+/// What a console shows.
+#[cfg(feature = "console")]
+impl KeyState {
+    /// Every request that waits in this process.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &LocalWaiter> {
+        let rest = self.rest.iter();
+        rest.flat_map(|rest| {
+            let queues = [&rest.exclusive, &rest.write, &rest.read, &rest.permit.queue];
+            let queued = queues.into_iter().flat_map(|queue| queue.iter());
+            queued.chain(rest.owners.waiting())
+        })
+    }
+
+    /// The mode that a request asks the store for now.
+    pub(super) fn asks(&self) -> Option<LockMode> {
+        let rest = self.rest.as_ref();
+        match Head::Asking {
+            _ if rest.is_some_and(|rest| rest.fair > 0) => Some(LockMode::Fair),
+            asking if self.exclusive == asking => Some(LockMode::Reentrant),
+            asking if self.write == asking => Some(LockMode::Write),
+            asking if self.read == asking => Some(LockMode::Read),
+            // Their limit does not matter here.
+            _ => rest
+                .is_some_and(|rest| !rest.permit.is_idle())
+                .then_some(LockMode::permits(1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::LockKey;
+
+    /// A client with a hundred thousand holds keeps as many of these in its maps.
+    #[test]
+    fn a_key_with_one_holder_is_small() {
+        assert_eq!(size_of::<(LockKey, KeyState)>(), 88);
     }
 }

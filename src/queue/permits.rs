@@ -1,7 +1,7 @@
 //! The queue of the requests for permits of a key.
 
 use super::Effect;
-use super::wait_queue::{Handoff, Head, WaitQueue};
+use super::wait_queue::{Handoff, WaitQueue};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 
@@ -12,8 +12,7 @@ use crate::exploration::{self, Mutant};
 /// that ask continue: each listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
 /// asks for a free permit, however many wait.
 ///
-/// The mutex of the key's shard protects it. Between calls, `queue.head` is `Asking` while `asking > 0` and `Idle`
-/// otherwise, requests wait only while `asking > 0`, and `refused` only holds then.
+/// The mutex of the key's shard protects it. Between calls, requests wait only while `asking > 0`, and `refused` only holds then.
 #[derive(Default)]
 pub(super) struct PermitQueue {
     pub(super) queue: WaitQueue,
@@ -33,10 +32,14 @@ impl PermitQueue {
         !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)
     }
 
+    /// Whether no request asks, so that none waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.asking == 0
+    }
+
     /// A request asks.
     pub(super) fn begin(&mut self) {
         self.asking += 1;
-        self.queue.head = Head::Asking;
     }
 
     /// A request that asks was refused, and continues to ask.
@@ -58,8 +61,6 @@ impl PermitQueue {
         let next = self.queue.next(handoff);
         if let Some(Effect::Ask(..)) = next {
             self.begin();
-        } else if self.asking > 0 {
-            self.queue.head = Head::Asking;
         }
         next
     }

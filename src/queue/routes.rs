@@ -11,8 +11,8 @@ impl Queues {
     pub(crate) fn routes(&self, limit: usize) -> BTreeMap<u64, Arc<str>> {
         let mut routes = BTreeMap::new();
         self.shards.look_at_all(|_, state| {
-            for hold in &state.holds {
-                if let Some(route) = hold.route.template() {
+            for hold in state.holds() {
+                if let Some(route) = hold.route().template() {
                     routes.insert(hold.live.hold.id.number(), route.clone());
                 }
                 // Numbers rise with the grants.

@@ -13,15 +13,14 @@ use crate::cleanup::Driven;
 use crate::error::{LockError, worst};
 use crate::lock::FencingToken;
 use crate::store::{Record, Released};
-use crate::watchdog::LiveHold;
+use crate::watchdog::{LiveHold, Moment};
 
 /// A share in a live hold. Dropping it ends the share; the last one releases the hold in the background.
 pub(crate) struct Share {
-    queues: Arc<Queues>,
+    /// `None` once the share has ended.
+    queues: Option<Arc<Queues>>,
     live: Arc<LiveHold>,
     holder: LocalHolder,
-    token: Option<FencingToken>,
-    left: bool,
 }
 
 impl Share {
@@ -33,11 +32,9 @@ impl Share {
     /// The first share of a new hold, whose limit was not extended.
     pub(super) fn of_new(queues: &Arc<Queues>, grant: NewShare) -> Self {
         Self {
-            queues: queues.clone(),
+            queues: Some(queues.clone()),
             live: grant.live,
             holder: grant.holder,
-            token: grant.token,
-            left: false,
         }
     }
 
@@ -45,17 +42,21 @@ impl Share {
         &self.live
     }
 
+    /// That of its client. The share has not ended.
     pub(super) fn background(&self) -> &Background {
-        self.queues.background()
+        let queues = self.queues.as_ref();
+        queues.expect("the share has not ended").background()
     }
 
+    /// Only a hold without shares is handed over, so this is the token of this share.
     pub(crate) fn token(&self) -> Option<FencingToken> {
-        self.token
+        self.live.token()
     }
 
     /// The share's own limit.
     pub(crate) fn limit(&self) -> Option<Instant> {
-        self.holder.limit
+        let limit = self.holder.limit;
+        (limit != Moment::NEVER).then(|| limit.into())
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -69,9 +70,10 @@ impl Share {
     /// The share ends at the first poll; a release that has begun continues in the background.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let over = self.is_over();
-        let confirmed = match self.leave(Ending::PassOn) {
+        let (queues, departure) = self.leave(Ending::PassOn);
+        let confirmed = match departure {
             Departure::Last(release) => release.in_time().await,
-            Departure::Shared => self.queues.background().check(&self.live).await,
+            Departure::Shared => queues.background().check(&self.live).await,
         };
         if over {
             Err(LockError::Lost)
@@ -89,7 +91,7 @@ impl Share {
         if self.is_over() {
             return self.release().await;
         }
-        match self.leave(Ending::Record(record)) {
+        match self.leave(Ending::Record(record)).1 {
             Departure::Last(release) => release.in_time().await,
             Departure::Shared => Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
@@ -110,8 +112,8 @@ impl Share {
         let mut is_over = false;
         for mut share in shares {
             is_over |= share.is_over();
-            background.get_or_insert_with(|| share.queues.background().clone());
-            match share.depart(true) {
+            background.get_or_insert_with(|| share.background().clone());
+            match share.depart(true).1 {
                 Some(departed) => last.push(departed.end()),
                 None => shared.push(share),
             }
@@ -131,8 +133,8 @@ impl Share {
         let mut background = None;
         let mut last = Vec::new();
         for mut share in shares {
-            background.get_or_insert_with(|| share.queues.background().clone());
-            last.extend(share.depart(true).map(Departed::end));
+            background.get_or_insert_with(|| share.background().clone());
+            last.extend(share.depart(true).1.map(Departed::end));
         }
         if let Some(background) = background
             && !last.is_empty()
@@ -142,9 +144,10 @@ impl Share {
         }
     }
 
-    fn leave(&mut self, ending: Ending) -> Departure {
-        let Some(departed) = self.depart(matches!(ending, Ending::PassOn)) else {
-            return Departure::Shared;
+    fn leave(&mut self, ending: Ending) -> (Arc<Queues>, Departure) {
+        let (queues, departed) = self.depart(matches!(ending, Ending::PassOn));
+        let Some(departed) = departed else {
+            return (queues, Departure::Shared);
         };
         let record = match ending {
             Ending::Record(record) => Some(record),
@@ -155,14 +158,13 @@ impl Share {
             asked,
             until_done,
         } = departed.end();
-        let background = self.queues.background();
-        Departure::Last(background.end(live, record, asked, until_done))
+        let release = queues.background().end(live, record, asked, until_done);
+        (queues, Departure::Last(release))
     }
 
     /// Ends the share in this process; `None` if the hold continues.
-    fn depart(&mut self, pass_on: bool) -> Option<Departed> {
-        self.left = true;
-        let queues = &self.queues;
+    fn depart(&mut self, pass_on: bool) -> (Arc<Queues>, Option<Departed>) {
+        let queues = self.queues.take().expect("a share ends once");
         let key = &self.live.hold.key;
         let now = Instant::now();
         // A request that got the hold now would hold the key within the minimum of this one.
@@ -170,7 +172,7 @@ impl Share {
         let left = queues.with(key, |state| {
             state.leave(&self.live, &self.holder, pass_on, queues.at(now))
         });
-        match left {
+        let departed = match left {
             Left::LivesOn(effects) => {
                 queues.apply(key, effects);
                 None
@@ -178,9 +180,10 @@ impl Share {
             Left::Release(next) => Some(Departed {
                 live: self.live.clone(),
                 began: now,
-                next: next.map(|(intent, handoff)| Turn::new(queues, key, intent, handoff)),
+                next: next.map(|(intent, handoff)| Turn::new(&queues, key, intent, handoff)),
             }),
-        }
+        };
+        (queues, departed)
     }
 }
 
@@ -228,7 +231,7 @@ enum Departure {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if !self.left {
+        if self.queues.is_some() {
             // Dropping the release hands it to the background.
             drop(self.leave(Ending::PassOn));
         }

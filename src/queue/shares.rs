@@ -2,8 +2,8 @@
 
 use std::mem;
 use std::ops::Deref;
+use std::slice;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::Share;
@@ -12,14 +12,16 @@ use crate::store::Record;
 
 /// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few
 /// questions.
+pub(crate) enum Shares {
+    One(Share),
+    Several(SharesOfMany),
+}
+
+/// Any number of shares.
 #[derive(Default)]
-pub(crate) struct Shares(SmallVec<[Share; 1]>);
+pub(crate) struct SharesOfMany(Vec<Share>);
 
 impl Shares {
-    pub(crate) fn push(&mut self, share: Share) {
-        self.0.push(share);
-    }
-
     /// Has the store keep the holds until `until` at least, also when they are released before.
     ///
     /// # Errors
@@ -30,11 +32,11 @@ impl Shares {
     ///
     /// The question continues in the background; the shares do not wait for it.
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
-        let lives = self.0.iter().map(Share::live);
-        let extended = self.0[0].background().extend(lives, until);
+        let lives = self.iter().map(Share::live);
+        let extended = self[0].background().extend(lives, until);
         extended.in_time().await?;
         // Only after the answer: a request that is dropped before it passes its hold on without a minimum.
-        let mut lives = self.0.iter().map(Share::live);
+        let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));
         all.then_some(()).ok_or(LockError::Lost)
     }
@@ -44,10 +46,10 @@ impl Shares {
     /// # Cancel safety
     ///
     /// The shares end at the first poll; a release that has begun continues in the background.
-    pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        match self.only() {
-            Some(only) => only.release().await,
-            None => Box::pin(Share::release_all(mem::take(&mut self.0))).await,
+    pub(crate) async fn release(self) -> Result<(), LockError> {
+        match self {
+            Self::One(only) => only.release().await,
+            Self::Several(mut all) => Box::pin(Share::release_all(mem::take(&mut all.0))).await,
         }
     }
 
@@ -56,28 +58,36 @@ impl Shares {
     /// # Errors
     ///
     /// Also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
-    pub(crate) async fn release_recording(mut self, record: Record) -> Result<(), LockError> {
-        match self.only() {
-            Some(only) => only.release_recording(record).await,
-            None => Err(LockError::invalid("a record belongs to one key")),
+    pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
+        match self {
+            Self::One(only) => only.release_recording(record).await,
+            Self::Several(_) => Err(LockError::invalid("a record belongs to one key")),
         }
     }
+}
 
-    fn only(&mut self) -> Option<Share> {
-        match self.0.len() {
-            1 => self.0.pop(),
-            _ => None,
-        }
+impl SharesOfMany {
+    pub(crate) fn push(&mut self, share: Share) {
+        self.0.push(share);
     }
 }
 
 impl From<Share> for Shares {
     fn from(share: Share) -> Self {
-        Self(SmallVec::from_buf([share]))
+        Self::One(share)
     }
 }
 
-impl FromIterator<Share> for Shares {
+impl From<SharesOfMany> for Shares {
+    fn from(mut shares: SharesOfMany) -> Self {
+        match shares.0.len() {
+            1 => shares.0.pop().map_or(Self::Several(shares), Self::One),
+            _ => Self::Several(shares),
+        }
+    }
+}
+
+impl FromIterator<Share> for SharesOfMany {
     fn from_iter<T: IntoIterator<Item = Share>>(shares: T) -> Self {
         Self(shares.into_iter().collect())
     }
@@ -87,11 +97,22 @@ impl Deref for Shares {
     type Target = [Share];
 
     fn deref(&self) -> &[Share] {
+        match self {
+            Self::One(share) => slice::from_ref(share),
+            Self::Several(all) => &all.0,
+        }
+    }
+}
+
+impl Deref for SharesOfMany {
+    type Target = [Share];
+
+    fn deref(&self) -> &[Share] {
         &self.0
     }
 }
 
-impl Drop for Shares {
+impl Drop for SharesOfMany {
     fn drop(&mut self) {
         if self.0.len() > 1 {
             Share::drop_all(mem::take(&mut self.0));

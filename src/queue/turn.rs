@@ -123,7 +123,7 @@ impl Turn {
         };
         let (grant, effects) = self.queues.with(&self.key, |state| {
             if let Some(turn) = turn {
-                state.queue(mode).set_turn(turn);
+                state.set_turn(mode, turn);
             }
             state.granted(live, terms, &self.intent, wakeups, at)
         });

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::Queues;
 use super::hold::LocalHold;
 use super::key_state::KeyState;
-use super::wait_queue::{Head, LocalWaiter, WaitQueue};
+use super::wait_queue::LocalWaiter;
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
 use crate::telemetry::Route;
 use crate::watchdog::Phase;
@@ -69,23 +69,23 @@ impl Queues {
     /// The holds of one key, and the requests that wait for it in this process, in the order of their arrival.
     pub(crate) fn view_of(&self, key: &LockKey) -> (Vec<HoldView>, Vec<WaiterView>) {
         let seen = self.shards.look(key, |state| {
-            let mut waiters: Vec<_> = waiters(state).collect();
+            let mut waiters: Vec<_> = state.waiters().collect();
             waiters.sort_by_key(|waiter| waiter.ticket);
             let waiters = waiters.into_iter().map(WaiterView::from);
-            (state.holds.iter().map(hold).collect(), waiters.collect())
+            (state.holds().map(hold).collect(), waiters.collect())
         });
         seen.unwrap_or_default()
     }
 }
 
 fn view(key: &LockKey, state: &KeyState) -> KeyView {
-    let oldest = state.holds.iter().min_by_key(|hold| hold.granted);
-    let first_waiter = waiters(state).map(|waiter| waiter.since).min();
+    let oldest = state.holds().min_by_key(|hold| hold.granted());
+    let first_waiter = state.waiters().map(|waiter| waiter.since).min();
     KeyView {
         key: key.clone(),
-        holds: state.holds.len(),
+        holds: state.holds().count(),
         hold: oldest.map(hold),
-        waiters: waiters(state).count(),
+        waiters: state.waiters().count(),
         first_waiter,
         wanted: wanted(state),
     }
@@ -96,15 +96,15 @@ fn hold(hold: &LocalHold) -> HoldView {
     HoldView {
         id: live.hold.id,
         mode: live.hold.mode,
-        route: hold.route.clone(),
-        since: hold.since,
-        granted: hold.granted,
-        lease: live.lease,
+        route: hold.route().clone(),
+        since: hold.since(),
+        granted: hold.granted().into(),
+        lease: live.lease(),
         deadline: live.deadline(),
         renewals: live.renewals(),
-        handovers: hold.passed,
+        handovers: hold.handovers(),
         shares: hold.shares(),
-        token: hold.token,
+        token: live.token(),
         state: match live.phase() {
             _ if live.is_lost() => "lost",
             Phase::Held => "held",
@@ -114,25 +114,9 @@ fn hold(hold: &LocalHold) -> HoldView {
     }
 }
 
-fn waiters(state: &KeyState) -> impl Iterator<Item = &LocalWaiter> {
-    let queues = state.queues().into_iter();
-    let queued = queues.flat_map(|queue| queue.iter());
-    queued.chain(state.owners.waiting())
-}
-
 fn wanted(state: &KeyState) -> Option<&'static str> {
-    let asks = |queue: &WaitQueue| queue.head == Head::Asking;
-    let queued = waiters(state).next().map(|waiter| waiter.terms.mode);
-    let wanted = queued.or(match state {
-        _ if state.fair > 0 => Some(LockMode::Fair),
-        _ if asks(&state.exclusive) => Some(LockMode::Reentrant),
-        _ if asks(&state.write) => Some(LockMode::Write),
-        _ if asks(&state.read) => Some(LockMode::Read),
-        // Their limit does not matter here.
-        _ if asks(&state.permit.queue) => Some(LockMode::permits(1)),
-        _ => None,
-    });
-    wanted.map(LockMode::as_str)
+    let queued = state.waiters().next().map(|waiter| waiter.terms.mode);
+    queued.or_else(|| state.asks()).map(LockMode::as_str)
 }
 
 impl From<&LocalWaiter> for WaiterView {

@@ -15,12 +15,11 @@ use crate::store::Wakeups;
 
 /// The requests of one side of a key, behind the request that asks the store or holds.
 ///
-/// Requests wait only behind a head: while `head` is [`Head::Idle`], the queue is empty. The queue is sorted by ticket,
+/// Requests wait only behind a head: while the side's [`Head`] is `Idle`, the queue is empty. The queue is sorted by ticket,
 /// which is the order of arrival.
 #[derive(Default)]
 pub(super) struct WaitQueue {
-    pub(super) head: Head,
-    /// Boxed: most keys have no waiters, and there may be many keys.
+    /// Boxed: a key has waiters on one side only, usually.
     waiting: Option<Box<WaitList>>,
 }
 
@@ -120,11 +119,6 @@ pub(super) struct LocalWaiter {
 }
 
 impl WaitQueue {
-    /// Whether no request of this side holds, asks or waits.
-    pub(super) fn is_idle(&self) -> bool {
-        self.head == Head::Idle && self.is_empty()
-    }
-
     /// Whether no request has waited since the queue was idle: there is no subscription either, and no limit of its turn.
     pub(super) fn has_not_waited(&self) -> bool {
         self.waiting.is_none()
@@ -216,13 +210,11 @@ impl WaitQueue {
         self.waiting.as_mut()?.wakeups.take()
     }
 
-    /// The head is done, and the next waiter gets the turn.
+    /// The head is done, and the next waiter, if there is one, gets the turn.
     pub(super) fn next(&mut self, handoff: Handoff) -> Option<Effect> {
         let Some(waiter) = self.pop() else {
-            self.head = Head::Idle;
             return handoff.wakeups.map(Effect::Unsubscribe);
         };
-        self.head = Head::Asking;
         let intent = Intent {
             mode: waiter.terms.mode,
             owner: waiter.terms.owner.clone(),

@@ -1,13 +1,13 @@
 //! The state of a hold of this process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::moment::Moment;
+use super::moment::{Moment, nanos};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
@@ -21,16 +21,22 @@ pub(super) use renewing::{Due, RenewalState};
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
 /// Lost is final: a hold whose deadline passed without a renewal stays lost, even if the store still carries it.
+///
+/// A process may have a hundred thousand of them, so a lease and a token are one word each, and the flags share one.
 #[derive(Debug)]
 pub(crate) struct LiveHold {
     pub(crate) hold: Hold,
-    pub(crate) lease: Lease,
-    /// The token of the grant itself; hand-overs inside the process use the following ones.
-    pub(crate) token: Option<FencingToken>,
     /// The route of the request that it was granted to.
     pub(crate) route: Route,
+    /// The duration of its lease, in nanoseconds.
+    lease: u64,
+    is_renewed: bool,
+    is_fenced: bool,
     /// Whether it has, or had, a minimum. It is set under the mutex of the state, and read without it.
     has_minimum: AtomicBool,
+    /// The token of its present holder, if it is fenced. It is written under the mutex of its key's shard in the queue, while
+    /// no guard shares the hold.
+    token: AtomicU64,
     state: Mutex<LiveState>,
 }
 
@@ -50,8 +56,8 @@ struct LiveState {
     confirmed: Moment,
     /// How often the store has renewed it.
     renewals: u32,
-    /// When renewal ends; `None`: with the last share.
-    limit: Option<Moment>,
+    /// When renewal ends; [`Moment::NEVER`]: with the last share.
+    limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
     /// The end of its minimum: until then the store carries it, also after its end here.
@@ -94,16 +100,18 @@ impl LiveHold {
         let (sent, deadline) = (sent.into(), valid_until(sent, granted).into());
         Self {
             hold,
-            lease,
-            token,
             route: Route::default(),
+            lease: nanos(lease.duration()),
+            is_renewed: matches!(lease, Lease::Renewed(_)),
+            is_fenced: token.is_some(),
             has_minimum: AtomicBool::new(false),
+            token: AtomicU64::new(token.map_or(0, FencingToken::value)),
             state: Mutex::new(LiveState {
                 phase: Phase::Held,
                 deadline,
                 confirmed: sent,
                 renewals: 0,
-                limit: None,
+                limit: Moment::NEVER,
                 extended: false,
                 kept_until: None,
                 renewal: RenewalState::Absent,
@@ -115,6 +123,25 @@ impl LiveHold {
 
     pub(crate) fn on(self, route: Route) -> Self {
         Self { route, ..self }
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        let duration = Duration::from_nanos(self.lease);
+        match self.is_renewed {
+            true => Lease::Renewed(duration),
+            false => Lease::Fixed(duration),
+        }
+    }
+
+    /// The token of its present holder: that of the grant, or one of those that follow it.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        let token = || FencingToken::new(self.token.load(Ordering::Relaxed));
+        self.is_fenced.then(token)
+    }
+
+    /// The hold is handed over: the next holder has the next token.
+    pub(crate) fn advance_token(&self) {
+        self.token.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -177,15 +204,9 @@ impl LiveHold {
     }
 
     /// Sets the limit after the shares have changed.
-    pub(crate) fn set_limit(&self, limit: Option<Instant>) {
-        let limit = limit.map(Moment::from);
+    pub(crate) fn set_limit(&self, limit: Moment) {
         let mut state = self.state();
-        let is_later = match (state.limit, limit) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(before), Some(now)) => now > before,
-        };
-        state.extended |= is_later;
+        state.extended |= limit > state.limit;
         state.limit = limit;
     }
 

@@ -48,13 +48,17 @@ impl Add<Duration> for Moment {
 }
 
 impl Moment {
+    /// Later than every point in time that this process reaches.
+    pub(crate) const NEVER: Self = Self(NonZeroU64::MAX);
+
     /// The time from `earlier` to this; zero if it is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// The nanoseconds of a duration, or the most that there are.
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

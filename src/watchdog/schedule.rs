@@ -165,7 +165,7 @@ impl RenewalSchedule {
             };
             // A hold whose renewals have ended waits for its deadline.
             let is_renewal = first.at < first.live.deadline().into();
-            let early = first.live.lease.duration() / part;
+            let early = first.live.lease().duration() / part;
             if !is_renewal || first.at > now + early {
                 return None;
             }
@@ -187,7 +187,9 @@ impl RenewalSchedule {
             let look = match status {
                 HoldStatus::Held => live.renewed(sent, *lease),
                 // Its deadline does not change, and it is renewed again soon; the others of its batch are not affected.
-                HoldStatus::Unknown => Moment::from(now) + PAUSE.1.min(live.lease.duration() / 10),
+                HoldStatus::Unknown => {
+                    Moment::from(now) + PAUSE.1.min(live.lease().duration() / 10)
+                }
                 HoldStatus::Gone => {
                     self.remove(live);
                     lost.push(live);

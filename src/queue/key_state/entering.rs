@@ -3,17 +3,18 @@
 use tokio::time::Instant;
 
 use super::super::hold::LocalHold;
-use super::super::wait_queue::Head;
+use super::super::wait_queue::{Head, WaitQueue};
 use super::super::{At, Intent, NewShare, Terms};
 use super::KeyState;
 use crate::error::LockError;
 use crate::lock::{HoldId, LockFamily, LockMode, Owner};
+use crate::watchdog::Moment;
 
 /// How many read holds of one key a process has in the store. Further readers join the youngest of them.
 const MAX_READ_HOLDS: usize = 64;
 
 /// The place of a request, by the present state.
-pub(super) enum Standing {
+pub(in crate::queue) enum Standing {
     Grant(NewShare),
     Ask(Intent),
     InQueue,
@@ -21,15 +22,16 @@ pub(super) enum Standing {
 }
 
 impl KeyState {
-    /// Finds the request's place, and takes it.
-    pub(super) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
+    /// Finds the request's place, and takes it. [`KeyState::entered`] lists its owner.
+    pub(in crate::queue) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
         let mut nested = None;
         if let Some(owner) = &terms.owner {
             if let Some(grant) = self.rejoin(owner, terms, at.now)? {
                 return Ok(Standing::Grant(grant));
             }
             nested = self.nested(owner, terms)?;
-            if let Some(waiters) = self.owners.waiters(&terms.owner) {
+            let rest = self.rest.as_mut();
+            if let Some(waiters) = rest.and_then(|rest| rest.owners.waiters(&terms.owner)) {
                 terms.wait_behind(waiters.len(), None)?;
                 return Ok(Standing::BehindOwner);
             }
@@ -38,35 +40,34 @@ impl KeyState {
             if terms.mode == LockMode::Fair {
                 // A caller that does not wait asks once and does not count against the limit. The first request that asks
                 // does not count either, because it may be granted at once.
-                if terms.max_waiters.is_some() && self.fair > 0 {
-                    terms.wait_behind(self.fair, None)?;
+                let fair = &mut self.rest().fair;
+                if terms.max_waiters.is_some() && *fair > 0 {
+                    terms.wait_behind(*fair, None)?;
                 }
-                self.fair += 1;
+                *fair += 1;
             } else if let LockMode::Permit(limit) = terms.mode {
                 let waits = terms.max_waiters.is_some();
-                if !self.permit.admits(limit.get() as usize, waits) {
-                    let others = self.permit.queue.len();
+                let permit = &mut self.rest().permit;
+                if !permit.admits(limit.get() as usize, waits) {
+                    let others = permit.queue.len();
                     terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    self.owners.begin(&terms.owner);
                     return Ok(Standing::InQueue);
                 }
-                self.permit.begin();
+                permit.begin();
             } else {
                 if terms.mode == LockMode::Read
                     && let Some(grant) = self.share_read(terms, at)
                 {
                     return Ok(Standing::Grant(grant));
                 }
-                if !self.queue(terms.mode).is_idle() {
-                    let others = self.queue(terms.mode).len();
+                if *self.head(terms.mode) != Head::Idle {
+                    let others = self.queue(terms.mode).map_or(0, WaitQueue::len);
                     terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    self.owners.begin(&terms.owner);
                     return Ok(Standing::InQueue);
                 }
-                self.queue(terms.mode).head = Head::Asking;
+                *self.head(terms.mode) = Head::Asking;
             }
         }
-        self.owners.begin(&terms.owner);
         Ok(Standing::Ask(Intent {
             mode: terms.mode,
             owner: terms.owner.clone(),
@@ -90,21 +91,18 @@ impl KeyState {
                     && terms.mode.family() == LockFamily::Exclusive
         };
         let mut found = None;
-        for (index, hold) in self.holds.iter().enumerate() {
-            if !hold.is_shared_by(owner) {
-                continue;
-            }
+        for hold in self.holds_mut().filter(|hold| hold.is_shared_by(owner)) {
             if hold.live.is_lost() {
                 return Err(LockError::Lost);
             }
             if found.is_none() && same(hold.live.hold.mode) {
-                found = Some(index);
+                found = Some(hold);
             }
         }
-        let Some(hold) = found.map(|index| &mut self.holds[index]) else {
+        let Some(hold) = found else {
             return Ok(None);
         };
-        if terms.fenced && hold.token.is_none() {
+        if terms.fenced && hold.live.token().is_none() {
             return Err(LockError::invalid(
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
@@ -119,7 +117,7 @@ impl KeyState {
             LockMode::Write => LockMode::Read,
             LockMode::Reentrant | LockMode::Fair | LockMode::Permit(_) => return Ok(None),
         };
-        let mut holds = self.holds.iter_mut();
+        let mut holds = self.holds_mut();
         let owned =
             holds.find(|hold| hold.live.hold.mode == other_side && hold.is_shared_by(owner));
         match owned {
@@ -134,23 +132,26 @@ impl KeyState {
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
     fn share_read(&mut self, terms: &Terms, at: At) -> Option<NewShare> {
-        let writer_waits = self.write.head == Head::Asking || !self.write.is_empty();
+        let queue = self.queue(LockMode::Write);
+        let writer_waits =
+            self.write == Head::Asking || queue.is_some_and(|queue| !queue.is_empty());
         if writer_waits {
             return None;
         }
         let mut reads = 0;
         let mut youngest: Option<&mut LocalHold> = None;
-        for hold in self.holds.iter_mut().filter(|hold| hold.is_open_read()) {
+        for hold in self.holds_mut().filter(|hold| hold.is_open_read()) {
             reads += 1;
             let younger = youngest
                 .as_ref()
-                .is_none_or(|other| other.granted < hold.granted);
+                .is_none_or(|other| other.granted() < hold.granted());
             if younger && hold.suits(terms, at.now) {
                 youngest = Some(hold);
             }
         }
         let youngest = youngest?;
-        let open = at.now < youngest.granted + at.pace.share_window || reads >= MAX_READ_HOLDS;
+        let is_young = Moment::from(at.now) < youngest.granted() + at.pace.share_window;
+        let open = is_young || reads >= MAX_READ_HOLDS;
         open.then(|| youngest.join(terms, at.now))
     }
 }

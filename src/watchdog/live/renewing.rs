@@ -54,7 +54,7 @@ impl LiveHold {
         const PARTS: u32 = 1024;
         let mut state = self.state();
         state.renewal = RenewalState::New(place);
-        state.look = match self.lease {
+        state.look = match self.lease() {
             Lease::Renewed(lease) => {
                 let part = fastrand::u32(PARTS / 4..=PARTS);
                 (state.confirmed + lease / (3 * PARTS) * part).min(state.deadline)
@@ -93,7 +93,7 @@ impl LiveHold {
         if now >= state.deadline {
             return Due::Over;
         }
-        match (self.lease, state.next_lease(self.lease, now)) {
+        match (self.lease(), state.next_lease(self.lease(), now)) {
             (Lease::Renewed(_), Some(lease)) if state.renewal == RenewalState::Scheduled => {
                 state.renewal = RenewalState::Asked;
                 Due::Renews(lease, state.deadline)
@@ -111,7 +111,7 @@ impl LiveHold {
     ///
     /// The deadline may become earlier if a limit shortened the lease. A renewal after the deadline has no effect.
     pub(in crate::watchdog) fn renewed(&self, sent: Instant, lease: Duration) -> Moment {
-        let full = self.lease.duration();
+        let full = self.lease().duration();
         let deadline = valid_until(sent, lease).into();
         let sent = Moment::from(sent);
         let mut state = self.state();
@@ -125,7 +125,7 @@ impl LiveHold {
             state.confirmed = sent;
             state.renewals += 1;
         }
-        let allowed = state.next_lease(self.lease, sent).unwrap_or_default();
+        let allowed = state.next_lease(self.lease(), sent).unwrap_or_default();
         let is_cut_too_short = lease < full && lease < allowed;
         sent + if is_cut_too_short { lease } else { full } / 3
     }
@@ -138,20 +138,20 @@ impl LiveHold {
     /// How long the renewal is overdue.
     pub(crate) fn overdue(&self) -> Duration {
         let since = Instant::from(self.state().confirmed).elapsed();
-        since.saturating_sub(self.lease.duration() / 3)
+        since.saturating_sub(self.lease().duration() / 3)
     }
 
     /// The lease of the next renewal, cut at the limit. `None`: the limit is reached.
     pub(in crate::watchdog) fn next_lease(&self, now: Moment) -> Option<Duration> {
-        self.state().next_lease(self.lease, now)
+        self.state().next_lease(self.lease(), now)
     }
 
     /// Why a hold whose deadline passed has ended.
     pub(in crate::watchdog) fn why_over(&self) -> &'static str {
         let state = self.state();
-        let unlimited = state.confirmed + self.lease.duration();
-        match self.lease {
-            _ if state.limit.is_some_and(|limit| limit < unlimited) => "its longest hold was over",
+        let unlimited = state.confirmed + self.lease().duration();
+        match self.lease() {
+            _ if state.limit < unlimited => "its longest hold was over",
             Lease::Fixed(_) => "its lease was over",
             Lease::Renewed(_) => "its lease was over before it was renewed",
         }
@@ -163,7 +163,7 @@ impl LiveHold {
         if !mem::take(&mut state.extended) {
             return None;
         }
-        let full = valid_until(state.confirmed.into(), self.lease.duration());
+        let full = valid_until(state.confirmed.into(), self.lease().duration());
         let is_cut = state.deadline < full.into();
         let next = state.confirmed + state.deadline.since(state.confirmed) / 3;
         (is_cut && state.phase == Phase::Held).then_some(next)
@@ -172,11 +172,7 @@ impl LiveHold {
 
 impl LiveState {
     fn next_lease(&self, lease: Lease, now: Moment) -> Option<Duration> {
-        let lease = lease.duration();
-        match self.limit {
-            None => Some(lease),
-            Some(limit) if limit <= now => None,
-            Some(limit) => Some(lease.min(limit.since(now))),
-        }
+        let is_over = self.limit <= now;
+        (!is_over).then(|| lease.duration().min(self.limit.since(now)))
     }
 }

@@ -19,7 +19,7 @@ impl Batch {
     /// Whether a lease is cut at a limit, and so counts from the time when the batch was composed.
     pub(in crate::watchdog) fn is_cut(&self) -> bool {
         let mut holds = self.holds.iter();
-        holds.any(|(live, lease)| *lease < live.lease.duration())
+        holds.any(|(live, lease)| *lease < live.lease().duration())
     }
 }
 

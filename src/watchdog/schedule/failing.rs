@@ -83,7 +83,7 @@ impl RenewalSchedule {
         for live in std::mem::take(&mut failing.waiting) {
             if live.renewal().0 == RenewalState::Failed(partition) {
                 let left = live.deadline().saturating_duration_since(now);
-                let spread = (live.lease.duration() / 10).min(left / 4);
+                let spread = (live.lease().duration() / 10).min(left / 4);
                 let look = now + spread.mul_f64(fastrand::f64());
                 self.place(&live, RenewalState::Scheduled, Some(look.into()));
             }
@@ -92,7 +92,7 @@ impl RenewalSchedule {
 
     /// A hold waits until its partition answers.
     pub(super) fn fail(&mut self, partition: u16, live: &Arc<LiveHold>, now: Instant) {
-        let lease = live.lease.duration();
+        let lease = live.lease().duration();
         let failing = self.failing.entry(partition).or_insert_with(|| {
             let probe = now + PAUSE.0.min(lease / 10);
             self.probes.insert((probe, partition));

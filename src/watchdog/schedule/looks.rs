@@ -36,7 +36,7 @@ impl Looks {
     pub(super) fn push(&mut self, look: Look) {
         let is_renewal = look.at < look.live.deadline().into();
         match is_renewal
-            .then(|| self.row(look.live.lease.duration()))
+            .then(|| self.row(look.live.lease().duration()))
             .flatten()
         {
             Some(row) if row.back().is_none_or(|last| last.at <= look.at) => row.push_back(look),
