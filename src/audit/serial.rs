@@ -40,23 +40,15 @@ impl<'a> MemberJson<'a> {
     }
 }
 
-/// As its text.
-impl Serialize for Deployment {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
+/// Serializes a type as its text.
+macro_rules! as_text {
+    ($($kind:ty),+) => {
+        $(impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        })+
+    };
 }
 
-/// As its text, which names the remedy.
-impl Serialize for Warning {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-/// As its text.
-impl Serialize for Kept {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
+as_text!(Deployment, Warning, Kept);

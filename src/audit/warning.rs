@@ -1,25 +1,31 @@
 //! Warnings: what weakens a deployment.
 
-use std::fmt;
 use std::time::Duration;
 
 /// A setting or state that needs attention. Its `Display` says what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
     /// Keys are evicted when memory is full, locks and token counters among them.
+    #[error("maxmemory-policy {policy} evicts locks and token counters: set it to noeviction")]
     Evicts {
         /// The server's policy.
         policy: String,
     },
     /// Nothing is written to disk: a restart frees every lock that is held.
+    #[error("nothing is written to disk, so a restart frees what is held: set appendonly to yes")]
     NotPersistent,
     /// Only snapshots are written to disk: a restart frees the locks that were taken since the last snapshot, and
     /// restores older ones.
+    #[error(
+        "only snapshots are written to disk, so a restart brings back an older state: set appendonly to yes"
+    )]
     SnapshotsOnly,
     /// The last write of the server to its disk failed.
+    #[error("the server could not write to its disk: look into its log")]
     DiskFails,
     /// A replica does not have all data yet: a failover to it would lose locks.
+    #[error("replica {replica} has not all data yet ({state}): a failover to it loses locks")]
     ReplicaSyncing {
         /// Its address.
         replica: String,
@@ -27,8 +33,10 @@ pub enum Warning {
         state: String,
     },
     /// The server is a replica, and takes no locks.
+    #[error("the server is a replica and takes no locks: connect to its primary")]
     NotPrimary,
     /// The server is older than the oldest supported version.
+    #[error("version {version} is not supported: use {oldest} or newer")]
     OldServer {
         /// Its version.
         version: String,
@@ -36,11 +44,13 @@ pub enum Warning {
         oldest: &'static str,
     },
     /// The user lacks rights that locks need. No lock is taken on such a connection.
+    #[error("the user lacks rights: grant it {}", .rules.join(" "))]
     MissingRights {
         /// The rights to grant, such as `+pexpire`.
         rules: Vec<String>,
     },
     /// A setting could not be read.
+    #[error("{what} cannot be seen: grant the user {rule}")]
     Unseen {
         /// The setting.
         what: &'static str,
@@ -48,6 +58,7 @@ pub enum Warning {
         rule: &'static str,
     },
     /// A configured sentinel cannot be used.
+    #[error("sentinel {sentinel} is of no use: {why}")]
     SentinelSilent {
         /// Its address.
         sentinel: String,
@@ -55,11 +66,13 @@ pub enum Warning {
         why: String,
     },
     /// There are too few sentinels to replace a master when one of them fails together with it.
+    #[error("of {known} sentinels, none may be lost: run three or more, apart from each other")]
     FewSentinels {
         /// How many there are.
         known: usize,
     },
     /// There are sentinels that the store is not configured with, so it cannot ask them.
+    #[error("the store asks {listed} of {known} sentinels: give it all addresses")]
     UnlistedSentinels {
         /// How many are configured.
         listed: usize,
@@ -67,6 +80,9 @@ pub enum Warning {
         known: usize,
     },
     /// No sentinel reaches enough of the others to replace the master: when the master fails, no locks can be taken.
+    #[error(
+        "no failover is possible: {reachable} of {known} sentinels can be reached, quorum {quorum}"
+    )]
     NoQuorum {
         /// How many the best-connected sentinel reaches.
         reachable: usize,
@@ -76,12 +92,19 @@ pub enum Warning {
         quorum: usize,
     },
     /// No replica follows the master: no server can take its place.
+    #[error("no replica follows the master, so that none can take its place")]
     NoReplica,
     /// A master that is cut off from its replicas continues to grant locks while another server replaces it
     /// (`min-replicas-to-write` is 0, and the store waits for no replicas).
+    #[error(
+        "a master that is cut off goes on granting locks: set min-replicas-to-write to 1, or have replicas acknowledge"
+    )]
     GrantsAlone,
     /// A master that is cut off from its replicas stops granting locks too late: another server may have replaced it
     /// already.
+    #[error(
+        "a master that is cut off grants locks for {lag:?} and is replaced after {down_after:?}: set min-replicas-max-lag lower than that"
+    )]
     GrantsAloneFor {
         /// How long it continues (`min-replicas-max-lag`).
         lag: Duration,
@@ -89,6 +112,7 @@ pub enum Warning {
         down_after: Duration,
     },
     /// Holds with the default lease may expire before a failover ends, so that their holders lose them.
+    #[error("a master is replaced after {down_after:?}, in which leases of {lease:?} may run out: set down-after-milliseconds below {:?}", .lease.saturating_mul(2) / 3)]
     SlowFailover {
         /// The time after which the sentinels may begin a failover.
         down_after: Duration,
@@ -96,11 +120,13 @@ pub enum Warning {
         lease: Duration,
     },
     /// Two members of a quorum are one server, and fail together.
+    #[error("stores {} and {} are one server, and fail together: use independent ones", .members[0], .members[1])]
     SameServer {
         /// Their numbers, from 1.
         members: [usize; 2],
     },
     /// A member of a quorum or a Cluster does not answer.
+    #[error("store {member} does not answer")]
     MemberSilent {
         /// Its number, from 1.
         member: usize,
@@ -145,83 +171,6 @@ kinds! {
     SlowFailover: "slow_failover",
     SameServer: "same_server",
     MemberSilent: "member_silent",
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Evicts { policy } => write!(
-                f,
-                "maxmemory-policy {policy} evicts locks and token counters: set it to noeviction"
-            ),
-            Self::NotPersistent => f.write_str(
-                "nothing is written to disk, so a restart frees what is held: set appendonly to yes",
-            ),
-            Self::SnapshotsOnly => f.write_str(
-                "only snapshots are written to disk, so a restart brings back an older state: set appendonly to yes",
-            ),
-            Self::DiskFails => {
-                f.write_str("the server could not write to its disk: look into its log")
-            }
-            Self::ReplicaSyncing { replica, state } => write!(
-                f,
-                "replica {replica} has not all data yet ({state}): a failover to it loses locks"
-            ),
-            Self::NotPrimary => {
-                f.write_str("the server is a replica and takes no locks: connect to its primary")
-            }
-            Self::OldServer { version, oldest } => {
-                write!(f, "version {version} is not supported: use {oldest} or newer")
-            }
-            Self::MissingRights { rules } => {
-                write!(f, "the user lacks rights: grant it {}", rules.join(" "))
-            }
-            Self::Unseen { what, rule } => {
-                write!(f, "{what} cannot be seen: grant the user {rule}")
-            }
-            Self::SentinelSilent { sentinel, why } => {
-                write!(f, "sentinel {sentinel} is of no use: {why}")
-            }
-            Self::FewSentinels { known } => write!(
-                f,
-                "of {known} sentinels, none may be lost: run three or more, apart from each other"
-            ),
-            Self::UnlistedSentinels { listed, known } => write!(
-                f,
-                "the store asks {listed} of {known} sentinels: give it all addresses"
-            ),
-            Self::NoQuorum {
-                reachable,
-                known,
-                quorum,
-            } => write!(
-                f,
-                "no failover is possible: {reachable} of {known} sentinels can be reached, quorum {quorum}"
-            ),
-            Self::NoReplica => {
-                f.write_str("no replica follows the master, so that none can take its place")
-            }
-            Self::GrantsAlone => f.write_str(
-                "a master that is cut off goes on granting locks: set min-replicas-to-write to 1, or have replicas acknowledge",
-            ),
-            Self::GrantsAloneFor { lag, down_after } => write!(
-                f,
-                "a master that is cut off grants locks for {lag:?} and is replaced after {down_after:?}: set min-replicas-max-lag lower than that"
-            ),
-            Self::SlowFailover { down_after, lease } => write!(
-                f,
-                "a master is replaced after {down_after:?}, in which leases of {lease:?} may run out: set down-after-milliseconds below {:?}",
-                *lease * 2 / 3
-            ),
-            Self::SameServer {
-                members: [one, other],
-            } => write!(
-                f,
-                "stores {one} and {other} are one server, and fail together: use independent ones"
-            ),
-            Self::MemberSilent { member } => write!(f, "store {member} does not answer"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::key::StoreSide;
+use super::key::in_store;
 use super::problem::Problem;
 use super::same_origin::is_same_origin;
 use super::shared::Shared;
@@ -27,20 +28,11 @@ struct BreakRequest {
     confirm: String,
 }
 
-/// `api/break`.
-#[derive(Debug, Serialize)]
-pub(super) struct BreakReply {
-    key: LockKey,
-    /// Whether any hold was ended.
-    broken: bool,
-    /// The state just before.
-    was: StoreSide,
-}
-
+/// `api/break`: the answer has the state of the key just before, and whether any hold was ended.
 pub(super) async fn break_lock(
     State(shared): State<Arc<Shared>>,
     request: Request,
-) -> Result<Json<BreakReply>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let (parts, body) = request.into_parts();
     let caller = caller(&parts.extensions, &parts.headers);
     let refused = |status, why: &str| {
@@ -86,11 +78,8 @@ pub(super) async fn break_lock(
     if broken {
         shared.locks.inside().journal().broken(&key, caller);
     }
-    Ok(Json(BreakReply {
-        was: StoreSide::of(&was, &shared.holders),
-        key,
-        broken,
-    }))
+    let was = in_store(&was, &shared.holders);
+    Ok(Json(json!({ "key": key, "broken": broken, "was": was })))
 }
 
 /// A form on a page of another origin cannot send this type.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::millis;
 use crate::admin::{Holder, Inspection, ProcessInfo};
 use crate::client::LockClient;
 use crate::error::LockError;
-use crate::lock::{HoldId, LockKey};
+use crate::lock::LockKey;
 use crate::sync::Mutex;
 
 /// How many keys are asked about at a time.
@@ -29,46 +29,27 @@ pub(super) struct HolderCache {
     locks: LockClient,
     here: String,
     /// The recent answers. The mutex protects the map, and is never held while the store is asked.
-    known: Mutex<HashMap<LockKey, CachedHolders>>,
+    known: Mutex<HashMap<LockKey, HolderElsewhere>>,
 }
 
+/// The first holder of a key, by the store's answer at a time.
 #[derive(Clone)]
-struct CachedHolders {
+pub(super) struct HolderElsewhere {
     at: Instant,
-    who: Who,
-    left: Option<u64>,
+    pub(super) who: Value,
+    /// The rest of its lease, in milliseconds; `None` if it does not end.
+    pub(super) left: Option<u64>,
 }
 
-/// A holder.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Who {
-    /// `here`: this process; `ours`: another process of this crate; `java`: a Redisson client; `unknown`.
-    kind: &'static str,
-    /// Its name in the store.
-    id: Option<String>,
-    /// Its process, if that has announced itself.
-    process: Option<ProcessInfo>,
-    /// The route of its request, if its process has announced it.
-    route: Option<String>,
-}
-
-impl Who {
-    pub(super) fn unknown() -> Self {
-        Self {
-            kind: "unknown",
-            id: None,
-            process: None,
-            route: None,
-        }
-    }
-
-    pub(super) fn here(id: HoldId) -> Self {
-        Self {
-            kind: "here",
-            id: Some(id.to_string()),
-            ..Self::unknown()
-        }
-    }
+/// A holder: its kind, its name in the store, and its process and the route of its request, if that has announced itself. The
+/// kind is `here`: this process; `ours`: another process of this crate; `java`: a Redisson client; or `unknown`.
+pub(super) fn who(
+    kind: &str,
+    id: Option<&str>,
+    process: Option<&ProcessInfo>,
+    route: Option<&str>,
+) -> Value {
+    json!({ "kind": kind, "id": id, "process": process, "route": route })
 }
 
 impl HolderCache {
@@ -81,18 +62,14 @@ impl HolderCache {
     }
 
     /// Describes a holder.
-    pub(super) fn who(&self, holder: &Holder) -> Who {
+    pub(super) fn who(&self, holder: &Holder) -> Value {
         let kind = match () {
             () if holder.id.starts_with(&self.here) => "here",
             () if holder.is_ours() => "ours",
             () => "java",
         };
-        Who {
-            kind,
-            id: Some(holder.id.clone()),
-            process: holder.process.clone(),
-            route: holder.route.clone(),
-        }
+        let route = holder.route.as_deref();
+        who(kind, Some(&holder.id), holder.process.as_ref(), route)
     }
 
     /// The state of a key in the store.
@@ -100,23 +77,19 @@ impl HolderCache {
         self.locks.admin()?.inspect(key).await
     }
 
-    /// Adds the holders of these keys and the rest of their leases, if the store answers in time.
+    /// Finds the holders of these keys, as far as the store answers in time.
     pub(super) async fn find<'a>(
         &self,
-        rows: impl Iterator<Item = (&'a LockKey, &'a mut Who, &'a mut Option<u64>)>,
+        keys: impl Iterator<Item = (&'a LockKey, &'a mut Option<HolderElsewhere>)>,
     ) {
-        let asked = rows.map(|(key, who, left)| async move {
-            if let Some(known) = self.holder(key).await {
-                (*who, *left) = (known.who, known.left);
-            }
-        });
+        let asked = keys.map(|(key, found)| async move { *found = self.holder(key).await });
         let asked: Vec<_> = asked.collect();
         let asked = stream::iter(asked).for_each_concurrent(AT_A_TIME, |ask| ask);
         // Holders that are not known by then are left out this time.
         drop(timeout(PATIENCE, asked).await);
     }
 
-    async fn holder(&self, key: &LockKey) -> Option<CachedHolders> {
+    async fn holder(&self, key: &LockKey) -> Option<HolderElsewhere> {
         let known = self.known.lock().get(key).cloned();
         if let Some(known) = known
             && known.at.elapsed() < FRESH
@@ -125,7 +98,7 @@ impl HolderCache {
         }
         let inspection = self.inspect(key).await.ok()?;
         let holder = inspection.holders.first()?;
-        let found = CachedHolders {
+        let found = HolderElsewhere {
             at: Instant::now(),
             who: self.who(holder),
             left: millis::left(holder.remaining),

@@ -5,17 +5,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
 use futures_util::future::OptionFuture;
 use futures_util::{Stream, stream};
-use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::keys::{KeysQuery, KeysText};
+use super::keys::KeysQuery;
 use super::problem::Problem;
 use super::shared::Shared;
 use super::{history, key};
@@ -40,20 +41,20 @@ const RETRY: Duration = Duration::from_millis(500);
 /// path of its name.
 pub(super) async fn live(
     State(shared): State<Arc<Shared>>,
-    Query(text): Query<KeysText>,
+    query: Result<Query<KeysQuery>, QueryRejection>,
 ) -> Result<impl IntoResponse, Problem> {
     let permit = shared.streams.clone().try_acquire_owned();
     let permit = permit.map_err(|_| {
         let why = "too many streams are open: close other windows of this page";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
     })?;
-    let key = text.key.clone().map(LockKey::new);
+    let Query(query) = query?;
     let viewer = Viewer {
-        query: KeysQuery::parse(text)?,
-        key,
+        key: query.key.clone().map(LockKey::new),
+        query,
         shared,
         ticks: 0,
-        last_event: None,
+        last_event: Value::Null,
         ready: VecDeque::new(),
         over: Instant::now() + LIFE,
         _permit: permit,
@@ -69,7 +70,7 @@ struct Viewer {
     key: Option<LockKey>,
     ticks: u64,
     /// The number of the last event that was sent.
-    last_event: Option<u64>,
+    last_event: Value,
     ready: VecDeque<Event>,
     over: Instant,
     _permit: OwnedSemaphorePermit,
@@ -120,8 +121,8 @@ impl Viewer {
             self.put("key", &key);
         }
         let events = history::events(&shared.locks);
-        if self.last_event != Some(events.last) {
-            self.last_event = Some(events.last);
+        if self.last_event != events["last"] {
+            self.last_event = events["last"].clone();
             self.put("events", &events);
         }
         if let Some(store) = store {
@@ -131,9 +132,9 @@ impl Viewer {
         }
     }
 
-    fn put(&mut self, name: &'static str, data: &impl Serialize) {
-        let text = serde_json::to_string(data).expect("what the API answers is JSON");
-        let event = Event::default().event(name).retry(RETRY).data(text);
+    fn put(&mut self, name: &'static str, data: &Value) {
+        let event = Event::default().event(name).retry(RETRY);
+        let event = event.data(data.to_string());
         self.ready.push_back(event);
     }
 }

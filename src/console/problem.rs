@@ -1,9 +1,12 @@
 //! The error answers of the API.
 
+use std::error::Error;
+
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::error::LockError;
 
@@ -12,13 +15,6 @@ use crate::error::LockError;
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
 }
 
 impl Problem {
@@ -46,9 +42,17 @@ impl From<LockError> for Problem {
     }
 }
 
+impl From<QueryRejection> for Problem {
+    /// Says which parameter is wrong, and which values it has.
+    fn from(rejection: QueryRejection) -> Self {
+        let cause = rejection.source().map(ToString::to_string);
+        Self::bad_request(cause.unwrap_or_else(|| rejection.to_string()))
+    }
+}
+
 /// An error with its causes.
 pub(super) fn text(error: &LockError) -> String {
-    match std::error::Error::source(error) {
+    match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }
@@ -56,11 +60,11 @@ pub(super) fn text(error: &LockError) -> String {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Json(Body {
-            title: self.status.canonical_reason().unwrap_or("error"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-        });
+        let body = Json(json!({
+            "title": self.status.canonical_reason().unwrap_or("error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        }));
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
         (self.status, kind, body).into_response()
     }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::millis;
 use crate::client::LockClient;
@@ -23,20 +24,6 @@ pub(super) struct Peer {
     address: String,
 }
 
-/// `api/process`.
-#[derive(Debug, Serialize)]
-pub(super) struct ProcessJson<'a> {
-    name: &'a str,
-    /// The first part of the ids of its holds.
-    client: &'a str,
-    pid: u32,
-    version: &'static str,
-    /// How long the console has recorded events.
-    noted_ms: u64,
-    may_break: bool,
-    peers: &'a [Peer],
-}
-
 impl Process {
     pub(super) fn new(name: Option<String>, peers: Vec<Peer>, locks: &LockClient) -> Self {
         Self {
@@ -47,16 +34,17 @@ impl Process {
         }
     }
 
-    pub(super) fn json(&self, may_break: bool) -> ProcessJson<'_> {
-        ProcessJson {
-            name: &self.name,
-            client: &self.client,
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION"),
-            noted_ms: millis::of(self.began.elapsed()),
-            may_break,
-            peers: &self.peers,
-        }
+    /// `api/process`.
+    pub(super) fn json(&self, may_break: bool) -> Value {
+        json!({
+            "name": self.name,
+            "client": self.client,
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "noted_ms": millis::of(self.began.elapsed()),
+            "may_break": may_break,
+            "peers": self.peers,
+        })
     }
 }
 

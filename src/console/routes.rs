@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::keys::{KeysQuery, KeysText};
+use super::keys::KeysQuery;
 use super::problem::Problem;
 use super::shared::Shared;
 use super::{assets, break_lock, history, key, live};
+use crate::client::LockClient;
 use crate::lock::LockKey;
 
 /// Only code from the page's own files, and no connection to another origin. `require-trusted-types-for` makes the browser
@@ -22,6 +24,32 @@ use crate::lock::LockKey;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
+
+/// The headers of every answer. Names of locks are not kept in a browser's cache.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Reads what the client has recorded.
+type ReadHistory = fn(&LockClient) -> Value;
+
+const HISTORY: [(&str, ReadHistory); 3] = [
+    ("/api/events", history::events),
+    ("/api/durations", history::durations),
+    ("/api/contended", history::contended),
+];
 
 /// How long a request for one key waits for the store.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,24 +61,13 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/process", get(process))
         .route("/api/keys", get(keys))
         .route("/api/key", get(one_key))
-        .route(
-            "/api/events",
-            get(async |State(shared): Locks| Json(history::events(&shared.locks))),
-        )
-        .route(
-            "/api/durations",
-            get(async |State(shared): Locks| Json(history::durations(&shared.locks))),
-        )
-        .route(
-            "/api/contended",
-            get(async |State(shared): Locks| Json(history::contended(&shared.locks))),
-        )
-        .route(
-            "/api/store",
-            get(async |State(shared): Locks| Json(shared.store().await)),
-        )
+        .route("/api/store", get(store))
         .route("/api/live", get(live::live))
         .route("/api/break", post(break_lock::break_lock));
+    let api = HISTORY.into_iter().fold(api, |api, (path, read)| {
+        let answer = async move |State(shared): Locks| Json(read(&shared.locks));
+        api.route(path, get(answer))
+    });
     assets::routes()
         .merge(api)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "the console has no such page"))
@@ -58,45 +75,37 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Adds the headers of every answer.
 async fn secured(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    let mut set = |name, value| {
-        headers.insert(name, HeaderValue::from_static(value));
-    };
-    set(header::CONTENT_SECURITY_POLICY, POLICY);
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(header::X_FRAME_OPTIONS, "DENY");
-    set(header::REFERRER_POLICY, "no-referrer");
-    set(
-        header::HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    );
-    set(
-        header::HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    );
-    // Names of locks are not kept in a browser's cache.
-    set(header::CACHE_CONTROL, "no-store");
+    let headers = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(headers);
     response
 }
 
-async fn process(State(shared): Locks) -> Response {
-    Json(shared.process.json(shared.may_break)).into_response()
+async fn process(State(shared): Locks) -> Json<Value> {
+    Json(shared.process.json(shared.may_break))
+}
+
+async fn store(State(shared): Locks) -> Json<Value> {
+    Json(shared.store().await)
 }
 
 async fn keys(
     State(shared): Locks,
-    Query(query): Query<KeysText>,
-) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(shared.keys(KeysQuery::parse(query)?).await))
+    query: Result<Query<KeysQuery>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(query) = query?;
+    Ok(Json(shared.keys(query).await))
 }
 
 #[derive(Deserialize)]
-struct KeyText {
+struct KeyQuery {
     key: String,
 }
 
-async fn one_key(State(shared): Locks, Query(query): Query<KeyText>) -> impl IntoResponse {
-    Json(key::look(&shared, &LockKey::new(query.key), PATIENCE).await)
+async fn one_key(
+    State(shared): Locks,
+    query: Result<Query<KeyQuery>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(KeyQuery { key }) = query?;
+    Ok(Json(key::look(&shared, &LockKey::new(key), PATIENCE).await))
 }

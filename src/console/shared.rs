@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 
 use super::Console;
 use super::holders::HolderCache;
-use super::keys::{KeysPage, KeysQuery};
+use super::keys::KeysQuery;
 use super::process::Process;
-use super::store::{self, StoreJson, StoreView};
+use super::store::{self, StoreView};
 use super::survey::Survey;
 use crate::client::LockClient;
 use crate::sync;
@@ -66,10 +67,10 @@ impl Shared {
     }
 
     /// A page of the keys in use. The survey and the sort may take milliseconds, so they run on a blocking thread.
-    pub(super) async fn keys(&self, query: KeysQuery) -> KeysPage {
+    pub(super) async fn keys(&self, query: KeysQuery) -> Value {
         let survey = self.survey().await;
         let page = beside(move || survey.page(&query)).await;
-        page.complete(&self.holders).await
+        page.json(&self.holders).await
     }
 
     async fn survey(&self) -> Arc<Survey> {
@@ -86,13 +87,13 @@ impl Shared {
     }
 
     /// The audit of the store, and the connections.
-    pub(super) async fn store(&self) -> StoreJson {
+    pub(super) async fn store(&self) -> Value {
         self.audit().await;
         self.latest_store()
     }
 
     /// The same for a stream, which does not wait for a store that hangs: then it has the audit before.
-    pub(super) async fn store_soon(self: &Arc<Self>) -> StoreJson {
+    pub(super) async fn store_soon(self: &Arc<Self>) -> Value {
         let shared = self.clone();
         // The audit goes on without the stream, for the next look.
         let audit = tokio::spawn(async move { shared.audit().await });
@@ -100,11 +101,8 @@ impl Shared {
         self.latest_store()
     }
 
-    fn latest_store(&self) -> StoreJson {
-        let audited = self.audited.lock();
-        audited
-            .as_ref()
-            .map_or_else(StoreJson::unknown, StoreView::json)
+    fn latest_store(&self) -> Value {
+        store::json(self.audited.lock().as_ref())
     }
 
     /// Audits the store, unless the last audit is fresh.

@@ -3,9 +3,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::keys::{KeyRow, KeysPage, KeysQuery, Order, Sort, Which};
+use super::keys::{KeysPage, KeysQuery, Order, Sort, Which};
 use super::row::Row;
 use crate::client::LockClient;
 use crate::lock::{FencingToken, KeyMap};
@@ -42,26 +43,31 @@ impl Survey {
     /// The page for `query`.
     pub(super) fn page(&self, query: &KeysQuery) -> KeysPage {
         let mut matching: Vec<&Row> = self.rows.iter().filter(|row| query.takes(row)).collect();
-        let pages = matching.len().div_ceil(query.size).max(1);
-        let page = query.page.min(pages);
-        let begin = (page - 1) * query.size;
-        let end = (begin + query.size).min(matching.len());
+        let size = query.size();
+        let pages = matching.len().div_ceil(size).max(1);
+        let page = query.page().min(pages);
+        let begin = (page - 1) * size;
+        let end = (begin + size).min(matching.len());
         let by = |a: &&Row, b: &&Row| query.compare(a, b);
         // What comes after the page is not sorted.
         if end < matching.len() {
             matching.select_nth_unstable_by(end, by);
         }
         matching[..end].sort_unstable_by(by);
-        let rows = &matching[begin..end];
+        let held = self.rows.iter().filter(|row| row.is_held());
+        let waiters = self.rows.iter().map(|row| row.waiters);
         KeysPage {
-            keys_in_use: self.rows.len(),
-            held: self.rows.iter().filter(|row| row.is_held()).count(),
-            waiters: self.rows.iter().map(|row| row.waiters).sum(),
-            matching: matching.len(),
-            page,
-            pages,
-            size: query.size,
-            keys: rows.iter().map(|row| KeyRow::new(row, self.at)).collect(),
+            at: self.at,
+            counts: json!({
+                "keys_in_use": self.rows.len(),
+                "held": held.count(),
+                "waiters": waiters.sum::<usize>(),
+                "matching": matching.len(),
+                "page": page,
+                "pages": pages,
+                "size": size,
+            }),
+            rows: matching[begin..end].iter().copied().cloned().collect(),
         }
     }
 }

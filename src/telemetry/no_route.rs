@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Route(());
+pub(crate) use NoRoute as Route;
 
-impl Route {
+/// Stands for the route of a request, which is not kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NoRoute(());
+
+impl NoRoute {
     pub(crate) fn new(_: Option<&str>) -> Self {
-        Self::default()
+        Self(())
     }
 
     pub(crate) fn template(&self) -> Option<&Arc<str>> {

@@ -10,10 +10,18 @@ mod meter;
 #[cfg(not(all(feature = "metrics", feature = "console")))]
 mod off;
 
+#[cfg(not(feature = "metrics"))]
+use super::off::Off as GaugedUp;
+#[cfg(not(feature = "console"))]
+use super::off::Off as MeteredUp;
+#[cfg(feature = "metrics")]
+use instruments::GaugedUp;
 #[cfg(feature = "metrics")]
 pub(super) use instruments::describe;
 #[cfg(feature = "console")]
-pub(crate) use meter::{Carrier, carriers, watch};
+use meter::MeteredUp;
+#[cfg(feature = "console")]
+pub(crate) use meter::{carriers, watch};
 #[cfg(not(feature = "metrics"))]
 use off as instruments;
 #[cfg(not(feature = "console"))]
@@ -26,14 +34,14 @@ pub(crate) const WAKE_UPS: &str = "wake-ups";
 
 /// A connection that is up.
 pub(crate) struct ConnectionUp {
-    _counted: instruments::Up,
-    _metered: meter::Up,
+    _gauged: GaugedUp,
+    _metered: MeteredUp,
 }
 
 /// Counts a connection, which is up until the returned value is dropped.
 pub(crate) fn connected(carries: &'static str) -> ConnectionUp {
     ConnectionUp {
-        _counted: instruments::connected(carries),
+        _gauged: instruments::connected(carries),
         _metered: meter::connected(carries),
     }
 }

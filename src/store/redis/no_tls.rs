@@ -8,22 +8,21 @@ use tokio::net::TcpStream;
 
 use crate::error::StoreError;
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tls {}
+pub(super) use NoTls as Tls;
+pub(super) use NoTls as TlsConfig;
 
-impl Tls {
+/// Stands for the settings of the builder, and for those of connections.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NoTls(());
+
+impl NoTls {
     pub(super) fn config<'a>(
         &self,
         _: impl IntoIterator<Item = &'a ConnectionInfo>,
-    ) -> Result<TlsConfig, StoreError> {
-        Ok(TlsConfig)
+    ) -> Result<Self, StoreError> {
+        Ok(Self(()))
     }
-}
 
-#[derive(Clone)]
-pub(super) struct TlsConfig;
-
-impl TlsConfig {
     pub(super) async fn encrypt(&self, _: &str, _: TcpStream) -> io::Result<TcpStream> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -35,17 +35,17 @@ pub(in crate::telemetry) fn describe() {
 }
 
 /// A connection that is up.
-pub(super) struct Up(Gauge);
+pub(super) struct GaugedUp(Gauge);
 
 /// Counts a connection, which is up until the returned value is dropped.
-pub(super) fn connected(carries: &'static str) -> Up {
+pub(super) fn connected(carries: &'static str) -> GaugedUp {
     counter!(CONNECTED, "carries" => carries).increment(1);
     let connections = gauge!(CONNECTIONS, "carries" => carries);
     connections.increment(1);
-    Up(connections)
+    GaugedUp(connections)
 }
 
-impl Drop for Up {
+impl Drop for GaugedUp {
     fn drop(&mut self) {
         self.0.decrement(1);
     }

@@ -75,16 +75,17 @@ pub(crate) fn carriers() -> Vec<Carrier> {
         .collect()
 }
 
-pub(super) struct Up(&'static Meter);
+/// A connection that is up.
+pub(super) struct MeteredUp(&'static Meter);
 
-pub(super) fn connected(carries: &'static str) -> Up {
+pub(super) fn connected(carries: &'static str) -> MeteredUp {
     let meter = meter(carries);
     meter.opened.fetch_add(1, Ordering::Relaxed);
     meter.up.fetch_add(1, Ordering::Relaxed);
-    Up(meter)
+    MeteredUp(meter)
 }
 
-impl Drop for Up {
+impl Drop for MeteredUp {
     fn drop(&mut self) {
         self.0.up.fetch_sub(1, Ordering::Relaxed);
     }

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-pub(super) use crate::telemetry::off::Off as Up;
+use crate::telemetry::off::Off;
 
-pub(super) fn connected(_: &'static str) -> Up {
-    Up
+pub(super) fn connected(_: &'static str) -> Off {
+    Off
 }
 
 pub(super) fn failed(_: &'static str) {}
