@@ -114,24 +114,30 @@ impl LockGuard {
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
-        let lock = self.handle();
-        let value = {
-            let mut work = pin!(work(lock.clone()));
-            tokio::select! {
-                // If the work ends and a loss is noticed at the same moment, the release decides.
-                biased;
-                value = &mut work => Some(value),
-                () = lock.lost() => {
-                    // The value is dropped, because the work ended without the lock.
-                    drop(tokio::time::timeout(grace, work).await);
-                    None
-                }
-            }
-        };
+        let value = self.while_held(grace, work).await;
         let released = self.release().await;
         value
             .ok_or(LockError::Lost)
             .and_then(|value| released.map(|()| value))
+    }
+
+    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end.
+    async fn while_held<F, W>(&self, grace: Duration, work: F) -> Option<W::Output>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future,
+    {
+        let mut work = pin!(work(self.handle()));
+        tokio::select! {
+            // If the work ends and a loss is noticed at the same moment, the release decides.
+            biased;
+            value = &mut work => Some(value),
+            () = self.lost() => {
+                // The value is dropped, because the work ended without the lock.
+                drop(tokio::time::timeout(grace, work).await);
+                None
+            }
+        }
     }
 }
 

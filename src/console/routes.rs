@@ -76,8 +76,10 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn secured(mut response: Response) -> Response {
-    let headers = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
-    response.headers_mut().extend(headers);
+    for (name, value) in HEADERS {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
     response
 }
 

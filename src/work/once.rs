@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{LockClient, LockRequest, Target};
 use crate::error::LockError;
-use crate::guard::{LockGuard, LockHandle};
+use crate::guard::LockHandle;
 use crate::limits::FOR_EVER;
 use crate::lock::{Lease, LockKey};
 use crate::store::Record;
@@ -164,7 +163,7 @@ impl Once {
             guard.discard();
             return Ok(Done::replayed(value));
         }
-        let value = match until_lost(&guard, work).await {
+        let value = match guard.while_held(Duration::ZERO, work).await {
             None => return Err(OnceError::Lost),
             Some(Err(error)) => {
                 // Awaited, so that a repeat that follows finds the lock free. The error says more than the release.
@@ -209,20 +208,6 @@ impl Once {
         let value = record.map(|record| serde_json::from_slice(&record));
         let value = value.transpose();
         value.map_err(|error| OnceError::Unreadable(Arc::new(error)))
-    }
-}
-
-/// The result of `work`; `None` if the lock was lost before its end.
-async fn until_lost<F, W: Future>(guard: &LockGuard, work: F) -> Option<W::Output>
-where
-    F: FnOnce(LockHandle) -> W,
-{
-    let mut work = pin!(work(guard.handle()));
-    tokio::select! {
-        // Work that has ended is not cut short by a loss that is seen at the same moment: the release decides.
-        biased;
-        result = &mut work => Some(result),
-        () = guard.lost() => None,
     }
 }
 

@@ -3,15 +3,9 @@
 use crate::cli::OutputArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
-use crate::print;
-use crate::show::json;
 use crate::text::plain_lines;
 
 pub(crate) async fn audit(args: &OutputArgs, connection: &Connection) -> Result<u8, Failure> {
     let audit = connection.client().await?.audit().await?;
-    let text = match args.json {
-        true => json(&audit),
-        false => plain_lines(&audit.to_string()) + "\n",
-    };
-    print(text.as_bytes())
+    args.print(&audit, || plain_lines(&audit.to_string()) + "\n")
 }

@@ -3,14 +3,13 @@
 use std::io;
 
 use serde::Serialize;
-use tower_distributed_lock::LockKey;
 use tower_distributed_lock::admin::LockEntry;
+use tower_distributed_lock::{Inspection, LockKey};
 
-use crate::cli::BreakArgs;
+use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
-use crate::print;
-use crate::show::{described, json};
+use crate::show::described;
 use crate::text::plain;
 
 /// What `--json` prints.
@@ -23,31 +22,28 @@ struct BreakReport {
 }
 
 pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Result<u8, Failure> {
-    let (key, is_json) = (&*args.key.key, args.key.output.json);
+    let KeyArgs { key, output } = &args.key;
     let admin = connection.admin().await?;
-    let found = admin.inspect(key).await?;
+    let found = admin.inspect(&**key).await?;
     if found.is_held() && !args.yes {
         eprintln!("{}", described(key, &found));
         confirm(key)?;
     }
-    let broken = admin.force_unlock(key).await?;
-    let text = match (is_json, broken) {
-        (true, _) => json(&BreakReport {
-            broken,
-            found: LockEntry::new(LockKey::new(key), found),
-        }),
-        (false, true) => format!(
-            "{} is broken; it was held by {}\n",
-            plain(key),
-            names(&found)
-        ),
-        (false, false) => format!("{} is free\n", plain(key)),
+    let broken = admin.force_unlock(&**key).await?;
+    let found = LockEntry::new(LockKey::new(&**key), found);
+    let report = BreakReport { broken, found };
+    let text = || match broken {
+        true => {
+            let names = names(&report.found.inspection);
+            format!("{} is broken; it was held by {names}\n", plain(key))
+        }
+        false => format!("{} is free\n", plain(key)),
     };
     let code = if broken { 0 } else { Exit::Nothing as u8 };
-    print(text.as_bytes()).map(|_| code)
+    output.print(&report, text).map(|_| code)
 }
 
-fn names(found: &tower_distributed_lock::Inspection) -> String {
+fn names(found: &Inspection) -> String {
     let names: Vec<_> = found
         .holders
         .iter()

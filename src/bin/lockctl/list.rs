@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::json;
 use tower_distributed_lock::admin::{ListQuery, LockEntry, Page, RecordEntry};
 use tower_distributed_lock::{LockError, LockKey};
 
@@ -10,21 +11,12 @@ use crate::cli::ListArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::glob;
-use crate::show::{client, json};
+use crate::show::client;
 use crate::text::{left, plain, table};
-use crate::{print, warn};
+use crate::warn;
 
 /// How many keys one request to the store lists.
 const PAGE: usize = 500;
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Listed<T> {
-    #[serde(flatten)]
-    found: BTreeMap<&'static str, Vec<T>>,
-    /// Whether there may be more than `--limit` allowed.
-    truncated: bool,
-}
 
 pub(crate) async fn ls(args: &ListArgs, connection: &Connection) -> Result<u8, Failure> {
     let admin = connection.admin().await?;
@@ -76,12 +68,11 @@ fn tell<T: Serialize>(
     head: &[&str],
     row: fn(&T) -> Vec<String>,
 ) -> Result<u8, Failure> {
-    if args.output.json {
-        let found = BTreeMap::from([(name, entries)]);
-        return print(json(&Listed { found, truncated }).as_bytes());
-    }
-    print(table(head, entries.iter().map(row)).as_bytes())?;
-    if truncated {
+    // What `--json` prints says whether there may be more than `--limit` allowed.
+    let found = json!({ name: entries, "truncated": truncated });
+    let text = || table(head, entries.iter().map(row));
+    args.output.print(&found, text)?;
+    if truncated && !args.output.json {
         warn("there are more: narrow --match, or raise --limit");
     }
     Ok(0)

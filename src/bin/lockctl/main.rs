@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use serde::Serialize;
 
 mod acl;
 mod audit;
@@ -22,7 +23,7 @@ mod show;
 mod text;
 mod watch;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, OutputArgs};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
@@ -33,14 +34,12 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let code = if error.use_stderr() {
-                Exit::Usage as u8
-            } else {
-                0
-            };
             // An error is ignored: if this cannot be written, no message about it can.
             let _ = error.print();
-            return ExitCode::from(code);
+            return match error.use_stderr() {
+                true => ExitCode::from(Exit::Usage as u8),
+                false => ExitCode::SUCCESS,
+            };
         }
     };
     let code = command(&cli).unwrap_or_else(|failure| {
@@ -76,6 +75,20 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
 /// ended would go on.
 fn warn(message: impl Display) {
     let _ = writeln!(io::stderr(), "lockctl: {message}");
+}
+
+impl OutputArgs {
+    /// Prints the value as a line of JSON if the user wants that, and else the text.
+    fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<u8, Failure> {
+        let text = if self.json { json(value) } else { text() };
+        print(text.as_bytes())
+    }
+}
+
+/// One line of JSON.
+fn json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("it has only texts for keys");
+    json + "\n"
 }
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.

@@ -6,7 +6,6 @@ use tower_distributed_lock::{Holder, Inspection, LockKey};
 use crate::cli::KeyArgs;
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
-use crate::print;
 use crate::text::{left, plain, table};
 
 pub(crate) async fn show(args: &KeyArgs, connection: &Connection) -> Result<u8, Failure> {
@@ -16,17 +15,9 @@ pub(crate) async fn show(args: &KeyArgs, connection: &Connection) -> Result<u8, 
         true => 0,
         false => Exit::Nothing as u8,
     };
-    let text = match args.output.json {
-        true => json(&LockEntry::new(LockKey::new(&*args.key), found)),
-        false => described(&args.key, &found),
-    };
-    print(text.as_bytes()).map(|_| code)
-}
-
-/// One line of JSON.
-pub(crate) fn json(value: &impl serde::Serialize) -> String {
-    let json = serde_json::to_string(value).expect("it has only texts for keys");
-    json + "\n"
+    let entry = LockEntry::new(LockKey::new(&*args.key), found);
+    let text = || described(&args.key, &entry.inspection);
+    args.output.print(&entry, text).map(|_| code)
 }
 
 /// The state of a key, as text.

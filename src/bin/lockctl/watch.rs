@@ -10,9 +10,8 @@ use tower_distributed_lock::{Inspection, LockKey};
 use crate::cli::WatchArgs;
 use crate::connection::Connection;
 use crate::exit::{Failure, sentence};
-use crate::show::json;
 use crate::text::plain;
-use crate::{print_to_reader, warn};
+use crate::{json, print_to_reader, warn};
 
 /// One line of `--json`.
 #[derive(Serialize)]

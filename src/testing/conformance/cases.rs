@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -120,6 +121,25 @@ async fn granted_within(limit: Duration, request: LockRequest) {
     let waited = asked.elapsed();
     assert!(waited < limit, "granted after {waited:?}");
     guard.release().await.unwrap();
+}
+
+/// The locks of requests, each granted before the next one asks.
+async fn acquire_all(requests: impl IntoIterator<Item = LockRequest>) -> Vec<LockGuard> {
+    let mut guards = Vec::new();
+    for request in requests {
+        guards.push(request.await.unwrap());
+    }
+    guards
+}
+
+/// Requests in tasks of their own. Their guards come out in the order in which they are granted.
+fn crowd(requests: impl IntoIterator<Item = LockRequest>) -> UnboundedReceiver<LockGuard> {
+    let (entered, entering) = unbounded_channel();
+    for request in requests {
+        let entered = entered.clone();
+        tokio::spawn(async move { drop(entered.send(request.await.unwrap())) });
+    }
+    entering
 }
 
 /// Releases holds, one after the other.

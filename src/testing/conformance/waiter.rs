@@ -38,6 +38,24 @@ impl Waiter {
         waiter
     }
 
+    /// The same for several requests, one after the other.
+    pub(super) async fn queue_all(
+        env: &Env,
+        requests: impl IntoIterator<Item = LockRequest>,
+    ) -> Vec<Self> {
+        let mut waiters = Vec::new();
+        for request in requests {
+            waiters.push(Self::queue(env, request).await);
+        }
+        waiters
+    }
+
+    /// Three times the same request.
+    pub(super) async fn three(env: &Env, request: LockRequest) -> [Self; 3] {
+        let waiters = Self::queue_all(env, vec![request; 3]).await;
+        waiters.try_into().expect("three waiters")
+    }
+
     /// Begins to wait for all of several keys, or for any. On return it has waited for a moment.
     pub(super) async fn begin(env: &Env, request: LockRequest) -> Self {
         let waiter = Self {

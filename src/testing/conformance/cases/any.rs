@@ -5,12 +5,9 @@ use super::*;
 pub async fn a_request_for_any_gets_a_free_key(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let segments = || (0..5).map(|n| format!("segment:{n}"));
-    let mut guards = Vec::new();
-    for n in 0..5 {
-        let locks = [&here, &elsewhere][n % 2];
-        let asking = locks.lock_any(segments()).mode(mode).wait(Duration::ZERO);
-        guards.push(asking.await.unwrap());
-    }
+    let clients = [&here, &elsewhere].into_iter().cycle().take(5);
+    let asking = clients.map(|locks| locks.lock_any(segments()).mode(mode).wait(Duration::ZERO));
+    let guards = acquire_all(asking).await;
     let mut keys: Vec<_> = guards.iter().map(|guard| guard.key().clone()).collect();
     keys.sort();
     keys.dedup();
@@ -33,10 +30,9 @@ pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env, mode: Loc
         [&elsewhere, &elsewhere],
     ] {
         for freed in [0, 1] {
-            let mut guards = Vec::new();
-            for (locks, key) in holders.into_iter().zip(["one", "two"]) {
-                guards.push(locks.lock(key).mode(rival(mode)).await.unwrap());
-            }
+            let holding = holders.into_iter().zip(["one", "two"]);
+            let holding = holding.map(|(locks, key)| locks.lock(key).mode(rival(mode)));
+            let mut guards = acquire_all(holding).await;
             let waiter = Waiter::begin(env, here.lock_any(["one", "two"]).mode(mode)).await;
             let key = guards[freed].key().clone();
             guards.swap_remove(freed).release().await.unwrap();
@@ -82,16 +78,10 @@ pub async fn the_number_of_waiters_for_any_is_bounded(env: &Env, mode: LockMode)
 pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode) {
     const CROWD: usize = 12;
     let (locks, elsewhere) = (env.client().await, env.client().await);
-    let mut holders = Vec::new();
-    for key in ["one", "two"] {
-        holders.push(elsewhere.lock(key).mode(rival(mode)).await.unwrap());
-    }
-    let (taken, mut takes) = tokio::sync::mpsc::unbounded_channel();
-    let crowd = (0..CROWD).map(|_| {
-        let (asking, taken) = (locks.lock_any(["one", "two"]).mode(mode), taken.clone());
-        tokio::spawn(async move { drop(taken.send(asking.await.unwrap())) })
-    });
-    let crowd: Vec<_> = crowd.collect();
+    let holding = ["one", "two"].map(|key| elsewhere.lock(key).mode(rival(mode)));
+    let mut holders = acquire_all(holding).await;
+    let asking = (0..CROWD).map(|_| locks.lock_any(["one", "two"]).mode(mode));
+    let mut takes = crowd(asking);
     sleep(env.moment()).await;
     let before = env.calls().questions();
     holders.pop().unwrap().release().await.unwrap();
@@ -102,8 +92,5 @@ pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode)
     drop((first, holders));
     for _ in 1..CROWD {
         drop(takes.recv().await.unwrap());
-    }
-    for one in crowd {
-        one.await.unwrap();
     }
 }

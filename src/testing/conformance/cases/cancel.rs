@@ -56,7 +56,7 @@ pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(
 
 pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env, mode: LockMode) {
     let (locks, guard) = env.held_here(rival(mode)).await;
-    let [one, two, three] = three_in_line(env, &locks, mode).await;
+    let [one, two, three] = Waiter::three(env, locks.lock(KEY).mode(mode)).await;
     two.cancel().await;
     guard.release().await.unwrap();
     one.promptly().await.release().await.unwrap();
@@ -67,7 +67,7 @@ pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env, mode
 pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
-    let [one, two, three] = three_in_line(env, &locks, mode).await;
+    let [one, two, three] = Waiter::three(env, locks.lock(KEY).mode(mode)).await;
     one.cancel().await;
     two.keeps_waiting(env).await;
     two.cancel().await;
@@ -89,15 +89,6 @@ pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Env, mode: Lock
     drop(one);
     drop(two);
     three.promptly().await.release().await.unwrap();
-}
-
-async fn three_in_line(env: &Env, locks: &LockClient, mode: LockMode) -> [Waiter; 3] {
-    let asking = locks.lock(KEY).mode(mode);
-    [
-        Waiter::queue(env, asking.clone()).await,
-        Waiter::queue(env, asking.clone()).await,
-        Waiter::queue(env, asking).await,
-    ]
 }
 
 /// Polls the request `polls` times, lets other tasks run for `rest`, and drops the request or its guard.

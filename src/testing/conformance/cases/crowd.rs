@@ -46,14 +46,13 @@ pub async fn each_of_two_busy_processes_gets_its_share(env: &Env, mode: LockMode
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
 pub async fn each_release_wakes_the_next_waiter(env: &Env, mode: LockMode) {
     let guard = env.held_elsewhere(KEY, mode).await;
+    // Only modes that the holder excludes.
+    let modes = [mode, rival(mode)].into_iter();
+    let modes = modes.filter(|waiting| (*waiting, mode) != (LockMode::Read, LockMode::Read));
     let mut waiters = Vec::new();
     for locks in [env.client().await, env.client().await] {
-        for waiting in [mode, rival(mode)] {
-            // Only modes that the holder excludes.
-            if waiting != LockMode::Read || mode != LockMode::Read {
-                waiters.push(Waiter::queue(env, locks.lock(KEY).mode(waiting)).await);
-            }
-        }
+        let waiting = modes.clone().map(|waiting| locks.lock(KEY).mode(waiting));
+        waiters.extend(Waiter::queue_all(env, waiting).await);
     }
     guard.release().await.unwrap();
     let served = join_all(waiters.into_iter().map(Waiter::serve));

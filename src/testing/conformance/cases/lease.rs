@@ -139,10 +139,8 @@ async fn joined_late(env: &Env, mode: LockMode) -> bool {
 /// A short lease among many does not change how often the others are renewed.
 pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env, mode: LockMode) {
     let locks = env.client().await;
-    let mut long = Vec::new();
-    for n in 0..20 {
-        long.push(locks.lock(format!("long:{n}")).mode(mode).await.unwrap());
-    }
+    let long = (0..20).map(|n| locks.lock(format!("long:{n}")).mode(mode));
+    let long = acquire_all(long).await;
     let lease = env.short_lease();
     let short = locks.lock(KEY).mode(mode).lease(Lease::Renewed(lease));
     let short = short.await.unwrap();
@@ -167,11 +165,8 @@ pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMo
     let lease = env.short_lease();
     let locks = env.client().await;
     let asked = Instant::now();
-    let mut guards = Vec::new();
-    for n in 0..10 {
-        let asking = locks.lock(format!("many:{n}")).mode(mode);
-        guards.push(asking.lease(Lease::Renewed(lease)).await.unwrap());
-    }
+    let many = (0..10).map(|n| locks.lock(format!("many:{n}")).mode(mode));
+    let guards = acquire_all(many.map(|asking| asking.lease(Lease::Renewed(lease)))).await;
     let mut deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
     let mut first = None;
     while asked.elapsed() < lease * 3 {

@@ -25,10 +25,8 @@ pub(super) async fn in_order(
     clients: &[&LockClient],
 ) {
     const WAITERS: usize = 8;
-    let mut waiters = Vec::new();
-    for locks in clients.iter().cycle().take(WAITERS) {
-        waiters.push(Waiter::queue(env, locks.lock(KEY).mode(mode)).await);
-    }
+    let clients = clients.iter().cycle().take(WAITERS);
+    let waiters = Waiter::queue_all(env, clients.map(|locks| locks.lock(KEY).mode(mode))).await;
     let order = Mutex::new(Vec::new());
     let working = waiters.into_iter().enumerate().map(async |(n, waiter)| {
         let guard = waiter.granted().await;

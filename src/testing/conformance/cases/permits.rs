@@ -13,12 +13,8 @@ fn permit(locks: &LockClient) -> LockRequest {
 
 /// Takes every permit, alternating between two clients.
 async fn all(here: &LockClient, elsewhere: &LockClient) -> Vec<LockGuard> {
-    let mut guards = Vec::new();
-    for n in 0..LIMIT as usize {
-        let asking = permit([here, elsewhere][n % 2]).wait(Duration::ZERO);
-        guards.push(asking.await.unwrap());
-    }
-    guards
+    let clients = [here, elsewhere].into_iter().cycle().take(LIMIT as usize);
+    acquire_all(clients.map(|locks| permit(locks).wait(Duration::ZERO))).await
 }
 
 async fn is_taken(env: &Env) -> bool {
@@ -64,12 +60,7 @@ pub async fn every_permit_is_granted(env: &Env, _: LockMode) {
 pub async fn one_release_admits_one(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
-    let (entered, mut entering) = tokio::sync::mpsc::unbounded_channel();
-    let mut waiting = JoinSet::new();
-    for locks in [&here, &elsewhere, &here, &elsewhere] {
-        let (asking, entered) = (permit(locks), entered.clone());
-        waiting.spawn(async move { entered.send(asking.await.unwrap()).unwrap() });
-    }
+    let mut entering = crowd([&here, &elsewhere, &here, &elsewhere].map(permit));
     sleep(env.moment()).await;
     for _ in 0..4 {
         assert!(entering.try_recv().is_err(), "there is no permit");
@@ -78,7 +69,6 @@ pub async fn one_release_admits_one(env: &Env, _: LockMode) {
         guards.push(next.expect("one enters").unwrap());
         sleep(env.moment()).await;
     }
-    waiting.join_all().await;
     release_all(guards).await;
 }
 
@@ -87,10 +77,7 @@ pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _
     let (here, elsewhere) = (env.client().await, env.client().await);
     for holder in [&here, &elsewhere] {
         let guards = all(holder, holder).await;
-        let mut waiters = Vec::new();
-        for locks in [&here, &elsewhere, &here] {
-            waiters.push(Waiter::queue(env, permit(locks)).await);
-        }
+        let waiters = Waiter::queue_all(env, [&here, &elsewhere, &here].map(permit)).await;
         let ends = join_all(guards.into_iter().map(LockGuard::release)).await;
         ends.into_iter().for_each(Result::unwrap);
         for waiter in waiters {
@@ -172,13 +159,9 @@ pub async fn a_limit_ends_with_its_holds(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     release_all(all(&here, &elsewhere).await).await;
     for limit in [1, LIMIT + 2] {
-        let mut guards = Vec::new();
-        for _ in 0..limit {
-            let asking = elsewhere.lock(KEY).permits(limit).wait(Duration::ZERO);
-            guards.push(asking.await.unwrap());
-        }
-        let one_more = here.lock(KEY).permits(limit).wait(Duration::ZERO);
-        assert_err!(one_more.await, Busy);
+        let asking = |locks: &LockClient| locks.lock(KEY).permits(limit).wait(Duration::ZERO);
+        let guards = acquire_all((0..limit).map(|_| asking(&elsewhere))).await;
+        assert_err!(asking(&here).await, Busy);
         release_all(guards).await;
     }
 }
@@ -196,17 +179,11 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode
 
 /// One or two requests of a process ask for a free permit, however many wait.
 pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
-    const CROWD: usize = 12;
+    const CROWD: usize = 24;
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
-    let (entered, mut entering) = tokio::sync::mpsc::unbounded_channel();
-    let mut crowd = JoinSet::new();
-    for _ in 0..CROWD {
-        for locks in [&here, &elsewhere] {
-            let (asking, entered) = (permit(locks), entered.clone());
-            crowd.spawn(async move { drop(entered.send(asking.await.unwrap())) });
-        }
-    }
+    let clients = [&here, &elsewhere].into_iter().cycle().take(CROWD);
+    let mut entering = crowd(clients.map(permit));
     // The crowd waits when it asks nothing any more.
     let mut before = 0;
     env.until("the crowd waits", async || {
@@ -223,10 +200,9 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
     drop(guards);
-    for _ in 1..2 * CROWD {
+    for _ in 1..CROWD {
         drop(entering.recv().await.unwrap());
     }
-    crowd.join_all().await;
 }
 
 /// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
@@ -234,10 +210,8 @@ pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
     const WAITERS: usize = 8;
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = VecDeque::from(all(&here, &elsewhere).await);
-    let mut waiters = Vec::new();
-    for _ in 0..WAITERS {
-        waiters.push(Waiter::queue(env, permit(&env.client().await)).await);
-    }
+    let clients = join_all((0..WAITERS).map(|_| env.client())).await;
+    let waiters = Waiter::queue_all(env, clients.iter().map(permit)).await;
     let refused = env.calls().refused();
     for waiter in waiters {
         guards.pop_front().unwrap().release().await.unwrap();

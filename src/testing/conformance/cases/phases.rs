@@ -92,14 +92,12 @@ pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Env, mode: L
 pub async fn every_waiting_reader_is_granted_after_a_write(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let writer = here.lock(KEY).mode(Write).await.unwrap();
-    let mut readers = Vec::new();
-    for locks in [&here, &elsewhere, &env.client().await] {
-        for lease in [30, 30, 40] {
-            let lease = Lease::Renewed(Duration::from_secs(lease));
-            let reader = locks.lock(KEY).mode(mode).lease(lease);
-            readers.push(Waiter::queue(env, reader).await);
-        }
-    }
+    let clients = [&here, &elsewhere, &env.client().await];
+    let readers = clients.iter().flat_map(|locks| {
+        let leases = [30, 30, 40].map(|lease| Lease::Renewed(Duration::from_secs(lease)));
+        leases.map(|lease| locks.lock(KEY).mode(mode).lease(lease))
+    });
+    let readers = Waiter::queue_all(env, readers).await;
     writer.release().await.unwrap();
     let mut guards = Vec::new();
     for reader in readers {
@@ -256,11 +254,8 @@ pub async fn readers_of_one_process_share_few_holds(env: &Env, mode: LockMode) {
     const READERS: usize = 200;
     let unshared = |builder: LockClientBuilder| builder.share_window(Duration::ZERO);
     let locks = env.client_with(unshared).await;
-    let mut guards = Vec::new();
-    for _ in 0..READERS {
-        let reader = locks.lock(KEY).mode(mode).owner(&Owner::new());
-        guards.push(reader.await.unwrap());
-    }
+    let reader = |_| locks.lock(KEY).mode(mode).owner(&Owner::new());
+    let mut guards = acquire_all((0..READERS).map(reader)).await;
     let holds = env.calls().granted(&LockKey::new(KEY)).len();
     assert!(holds < READERS / 2, "{holds} holds of one process");
     // A writer is granted when the last of them releases.

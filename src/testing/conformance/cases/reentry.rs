@@ -64,9 +64,7 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env, mode: L
 pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env, mode: LockMode) {
     let asking = env.owned(mode).await;
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
-    let one = Waiter::queue(env, asking.clone()).await;
-    let two = Waiter::queue(env, asking.clone()).await;
-    let three = Waiter::queue(env, asking).await;
+    let [one, two, three] = Waiter::three(env, asking).await;
     one.cancel().await;
     two.cancel().await;
     three.keeps_waiting(env).await;
