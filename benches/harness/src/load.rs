@@ -1,6 +1,7 @@
 //! The loads of the benches.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -11,6 +12,9 @@ use tokio::time::Instant;
 use crate::contender::Locks;
 use crate::samples::Latencies;
 
+/// The sections that have ended in this process.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
 /// The result of a load.
 pub(crate) struct Outcome {
     pub(crate) sections: u64,
@@ -18,6 +22,9 @@ pub(crate) struct Outcome {
     pub(crate) waits: Latencies,
     /// Those of them that were not the first of their task.
     pub(crate) later: Latencies,
+    /// The most sections of others in this process that ended between a request, not the first of its task, and the end of its
+    /// own section.
+    pub(crate) most_before: u64,
     /// The total time for which the lock was held.
     pub(crate) held: Duration,
     pub(crate) longest: Duration,
@@ -101,6 +108,7 @@ impl Load {
             elapsed: Duration::ZERO,
             waits: Latencies::new(),
             later: Latencies::new(),
+            most_before: 0,
             held: Duration::ZERO,
             longest: Duration::ZERO,
         };
@@ -109,10 +117,12 @@ impl Load {
                 ended,
                 held,
                 longest,
+                most_before,
                 waits,
             } = done??;
             outcome.elapsed = outcome.elapsed.max(ended - began);
             outcome.held += held;
+            outcome.most_before = outcome.most_before.max(most_before);
             outcome.longest = outcome.longest.max(longest);
             outcome.sections += waits.len() as u64;
             for (place, wait) in waits.into_iter().enumerate() {
@@ -136,6 +146,7 @@ struct Done {
     ended: Instant,
     held: Duration,
     longest: Duration,
+    most_before: u64,
     /// Raw values, because a histogram for every task would take too much memory.
     waits: Vec<Duration>,
 }
@@ -148,6 +159,7 @@ async fn work(
     hold: Duration,
 ) -> Result<Done> {
     let (mut held, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let mut most_before = 0;
     let mut waits = Vec::with_capacity(16);
     gate.acquire().await?.forget();
     let began = Instant::now();
@@ -162,10 +174,16 @@ async fn work(
                 ended: Instant::now(),
                 held,
                 longest,
+                most_before,
                 waits,
             });
         }
+        let ended = ENDED.load(Ordering::Relaxed);
         let section = locks.section(&key, hold).await?;
+        let before = ENDED.fetch_add(1, Ordering::Relaxed) - ended;
+        if round > 0 {
+            most_before = most_before.max(before);
+        }
         waits.push(section.entered - section.asked);
         let stayed = section.left - section.entered;
         held += stayed;
