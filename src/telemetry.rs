@@ -87,6 +87,8 @@ use sha2::{Digest, Sha256};
 use crate::lock::{Hold, LockKey, LockMode, hex};
 
 mod database;
+#[cfg(feature = "metrics")]
+mod described;
 mod holding;
 #[cfg(not(all(feature = "metrics", feature = "console")))]
 mod off;

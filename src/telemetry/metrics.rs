@@ -6,11 +6,11 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{
-    Gauge, Key, Label, Level, Metadata, SharedString, Unit, counter, describe_counter,
-    describe_gauge, describe_histogram, gauge, histogram, with_recorder,
+    Gauge, Key, Label, Level, Metadata, SharedString, counter, gauge, histogram, with_recorder,
 };
 use tokio::time::Instant;
 
+use super::described::described;
 use super::{Labels, Route};
 use crate::audit::{Audit, Warning};
 use crate::error::LockError;
@@ -19,67 +19,35 @@ use crate::lock::LockMode;
 /// Whether anything is measured.
 pub(super) const ENABLED: bool = true;
 
-const WAITED: &str = "distributed_lock_wait_duration_seconds";
-const HELD: &str = "distributed_lock_hold_duration_seconds";
-const WAITERS: &str = "distributed_lock_waiters";
-const HOLDERS: &str = "distributed_lock_holders";
-const HANDOVERS: &str = "distributed_lock_handovers_total";
-const CONTENDED: &str = "distributed_lock_contended_total";
-const OVERLOADED: &str = "distributed_lock_overloaded_total";
-const UNAVAILABLE: &str = "distributed_lock_unavailable_total";
-const CONFIRMED: &str = "distributed_lock_confirmed_total";
-const LOST: &str = "distributed_lock_lost_total";
-const RENEWALS: &str = "distributed_lock_renewals_total";
-const RENEWAL_LAG: &str = "distributed_lock_renewal_lag_seconds";
-const RENEWAL_TIME: &str = "distributed_lock_renewal_duration_seconds";
-const AUDIT_WARNINGS: &str = "distributed_lock_audit_warnings";
-const IDEMPOTENT_REQUESTS: &str = "distributed_lock_idempotent_requests_total";
-const IDEMPOTENT_RESPONSES: &str = "distributed_lock_idempotent_responses_total";
+described! {
+    describe_histogram WAITED = "distributed_lock_wait_duration_seconds": "How long requests waited for their locks.";
+    describe_histogram HELD = "distributed_lock_hold_duration_seconds": "How long locks were held.";
+    describe_gauge WAITERS = "distributed_lock_waiters": "Requests that wait for their locks just now.";
+    describe_gauge HOLDERS = "distributed_lock_holders": "Guards that hold locks just now.";
+    describe_counter HANDOVERS = "distributed_lock_handovers_total":
+        "Locks that a request got from the one before it in the process.";
+    describe_counter CONTENDED = "distributed_lock_contended_total":
+        "Waits that ended while another owner held the lock.";
+    describe_counter OVERLOADED = "distributed_lock_overloaded_total": "Requests refused because too many waited.";
+    describe_counter UNAVAILABLE = "distributed_lock_unavailable_total": "Requests refused for want of the lock store.";
+    describe_counter CONFIRMED = "distributed_lock_confirmed_total": "Responses that were sent under a lock.";
+    describe_counter LOST = "distributed_lock_lost_total": "Locks lost while they were held.";
+    describe_counter RENEWALS = "distributed_lock_renewals_total": "Renewals of locks that are held.";
+    describe_histogram RENEWAL_LAG = "distributed_lock_renewal_lag_seconds":
+        "How long after they were due renewals were confirmed.";
+    describe_histogram RENEWAL_TIME = "distributed_lock_renewal_duration_seconds": "How long batches of renewals took.";
+    describe_gauge AUDIT_WARNINGS = "distributed_lock_audit_warnings": "Warnings of the latest audit.";
+    describe_counter IDEMPOTENT_REQUESTS = "distributed_lock_idempotent_requests_total":
+        "Requests with an idempotency key.";
+    describe_counter IDEMPOTENT_RESPONSES = "distributed_lock_idempotent_responses_total":
+        "Responses to idempotent requests that ran.";
+}
 
 /// Describes the metrics to the recorder. A recorder that is installed later lacks only the descriptions.
 pub(crate) fn describe() {
     #[cfg(feature = "redis")]
-    super::store::describe();
-    for (name, text) in [
-        (WAITED, "How long requests waited for their locks."),
-        (HELD, "How long locks were held."),
-        (RENEWAL_TIME, "How long batches of renewals took."),
-        (
-            RENEWAL_LAG,
-            "How long after they were due renewals were confirmed.",
-        ),
-    ] {
-        describe_histogram!(name, Unit::Seconds, text);
-    }
-    for (name, text) in [
-        (WAITERS, "Requests that wait for their locks just now."),
-        (HOLDERS, "Guards that hold locks just now."),
-        (AUDIT_WARNINGS, "Warnings of the latest audit."),
-    ] {
-        describe_gauge!(name, text);
-    }
-    for (name, text) in [
-        (
-            HANDOVERS,
-            "Locks that a request got from the one before it in the process.",
-        ),
-        (
-            CONTENDED,
-            "Waits that ended while another owner held the lock.",
-        ),
-        (OVERLOADED, "Requests refused because too many waited."),
-        (UNAVAILABLE, "Requests refused for want of the lock store."),
-        (CONFIRMED, "Responses that were sent under a lock."),
-        (LOST, "Locks lost while they were held."),
-        (RENEWALS, "Renewals of locks that are held."),
-        (IDEMPOTENT_REQUESTS, "Requests with an idempotency key."),
-        (
-            IDEMPOTENT_RESPONSES,
-            "Responses to idempotent requests that ran.",
-        ),
-    ] {
-        describe_counter!(name, text);
-    }
+    super::store::describe_each();
+    describe_each();
 }
 
 fn label(route: &Route) -> SharedString {

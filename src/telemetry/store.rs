@@ -17,7 +17,7 @@ use super::off::Off as MeteredUp;
 #[cfg(feature = "metrics")]
 use instruments::GaugedUp;
 #[cfg(feature = "metrics")]
-pub(super) use instruments::describe;
+pub(super) use instruments::describe_each;
 #[cfg(feature = "console")]
 use meter::MeteredUp;
 #[cfg(feature = "console")]

@@ -55,12 +55,12 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Sets the faults of later calls. Calls under way are not affected.
     pub fn set(&self, faults: Faults) {
-        self.server.state().faults = faults;
+        self.server.state.lock().faults = faults;
     }
 
     /// The faults so far, of all clones.
     pub fn tally(&self) -> Tally {
-        self.server.state().tally
+        self.server.state.lock().tally
     }
 
     /// Removes every hold and every waiter, now. Only wake-ups report it. If it is cancelled, some of them may remain.
@@ -136,7 +136,7 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Draws the faults of a call; `None` if the connection is down.
     fn depart(&self) -> Option<CallPlan> {
-        let mut state = self.server.state();
+        let mut state = self.server.state.lock();
         state.tally.call();
         if !self.link.is_up() {
             state.tally.miss();
@@ -161,7 +161,7 @@ impl<S: LockStore> FaultyStore<S> {
         tokio::spawn(async move {
             sleep(late).await;
             drop(serve.await);
-            server.state().tally.hit(Fault::Late);
+            server.state.lock().tally.hit(Fault::Late);
         });
     }
 
@@ -176,7 +176,7 @@ impl<S: LockStore> FaultyStore<S> {
     }
 
     fn hit(&self, fault: Fault) {
-        self.server.state().tally.hit(fault);
+        self.server.state.lock().tally.hit(fault);
     }
 }
 

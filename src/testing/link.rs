@@ -1,8 +1,8 @@
 //! The connection of one process to the store.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use tokio::sync::Notify;
+
+use crate::sync::Mutex;
 
 /// A connection that can break.
 ///
@@ -31,7 +31,7 @@ impl Line {
 
 impl Link {
     pub(super) fn is_up(&self) -> bool {
-        self.line().is_up()
+        self.line.lock().is_up()
     }
 
     pub(super) fn set_broken(&self, broken: bool) {
@@ -44,7 +44,7 @@ impl Link {
 
     /// Resolves when the connection breaks; at once if it is down.
     pub(super) async fn cut(&self) {
-        let cuts = self.line().cuts;
+        let cuts = self.line.lock().cuts;
         self.until(|line| line.cuts != cuts || !line.is_up()).await;
     }
 
@@ -60,7 +60,7 @@ impl Link {
     }
 
     pub(super) fn cuts(&self) -> u64 {
-        self.line().cuts
+        self.line.lock().cuts
     }
 
     async fn until(&self, wanted: impl Fn(Line) -> bool) -> Line {
@@ -69,7 +69,7 @@ impl Link {
             tokio::pin!(changed);
             // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
-            let line = *self.line();
+            let line = *self.line.lock();
             if wanted(line) {
                 return line;
             }
@@ -79,15 +79,11 @@ impl Link {
 
     fn change(&self, change: impl FnOnce(&mut Line)) {
         {
-            let mut line = self.line();
+            let mut line = self.line.lock();
             let was_up = line.is_up();
             change(&mut line);
             line.cuts += u64::from(was_up && !line.is_up());
         }
         self.changed.notify_waiters();
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! The wrapped store, and the holds and waiters that can vanish.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::mem;
+use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
 
@@ -11,10 +12,11 @@ use crate::lock::Hold;
 use crate::store::{
     Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, SeveralOutcome, Want,
 };
+use crate::sync::Mutex;
 
 pub(super) struct Server<S> {
     pub(super) store: S,
-    state: Mutex<ServerState>,
+    pub(super) state: Mutex<ServerState>,
 }
 
 pub(super) struct ServerState {
@@ -47,7 +49,7 @@ impl<S: LockStore> Server<S> {
 
     /// Adds a connection.
     pub(super) fn connect(&self) -> Arc<Link> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let link = Arc::new(Link::default());
         link.set_severed(state.severed);
         state.links.retain(|link| link.strong_count() > 0);
@@ -58,7 +60,7 @@ impl<S: LockStore> Server<S> {
     /// Breaks every connection, or restores them.
     pub(super) fn sever(&self, severed: bool) {
         let links = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.severed = severed;
             state.links.clone()
         };
@@ -70,9 +72,9 @@ impl<S: LockStore> Server<S> {
     pub(super) async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = self.store.acquire(attempt).await;
         match answer {
-            Ok(Outcome::Granted { .. }) => self.state().granted(attempt),
+            Ok(Outcome::Granted { .. }) => self.state.lock().granted(attempt),
             Ok(Outcome::Refused { .. }) if attempt.patience.is_some() => {
-                self.state().waits(attempt);
+                self.state.lock().waits(attempt);
             }
             _ => {}
         }
@@ -86,7 +88,7 @@ impl<S: LockStore> Server<S> {
     ) -> Result<SeveralOutcome, StoreError> {
         let answer = self.store.acquire_several(attempts, want).await;
         if let Ok(SeveralOutcome::Granted(grants)) = &answer {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let granted = grants.iter().filter_map(|grant| attempts.get(grant.index));
             granted.for_each(|attempt| state.granted(attempt));
         }
@@ -94,11 +96,8 @@ impl<S: LockStore> Server<S> {
     }
 
     pub(super) async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        {
-            let mut state = self.state();
-            releases
-                .iter()
-                .for_each(|release| state.ended(&release.hold));
+        for release in releases {
+            self.state.lock().ended(&release.hold);
         }
         self.store.release(releases).await
     }
@@ -108,7 +107,7 @@ impl<S: LockStore> Server<S> {
         attempt: &Attempt,
         unanswered: bool,
     ) -> Result<(), StoreError> {
-        self.state().ended(&attempt.hold);
+        self.state.lock().ended(&attempt.hold);
         self.store.withdraw(attempt, unanswered).await
     }
 
@@ -116,7 +115,7 @@ impl<S: LockStore> Server<S> {
     pub(super) async fn vanish(&self) {
         loop {
             let hold = {
-                let state = &mut *self.state();
+                let state = &mut *self.state.lock();
                 if state.holds.is_empty() {
                     return;
                 }
@@ -125,7 +124,7 @@ impl<S: LockStore> Server<S> {
             };
             let released = self.store.release_one(&hold).await;
             if released.is_ok_and(|released| released.status == HoldStatus::Held) {
-                self.state().tally.hit(Fault::Vanished);
+                self.state.lock().tally.hit(Fault::Vanished);
                 return;
             }
         }
@@ -134,14 +133,11 @@ impl<S: LockStore> Server<S> {
     /// Removes all holds and waiters.
     pub(super) async fn flush(&self) {
         let (holds, waiters) = {
-            let mut state = self.state();
-            (
-                std::mem::take(&mut state.holds),
-                std::mem::take(&mut state.waiters),
-            )
+            let state = &mut *self.state.lock();
+            (mem::take(&mut state.holds), mem::take(&mut state.waiters))
         };
         if !holds.is_empty() || !waiters.is_empty() {
-            self.state().tally.hit(Fault::Flushed);
+            self.state.lock().tally.hit(Fault::Flushed);
         }
         // An error is ignored: a store that fails here has no more data to lose.
         for hold in holds {
@@ -150,10 +146,6 @@ impl<S: LockStore> Server<S> {
         for attempt in waiters {
             let _ = self.store.withdraw(&attempt, false).await;
         }
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,11 +164,8 @@ impl ServerState {
     }
 
     fn waits(&mut self, attempt: &Attempt) {
-        if !self
-            .waiters
-            .iter()
-            .any(|waiter| waiter.hold == attempt.hold)
-        {
+        let mut waiters = self.waiters.iter();
+        if !waiters.any(|waiter| waiter.hold == attempt.hold) {
             self.waiters.push(attempt.clone());
         }
     }

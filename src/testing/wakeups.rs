@@ -46,7 +46,7 @@ async fn run<S: LockStore>(
 }
 
 fn is_lost<S: LockStore>(server: &Server<S>) -> bool {
-    let state = &mut *server.state();
+    let state = &mut *server.state.lock();
     let lost = state.faults.strikes(Fault::WakeupLost, &mut state.random);
     if lost {
         state.tally.hit(Fault::WakeupLost);

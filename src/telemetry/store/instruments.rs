@@ -1,37 +1,21 @@
 //! The metrics of a store. `off.rs` has the same interface and does nothing.
 
-use metrics::{
-    Gauge, Key, Label, Level, Metadata, Unit, counter, describe_counter, describe_gauge,
-    describe_histogram, gauge, with_recorder,
-};
+use metrics::{Gauge, Key, Label, Level, Metadata, counter, gauge, with_recorder};
 use tokio::time::Instant;
 
 use super::{COMMANDS, RENEWALS, WAKE_UPS};
+use crate::telemetry::described::described;
 
-const ANSWERED: &str = "distributed_lock_store_answer_duration_seconds";
-const UNANSWERED: &str = "distributed_lock_store_unanswered_total";
-const CONNECTIONS: &str = "distributed_lock_store_connections";
-const CONNECTED: &str = "distributed_lock_store_connected_total";
-const FAILED: &str = "distributed_lock_store_connect_failures_total";
-const FAILOVERS: &str = "distributed_lock_failovers_total";
-const CLOCK_OFFSET: &str = "distributed_lock_clock_offset_seconds";
-
-pub(in crate::telemetry) fn describe() {
-    describe_histogram!(
-        ANSWERED,
-        Unit::Seconds,
-        "How long the store took to answer."
-    );
-    describe_counter!(UNANSWERED, "Commands that the store did not answer.");
-    describe_gauge!(CONNECTIONS, "Connections to the store that are up.");
-    describe_counter!(CONNECTED, "Connections to the store that were opened.");
-    describe_counter!(FAILED, "Connections to the store that could not be had.");
-    describe_counter!(FAILOVERS, "Failovers of the store that were seen.");
-    describe_gauge!(
-        CLOCK_OFFSET,
-        Unit::Seconds,
-        "How far the clock of a server is ahead."
-    );
+described! {
+    describe_histogram ANSWERED = "distributed_lock_store_answer_duration_seconds":
+        "How long the store took to answer.";
+    describe_counter UNANSWERED = "distributed_lock_store_unanswered_total": "Commands that the store did not answer.";
+    describe_gauge CONNECTIONS = "distributed_lock_store_connections": "Connections to the store that are up.";
+    describe_counter CONNECTED = "distributed_lock_store_connected_total": "Connections to the store that were opened.";
+    describe_counter FAILED = "distributed_lock_store_connect_failures_total":
+        "Connections to the store that could not be had.";
+    describe_counter FAILOVERS = "distributed_lock_failovers_total": "Failovers of the store that were seen.";
+    describe_gauge CLOCK_OFFSET = "distributed_lock_clock_offset_seconds": "How far the clock of a server is ahead.";
 }
 
 /// A connection that is up.

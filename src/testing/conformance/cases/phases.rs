@@ -169,12 +169,17 @@ pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Env, mode:
     writing.release().await.unwrap();
 }
 
+/// A client whose owner has both.
+async fn read_under_a_write(env: &Env, mode: LockMode) -> (LockClient, LockGuard, LockGuard) {
+    let locks = env.client().await;
+    let asking = locks.lock(KEY).owner(&Owner::new());
+    let writing = asking.clone().mode(mode).await.unwrap();
+    (locks, writing, asking.mode(Read).await.unwrap())
+}
+
 /// The owner still has a read.
 pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let (locks, writing, reading) = read_under_a_write(env, mode).await;
     let next = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     writing.release().await.unwrap();
     next.keeps_waiting(env).await;
@@ -198,10 +203,7 @@ pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(
 }
 
 pub async fn a_downgrade_lets_readers_in(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let writing = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let reading = locks.lock(KEY).mode(Read).owner(&owner).await.unwrap();
+    let (locks, writing, reading) = read_under_a_write(env, mode).await;
     let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
     let elsewhere = env.waiter(Read).await;
     writing.release().await.unwrap();
