@@ -59,6 +59,9 @@ impl CleanupTasks {
     pub(crate) fn note(&self, here: &Handle) {
         let (replaced, stranded) = {
             let mut state = self.state.lock();
+            if state.stranded.is_empty() && state.knows(here) {
+                return;
+            }
             (state.remember(here), mem::take(&mut state.stranded))
         };
         // Dropped outside the mutex, because the last handle of an ended runtime may drop tasks.
@@ -111,12 +114,17 @@ impl CleanupTasks {
 impl CleanupState {
     /// Stores `here`; returns the handle that it replaces.
     fn remember(&mut self, here: &Handle) -> Option<Handle> {
-        let mut known = self.runtimes.iter().flatten();
-        if known.any(|known| known.id() == here.id()) {
+        if self.knows(here) {
             return None;
         }
         self.runtimes.rotate_left(1);
         self.runtimes[1].replace(here.clone())
+    }
+
+    fn knows(&self, here: &Handle) -> bool {
+        // The latest is nearly always the one.
+        let mut known = self.runtimes.iter().rev().flatten();
+        known.any(|known| known.id() == here.id())
     }
 
     fn runtime_but(&self, ended: &[Id]) -> Option<Handle> {

@@ -317,6 +317,9 @@ impl Queues {
     /// Executes the effects of a transition, outside the mutex. If a waiter was dropped meanwhile, its grant returns by
     /// being dropped.
     fn apply(self: &Arc<Self>, key: &LockKey, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
         for effect in effects {
             let (waiter, outcome) = match effect {
                 Effect::Grant(waiter, grant) => {

@@ -24,7 +24,7 @@ mod moment;
 mod new_holds;
 mod schedule;
 
-pub(crate) use live::{LiveHold, Phase, valid_until};
+pub(crate) use live::{LiveHold, Phase, valid_for};
 pub(crate) use moment::Moment;
 use schedule::{Batch, RenewalSchedule};
 

@@ -10,7 +10,7 @@ use crate::error::{LockError, StoreError};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{AtOnce, Decision, Queued, Share, Terms};
 use crate::store::{Attempt, Outcome};
-use crate::watchdog::valid_until;
+use crate::watchdog::valid_for;
 
 /// The result of [`LockClient::take_now`].
 pub(super) enum TakenNow<'a> {
@@ -46,7 +46,7 @@ impl LockClient {
             let attempt = self.attempt(key, terms, wait.for_one(), None);
             match store.acquire_now(&attempt) {
                 // An answer that took longer than the lease is no grant.
-                Ok((Outcome::Granted { token }, at)) if at < valid_until(now, attempt.lease) => {
+                Ok((Outcome::Granted { token }, at)) if at < now + valid_for(attempt.lease) => {
                     let Attempt { hold, lease, .. } = attempt;
                     AtOnce::Granted(terms.live(hold, lease, token, now), at)
                 }

@@ -1,5 +1,6 @@
 //! A hold of this process, and its shares.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,19 +19,13 @@ use crate::watchdog::{LiveHold, Moment, Phase};
 /// It exists from its grant until its last share ends. Then it is handed over to the next waiter, or released in the
 /// store. If it is lost before that, it is `detached`: the remaining shares belong to a hold that excludes no request.
 ///
-/// Each share is either `first` or counted in `more`.
+/// Each share is either `first` or counted in the rest.
 pub(super) struct LocalHold {
     pub(super) live: Arc<LiveHold>,
     granted: Moment,
     first: Option<LocalHolder>,
-    /// Boxed: most holds have one share, and are not handed over.
-    more: Option<Box<MoreHolders>>,
-    /// A read under its owner's own write. No other request joins it.
-    pub(super) nested: bool,
-    /// A write under which its owner reads, or asks to. In the store the read has the id of this hold and outlives it. So
-    /// the hold is not handed over: its next holder would use the same id.
-    pub(super) read_under: bool,
-    pub(super) detached: bool,
+    /// Boxed: most holds have one share, are not handed over, and are not lost.
+    rest: Option<Box<HoldRest>>,
 }
 
 /// A share in a hold: its owner and its limit.
@@ -41,16 +36,19 @@ pub(super) struct LocalHolder {
     pub(super) limit: Moment,
 }
 
-/// The shares of a hold beside the first, and its hand-overs. The cost of joining and leaving does not depend on the number
-/// of shares.
+/// What most holds do not have. The cost of joining and leaving does not depend on the number of shares.
 #[derive(Default)]
-struct MoreHolders {
-    count: usize,
+struct HoldRest {
+    /// The number of shares beside the first, their owners and their limits.
+    shares: usize,
     owners: Counts<u64>,
     limits: Counts<Moment>,
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
+    nested: bool,
+    read_under: bool,
+    detached: bool,
 }
 
 impl LocalHold {
@@ -70,15 +68,15 @@ impl LocalHold {
             holder: holder.clone(),
             handed_over: false,
         };
-        let hold = Self {
+        let mut hold = Self {
             live,
             granted: now.into(),
             first: Some(holder),
-            more: None,
-            nested,
-            read_under: false,
-            detached: false,
+            rest: None,
         };
+        if nested {
+            hold.rest().nested = true;
+        }
         (hold, share)
     }
 
@@ -86,7 +84,7 @@ impl LocalHold {
         let holder = terms.holder(now);
         match self.first {
             None => self.first = Some(holder.clone()),
-            Some(_) => self.more().add(&holder),
+            Some(_) => self.rest().add(&holder),
         }
         self.settle_limit();
         NewShare {
@@ -98,10 +96,10 @@ impl LocalHold {
 
     /// Ends one share. Returns whether any is left.
     pub(super) fn leave(&mut self, holder: &LocalHolder) -> bool {
-        match &mut self.more {
+        match &mut self.rest {
             // Shares with the same terms are alike.
             _ if self.first.as_ref() == Some(holder) => self.first = None,
-            Some(more) => more.remove(holder),
+            Some(rest) => rest.remove(holder),
             None => unreachable!("a share that ends is there"),
         }
         if self.shares() == 0 {
@@ -114,16 +112,16 @@ impl LocalHold {
     /// Whether the hold may be handed over to a waiter with these terms: the turn of this process lasts, and the hold
     /// fits the terms.
     pub(super) fn may_pass_to(&self, terms: &Terms, now: Instant, turn: Pace) -> bool {
-        !self.read_under
+        !self.look(|rest| rest.read_under)
             && self.handovers() < turn.handovers
             && Moment::from(now) < self.granted + turn.handover_time
             && self.suits(terms, now)
     }
 
     pub(super) fn pass_to(&mut self, terms: &Terms, now: Instant) -> NewShare {
-        let more = self.more();
-        more.handovers += 1;
-        more.holder = Some((terms.route.clone(), now));
+        let rest = self.rest();
+        rest.handovers += 1;
+        rest.holder = Some((terms.route.clone(), now));
         #[cfg(test)]
         if exploration::has(Mutant::TokenKept) {
             return self.join(terms, now);
@@ -151,14 +149,34 @@ impl LocalHold {
 
     /// Whether other requests may share this read.
     pub(super) fn is_open_read(&self) -> bool {
-        self.live.hold.mode == LockMode::Read && !self.nested && !self.detached
+        self.live.hold.mode == LockMode::Read && !self.is_nested() && !self.is_detached()
     }
 
     pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
         let first = self.first.as_ref();
-        let more = || self.more.as_ref();
         first.is_some_and(|first| first.owner.as_ref() == Some(owner))
-            || more().is_some_and(|more| more.owners.contains(owner.number()))
+            || self.look(|rest| rest.owners.contains(owner.number()))
+    }
+
+    /// A read under its owner's own write. No other request joins it.
+    pub(super) fn is_nested(&self) -> bool {
+        self.look(|rest| rest.nested)
+    }
+
+    /// Its owner reads under this write, or asks to. In the store the read has the id of this hold and outlives it. So
+    /// the hold is not handed over: its next holder would use the same id.
+    pub(super) fn read_under(&mut self) {
+        self.rest().read_under = true;
+    }
+
+    /// It was lost before its last share ended.
+    pub(super) fn is_detached(&self) -> bool {
+        self.look(|rest| rest.detached)
+    }
+
+    /// Returns whether it was detached before.
+    pub(super) fn detach(&mut self) -> bool {
+        mem::replace(&mut self.rest().detached, true)
     }
 
     /// Whether it is this one.
@@ -172,52 +190,53 @@ impl LocalHold {
 
     /// The number of shares.
     pub(super) fn shares(&self) -> usize {
-        let more = self.more.as_ref().map_or(0, |more| more.count);
-        usize::from(self.first.is_some()) + more
+        usize::from(self.first.is_some()) + self.look(|rest| rest.shares)
     }
 
     /// The number of hand-overs.
     pub(super) fn handovers(&self) -> u32 {
-        self.more.as_ref().map_or(0, |more| more.handovers)
+        self.look(|rest| rest.handovers)
     }
 
     /// The route of its present holder: that of the first share.
     pub(super) fn route(&self) -> &Route {
-        let holder = self.more.as_ref().and_then(|more| more.holder.as_ref());
+        let holder = self.rest.as_ref().and_then(|rest| rest.holder.as_ref());
         holder.map_or(&self.live.route, |(route, _)| route)
     }
 
     /// When its present holder got it.
     #[cfg(feature = "console")]
     pub(super) fn since(&self) -> Instant {
-        let holder = self.more.as_ref().and_then(|more| more.holder.as_ref());
+        let holder = self.rest.as_ref().and_then(|rest| rest.holder.as_ref());
         holder.map_or_else(|| self.granted.into(), |(_, since)| *since)
     }
 
     /// The rest of its lease. `None` if the hold is lost.
     pub(super) fn remaining(&self, now: Instant) -> Option<Duration> {
-        let held = !self.detached && !self.live.is_lost();
+        let held = !self.is_detached() && !self.live.is_lost();
         held.then(|| self.live.deadline().saturating_duration_since(now))
     }
 
     /// Sets the limit of the hold to the latest limit of its shares.
     fn settle_limit(&self) {
         let first = self.first.as_ref().map(|first| first.limit);
-        let more = self.more.as_ref();
-        let more = more.and_then(|more| more.limits.greatest_key());
-        if let Some(limit) = first.max(more) {
+        if let Some(limit) = first.max(self.look(|rest| rest.limits.greatest_key())) {
             self.live.set_limit(limit);
         }
     }
 
-    fn more(&mut self) -> &mut MoreHolders {
-        self.more.get_or_insert_default()
+    fn look<T: Default>(&self, look: impl FnOnce(&HoldRest) -> T) -> T {
+        self.rest.as_deref().map(look).unwrap_or_default()
+    }
+
+    fn rest(&mut self) -> &mut HoldRest {
+        self.rest.get_or_insert_default()
     }
 }
 
-impl MoreHolders {
+impl HoldRest {
     fn add(&mut self, holder: &LocalHolder) {
-        self.count += 1;
+        self.shares += 1;
         self.limits.add(holder.limit);
         if let Some(owner) = &holder.owner {
             self.owners.add(owner.number());
@@ -225,7 +244,7 @@ impl MoreHolders {
     }
 
     fn remove(&mut self, holder: &LocalHolder) {
-        self.count -= 1;
+        self.shares -= 1;
         self.limits.subtract(holder.limit);
         if let Some(owner) = &holder.owner {
             self.owners.subtract(owner.number());
@@ -251,8 +270,8 @@ mod tests {
     /// A client with a hundred thousand holds keeps one of each for each of them.
     #[test]
     fn a_hold_is_small() {
-        assert_eq!(size_of::<LocalHold>(), 48);
-        assert_eq!(size_of::<Option<LocalHold>>(), 48);
-        assert_eq!(size_of::<LiveHold>(), 160);
+        assert_eq!(size_of::<LocalHold>(), 40);
+        assert_eq!(size_of::<Option<LocalHold>>(), 40);
+        assert_eq!(size_of::<LiveHold>(), 152);
     }
 }

@@ -1,5 +1,6 @@
 //! The state machine of one key.
 
+#[cfg(test)]
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -302,7 +303,7 @@ impl KeyState {
         }
         let hold = self.remove(live).expect("it was there");
         let mode = live.hold.mode;
-        if hold.nested {
+        if hold.is_nested() {
             self.begin(&holder.owner);
             let intent = Intent {
                 mode,
@@ -311,7 +312,7 @@ impl KeyState {
             };
             return Left::Release(Some((intent, Handoff::default())));
         }
-        if hold.detached || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
+        if hold.is_detached() || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
             return Left::Release(None);
         }
         if at.at_once && self.queue(mode).is_none_or(WaitQueue::has_not_waited) {
@@ -365,9 +366,7 @@ impl KeyState {
             return Vec::new();
         };
         let mode = live.hold.mode;
-        if mem::replace(&mut hold.detached, true)
-            || !matches!(mode, LockMode::Reentrant | LockMode::Write)
-        {
+        if hold.detach() || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
             return Vec::new();
         }
         let wakeups = self.not_held_any_more(mode, at);
@@ -525,6 +524,6 @@ mod tests {
     /// A client with a hundred thousand holds keeps as many of these in its maps.
     #[test]
     fn a_key_with_one_holder_is_small() {
-        assert_eq!(size_of::<(LockKey, KeyState)>(), 88);
+        assert_eq!(size_of::<(LockKey, KeyState)>(), 80);
     }
 }

@@ -153,12 +153,21 @@ impl Share {
             Ending::Record(record) => Some(record),
             Ending::PassOn => None,
         };
-        let End {
-            live,
-            asked,
-            until_done,
-        } = departed.end();
-        let release = queues.background().end(live, record, asked, until_done);
+        let background = queues.background();
+        let release = match departed {
+            // Nothing waits for the release, so nothing large is moved along.
+            Departed {
+                live, next: None, ..
+            } => background.end(live, record, |_| (), ()),
+            departed => {
+                let End {
+                    live,
+                    asked,
+                    until_done,
+                } = departed.end();
+                background.end(live, record, asked, until_done)
+            }
+        };
         (queues, Departure::Last(release))
     }
 

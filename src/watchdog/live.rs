@@ -60,12 +60,18 @@ struct LiveState {
     limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
-    /// The end of its minimum: until then the store carries it, also after its end here.
-    kept_until: Option<Moment>,
     /// Its place in the schedule of renewals, which alone changes it.
     renewal: RenewalState,
     /// When the schedule looks at it next.
     look: Moment,
+    /// Boxed: most holds have nothing of it.
+    rest: Option<Box<LiveRest>>,
+}
+
+#[derive(Debug, Default)]
+struct LiveRest {
+    /// The end of its minimum: until then the store carries it, also after its end here.
+    kept_until: Option<Moment>,
     /// Notified when the phase is final. It exists from the first wait for that.
     changed: Option<Arc<Notify>>,
 }
@@ -97,7 +103,8 @@ impl LiveHold {
         sent: Instant,
         granted: Duration,
     ) -> Self {
-        let (sent, deadline) = (sent.into(), valid_until(sent, granted).into());
+        let sent = Moment::from(sent);
+        let deadline = sent + valid_for(granted);
         Self {
             hold,
             route: Route::default(),
@@ -113,10 +120,9 @@ impl LiveHold {
                 renewals: 0,
                 limit: Moment::NEVER,
                 extended: false,
-                kept_until: None,
                 renewal: RenewalState::Absent,
                 look: deadline,
-                changed: None,
+                rest: None,
             }),
         }
     }
@@ -185,7 +191,11 @@ impl LiveHold {
         if wanted(phase) {
             return phase;
         }
-        let changed = self.state().changed.get_or_insert_default().clone();
+        let changed = {
+            let mut state = self.state();
+            let rest = state.rest.get_or_insert_default();
+            rest.changed.get_or_insert_default().clone()
+        };
         loop {
             let changed = changed.notified();
             tokio::pin!(changed);
@@ -215,7 +225,7 @@ impl LiveHold {
         let mut state = self.state();
         let is_held = state.phase == Phase::Held;
         if is_held {
-            state.kept_until = Some(until.into());
+            state.rest.get_or_insert_default().kept_until = Some(until.into());
             self.has_minimum.store(true, Ordering::Release);
         }
         is_held
@@ -226,8 +236,9 @@ impl LiveHold {
         if !self.has_minimum.load(Ordering::Acquire) {
             return None;
         }
-        let kept = self.state().kept_until.map(Instant::from);
-        kept.filter(|until| *until > Instant::now())
+        let kept = self.state().rest.as_ref()?.kept_until;
+        kept.map(Instant::from)
+            .filter(|until| *until > Instant::now())
     }
 
     /// `Held → Releasing`. Returns `false` if the hold is lost already.
@@ -250,7 +261,7 @@ impl LiveHold {
                 return;
             }
             state.phase = phase;
-            state.changed.clone()
+            state.changed()
         };
         notify(changed);
     }
@@ -263,7 +274,7 @@ impl LiveHold {
                 return false;
             }
             state.phase = Phase::Lost;
-            state.changed.clone()
+            state.changed()
         };
         notify(changed);
         true
@@ -274,6 +285,13 @@ impl LiveHold {
     }
 }
 
+impl LiveState {
+    /// What to notify of the end.
+    fn changed(&self) -> Option<Arc<Notify>> {
+        self.rest.as_ref()?.changed.clone()
+    }
+}
+
 /// Outside the mutex, because it runs wakers.
 fn notify(changed: Option<Arc<Notify>>) {
     if let Some(changed) = changed {
@@ -281,7 +299,7 @@ fn notify(changed: Option<Arc<Notify>>) {
     }
 }
 
-/// The end of a lease by the holder's clock: counted from before the question was sent, less 1 % and 2 ms for drift.
-pub(crate) fn valid_until(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+/// How long a lease is valid by the holder's clock, from before the question was sent: less 1 % and 2 ms for drift.
+pub(crate) fn valid_for(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
 }

@@ -59,7 +59,8 @@ impl Moment {
 
 /// The nanoseconds of a duration, or the most that there are.
 pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl KeyState {
             None => Ok(None),
             Some(_) if terms.mode == LockMode::Write => Err(LockError::Upgrade),
             Some(write) => {
-                write.read_under = true;
+                write.read_under();
                 Ok(Some(write.live.hold.id))
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{LiveHold, LiveState, Phase, valid_until};
+use super::{LiveHold, LiveState, Phase, valid_for};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::Lease;
@@ -51,16 +51,15 @@ impl LiveHold {
     /// Enters the schedule as a new hold. Returns when it is first renewed: at any time within a third of its lease, short
     /// holds excepted, so that holds that were granted together are not renewed together ever after.
     pub(in crate::watchdog) fn enter(&self, place: u32) -> Moment {
-        const PARTS: u32 = 1024;
+        const PARTS: u64 = 1024;
         let mut state = self.state();
         state.renewal = RenewalState::New(place);
-        state.look = match self.lease() {
-            Lease::Renewed(lease) => {
-                let part = fastrand::u32(PARTS / 4..=PARTS);
-                (state.confirmed + lease / (3 * PARTS) * part).min(state.deadline)
-            }
-            Lease::Fixed(_) => state.deadline,
-        };
+        state.look = state.deadline;
+        if self.is_renewed {
+            let part = fastrand::u64(PARTS / 4..=PARTS);
+            let third = Duration::from_nanos(self.lease / (3 * PARTS) * part);
+            state.look = state.look.min(state.confirmed + third);
+        }
         state.look
     }
 
@@ -112,8 +111,8 @@ impl LiveHold {
     /// The deadline may become earlier if a limit shortened the lease. A renewal after the deadline has no effect.
     pub(in crate::watchdog) fn renewed(&self, sent: Instant, lease: Duration) -> Moment {
         let full = self.lease().duration();
-        let deadline = valid_until(sent, lease).into();
         let sent = Moment::from(sent);
+        let deadline = sent + valid_for(lease);
         let mut state = self.state();
         // Read under the mutex: a hold that was seen past its deadline stays lost.
         let in_time = Moment::from(Instant::now()) < state.deadline;
@@ -163,8 +162,8 @@ impl LiveHold {
         if !mem::take(&mut state.extended) {
             return None;
         }
-        let full = valid_until(state.confirmed.into(), self.lease().duration());
-        let is_cut = state.deadline < full.into();
+        let full = state.confirmed + valid_for(self.lease().duration());
+        let is_cut = state.deadline < full;
         let next = state.confirmed + state.deadline.since(state.confirmed) / 3;
         (is_cut && state.phase == Phase::Held).then_some(next)
     }
