@@ -2,9 +2,9 @@
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::{Audit, Deployment, Kept, Warning};
-use crate::error::StoreError;
 
 /// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
 impl Serialize for Audit {
@@ -14,29 +14,14 @@ impl Serialize for Audit {
         audit.serialize_field("promises", &self.promises())?;
         audit.serialize_field("facts", &self.facts)?;
         audit.serialize_field("warnings", &self.warnings)?;
-        let members: Vec<_> = self.members.iter().map(MemberJson::of).collect();
-        audit.serialize_field("members", &members)?;
+        let members = self.members.iter().map(|member| match member {
+            Ok(member) => json!(member),
+            Err(error) => json!({ "error": error.to_string() }),
+        });
+        audit.serialize_field("members", &members.collect::<Vec<_>>())?;
         audit.serialize_field("sentinels", &self.sentinels)?;
         audit.serialize_field("server_id", &self.server_id)?;
         audit.end()
-    }
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum MemberJson<'a> {
-    Seen(&'a Audit),
-    Silent { error: String },
-}
-
-impl<'a> MemberJson<'a> {
-    fn of(member: &'a Result<Audit, StoreError>) -> Self {
-        match member {
-            Ok(audit) => Self::Seen(audit),
-            Err(error) => Self::Silent {
-                error: error.to_string(),
-            },
-        }
     }
 }
 
