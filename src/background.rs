@@ -119,17 +119,18 @@ impl Background {
         Driven::counted(self.handle.tasks.begin(), work)
     }
 
+    /// Whether a store that answers at once carries the hold.
+    pub(crate) fn holds_now(&self, live: &LiveHold) -> bool {
+        let store = self.handle.store.at_once();
+        store.is_some_and(|store| store.holds_now(&live.hold))
+    }
+
     /// Asks the store whether it carries the hold now. Concurrent callers share one question.
     ///
     /// # Errors
     ///
     /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`].
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        if let Some(store) = self.handle.store.at_once()
-            && store.holds_now(&live.hold)
-        {
-            return Ok(());
-        }
         let checked = timeout(PATIENCE, async {
             match self.handle.checks.check(live).await {
                 Ok(HoldStatus::Held) => Ok(()),

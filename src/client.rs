@@ -40,6 +40,7 @@ pub use builder::LockClientBuilder;
 use doors::{Door, Doors};
 pub(crate) use held::around;
 pub use request::LockRequest;
+pub(crate) use request::Started;
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.

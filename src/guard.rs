@@ -1,18 +1,22 @@
 //! Guards and handles of held locks.
 
 use std::fmt;
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::Span;
 
+use crate::cleanup::{PATIENCE, late};
 use crate::error::LockError;
 use crate::lock::{FencingToken, LockKey, LockMode};
-use crate::queue::{Share, Shares};
+use crate::queue::{Share, ShareRelease, Shares};
 use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
 use crate::watchdog::LiveHold;
@@ -162,14 +166,7 @@ impl LockGuard {
     ///
     /// The first poll begins the release; if the future is dropped, the release continues in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        let Self {
-            shares,
-            handles,
-            holding,
-        } = self;
-        let released = Holding::over(holding, shares.release()).await;
-        handles.released(&released);
-        released
+        self.end(None).in_time().await
     }
 }
 
@@ -183,14 +180,67 @@ impl LockGuard {
 
     /// Releases its one key. The store keeps `record` in the same step if the key was held until now.
     pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
+        self.end(Some(record)).in_time().await
+    }
+
+    /// Begins the release. With a `record`, which the store keeps in the same step, the guard has one key.
+    pub(crate) fn end(self, record: Option<Record>) -> Releasing {
         let Self {
             shares,
             handles,
-            holding,
+            mut holding,
         } = self;
-        let released = Holding::over(holding, shares.release_recording(record)).await;
-        handles.released(&released);
-        released
+        if let Some(holding) = &mut holding {
+            holding.begin_release();
+        }
+        Releasing {
+            release: shares.release(record),
+            handles,
+            holding,
+        }
+    }
+}
+
+/// The release of a guard, without a limit of time. If it is dropped, the release continues in the background.
+pub(crate) struct Releasing {
+    release: ShareRelease,
+    handles: Handles,
+    holding: Option<Box<Holding>>,
+}
+
+impl Releasing {
+    /// Waits for the end up to the time limit of a caller.
+    async fn in_time(mut self) -> Result<(), LockError> {
+        // Most stores in memory have answered. A timer would read the clock.
+        if let Some(released) = (&mut self).now_or_never() {
+            return released;
+        }
+        let released = timeout(PATIENCE, &mut self).await;
+        released.unwrap_or_else(|_| {
+            let released = Err(match self.release.is_lost() {
+                true => LockError::Lost,
+                false => late().into(),
+            });
+            self.released(&released);
+            released
+        })
+    }
+
+    fn released(&mut self, released: &Result<(), LockError>) {
+        if let Some(holding) = self.holding.take() {
+            holding.released(released);
+        }
+        self.handles.released(released);
+    }
+}
+
+impl Future for Releasing {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let released = ready!(Pin::new(&mut self.release).poll(cx));
+        self.released(&released);
+        Poll::Ready(released)
     }
 }
 

@@ -111,6 +111,7 @@ mod admission;
 mod body;
 mod body_mode;
 mod body_reader;
+mod calling;
 mod confirm;
 mod hold_times;
 mod lock_layer;
@@ -144,7 +145,9 @@ pub(crate) use payload::extract;
 pub(crate) use predicate::OfRequest;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::Responder;
-pub(crate) use serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost, whole};
+pub(crate) use serve::{
+    Admission, Claim, Handling, Protocol, Served, confirmed, unless_lost, whole,
+};
 
 /// In the extensions of a request that a layer let pass without a lock.
 #[derive(Debug, Clone, Copy)]

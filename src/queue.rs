@@ -47,7 +47,7 @@ use hold::LocalHolder;
 use key_state::{Entered, KeyState, Standing};
 pub(crate) use queued::Queued;
 use shards::Shards;
-pub(crate) use share::Share;
+pub(crate) use share::{Share, ShareRelease};
 pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
 #[cfg(feature = "console")]

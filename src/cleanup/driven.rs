@@ -67,6 +67,11 @@ impl<T: Send + 'static> Driven<T> {
 }
 
 impl<T: Send + 'static> Driven<T> {
+    /// Whether it is the release of a lost hold.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// The result, if it was there at once.
     fn take_result(&mut self) -> Option<T> {
         match mem::replace(&mut self.state, Progress::Ended) {

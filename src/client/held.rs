@@ -22,14 +22,18 @@ struct Held {
 }
 
 /// Runs `work` while `lock` of `client` is held.
-pub(crate) async fn around<T>(client: Uuid, lock: LockHandle, work: impl Future<Output = T>) -> T {
+pub(crate) fn around<T>(
+    client: Uuid,
+    lock: LockHandle,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = T> {
     let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
     let held = Held {
         client,
         lock,
         outer,
     };
-    HELD.scope(held, work).await
+    HELD.scope(held, work)
 }
 
 /// Fails if a layer around the caller holds `key`: a request with another owner would wait until its

@@ -1,7 +1,6 @@
 //! A request for locks, and its settings.
 
 use std::future::{Future, IntoFuture};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::slice;
 use std::time::Duration;
@@ -11,7 +10,8 @@ use tracing::Instrument;
 
 use super::LockClient;
 use super::all::AllOf;
-use super::begun::TakenNow;
+use super::begun::{Begun, TakenNow};
+use super::doors::Door;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
@@ -229,28 +229,51 @@ impl LockRequest {
     /// Dropping the future at any point leaves nothing: a hold that the store has granted, or may still grant, is withdrawn in
     /// the background as soon as the store has answered.
     pub async fn acquire(mut self) -> Result<LockGuard, LockError> {
+        match self.start().await? {
+            Started::Granted(guard) => Ok(guard),
+            Started::Waits(acquisition) => acquisition.finish().await,
+        }
+    }
+
+    /// Begins to take the lock. It is granted already if this process can share it, or if a store that answers at once grants
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`acquire`](Self::acquire), also for the result.
+    pub(crate) async fn start(&mut self) -> Result<Started<'_>, LockError> {
         self.check()?;
         // A free lock in memory is granted without a wait, and a loop over it must not starve the other tasks of the executor.
         tokio::task::coop::consume_budget().await;
+        self.begin()
+    }
+
+    fn begin(&mut self) -> Result<Started<'_>, LockError> {
         let now = Instant::now();
         let waiting = self.observed(now);
         let wait = Wait::new(self.wait, now);
         self.terms.mode = self.default_mode();
         if wait.is_one_try() {
-            self.terms = self.terms.impatient();
+            self.terms.max_waiters = None;
         }
+        let request = &*self;
         // Created before the work, so that it is dropped after it.
-        let door = self.client.enter();
+        let door = request.client.enter();
         // A hold with a minimum is kept by a question of its own.
-        let taken = match &self.targets {
-            Targets::One(target) if self.hold_at_least.is_none() && door.is_open() => {
-                self.client.take_now(&target.key, &self.terms, wait, now)
+        let taken = match &request.targets {
+            Targets::One(target) if request.hold_at_least.is_none() && door.is_open() => {
+                let client = &request.client;
+                client.take_now(&target.key, &request.terms, wait, now)
             }
             _ => None,
         };
         let begun = match taken {
             Some(Ok(TakenNow::Granted(share))) => {
-                return Ok(LockGuard::new(share).observed(waiting));
+                return Ok(Started::Granted(LockGuard::new(share).observed(waiting)));
             }
             Some(Ok(TakenNow::Begun(begun))) => Some(begun),
             Some(Err(error)) => {
@@ -259,45 +282,14 @@ impl LockRequest {
             }
             None => None,
         };
-        let (client, terms) = (&self.client, &self.terms);
-        // Pinned here, so that the futures around it move only a pointer.
-        let work = pin!(async {
-            let guard = match &mut self.targets {
-                Targets::One(target) => {
-                    let keys = slice::from_ref(&target.key);
-                    LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
-                }
-                Targets::All(targets) => {
-                    let keys = in_order(mem::take(targets), self.mode);
-                    let keys = &keys;
-                    let all = AllOf { keys, terms, wait };
-                    LockGuard::new(Box::pin(client.take_all(all)).await?)
-                }
-                Targets::Any(targets) => {
-                    let keys = mem::take(targets).into_iter();
-                    let mut keys: Vec<_> = keys.map(|target| target.key).collect();
-                    // Requests begin at different keys, so that the keys are used equally.
-                    fastrand::shuffle(&mut keys);
-                    LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
-                }
-            };
-            match self.hold_at_least {
-                None => Ok(guard),
-                Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
-            }
-        });
-        let working = door.unless_closed(work);
-        let taken = match waiting.span() {
-            Some(span) => working.instrument(span).await,
-            None => working.await,
-        };
-        match taken {
-            Ok(guard) => Ok(guard.observed(waiting)),
-            Err(error) => {
-                waiting.refused(&error);
-                Err(error)
-            }
-        }
+        Ok(Started::Waits(Acquisition {
+            begun,
+            request,
+            wait,
+            now,
+            waiting,
+            door,
+        }))
     }
 
     /// Tries once, and takes the lock if it is free; `None` if it is in use. The same as [`acquire`](Self::acquire) with a
@@ -431,14 +423,80 @@ impl LockRequest {
     }
 }
 
+/// A request that has begun.
+pub(crate) enum Started<'a> {
+    Granted(LockGuard),
+    Waits(Acquisition<'a>),
+}
+
+/// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
+pub(crate) struct Acquisition<'a> {
+    /// What [`LockClient::take_now`] has begun.
+    begun: Option<Box<Begun<'a>>>,
+    request: &'a LockRequest,
+    wait: Wait,
+    now: Instant,
+    waiting: Waiting,
+    door: Door<'a>,
+}
+
+impl Acquisition<'_> {
+    /// Waits for the grant: see [`LockRequest::acquire`].
+    pub(crate) async fn finish(self) -> Result<LockGuard, LockError> {
+        let Self {
+            begun,
+            request,
+            wait,
+            now,
+            waiting,
+            door,
+        } = self;
+        let (client, terms) = (&request.client, &request.terms);
+        // Pinned here, so that the futures around it move only a pointer.
+        let work = pin!(async {
+            let guard = match &request.targets {
+                Targets::One(target) => {
+                    let keys = slice::from_ref(&target.key);
+                    LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
+                }
+                Targets::All(targets) => {
+                    let keys = &in_order(targets, request.mode);
+                    let all = AllOf { keys, terms, wait };
+                    LockGuard::new(Box::pin(client.take_all(all)).await?)
+                }
+                Targets::Any(targets) => {
+                    let keys = targets.iter().map(|target| &target.key);
+                    let mut keys: Vec<_> = keys.cloned().collect();
+                    // Requests begin at different keys, so that the keys are used equally.
+                    fastrand::shuffle(&mut keys);
+                    LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
+                }
+            };
+            match request.hold_at_least {
+                None => Ok(guard),
+                Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
+            }
+        });
+        let working = door.unless_closed(work);
+        let taken = match waiting.span() {
+            Some(span) => working.instrument(span).await,
+            None => working.await,
+        };
+        match taken {
+            Ok(guard) => Ok(guard.observed(waiting)),
+            Err(error) => {
+                waiting.refused(&error);
+                Err(error)
+            }
+        }
+    }
+}
+
 /// Sorted, each key once; of two modes of one key the excluding one.
-fn in_order(targets: Vec<Target>, mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
+fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
+    let targets = targets.iter();
     let mut targets: Vec<_> = targets
-        .into_iter()
-        .map(|target| {
-            let mode = target.mode_in(mode);
-            (target.key, mode)
-        })
+        .map(|target| (target.key.clone(), target.mode_in(mode)))
         .collect();
     targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
     targets.dedup_by(|later, earlier| later.0 == earlier.0);

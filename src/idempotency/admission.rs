@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body::Body;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::IdempotencyLayer;
 use super::fingerprint::{Fingerprint, Version};
@@ -27,6 +27,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
     pub(super) route: Route,
+    pub(super) granted: Instant,
 }
 
 /// The name and the fingerprint of a request's record.
@@ -90,6 +91,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             return Ok(Admission::Answer(replay));
         }
         let guard = self.claim(&identity).await?;
+        let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
@@ -98,6 +100,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let terms = RecordTerms {
             fingerprint: identity.fingerprint,
             route: route(parts),
+            granted,
         };
         Ok(Admission::Run(body, Claim { guard, terms }))
     }

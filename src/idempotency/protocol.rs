@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
-use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
@@ -14,9 +13,10 @@ use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Admission, Claim, OnCancel, OverloadDelay, Protocol, Refusal, RejectionKind, Responder, Served,
-    Unconfirmed, confirm, confirmed, unless_lost,
+    Admission, Claim, Handling, OnCancel, OverloadDelay, Protocol, Refusal, RejectionKind,
+    Responder, ResponseBody, Served, Unconfirmed, confirm, confirmed, unless_lost,
 };
+use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
 
 impl<K, B, R> Protocol<B, R> for IdempotencyLayer<K>
@@ -26,6 +26,8 @@ where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     type Terms = RecordTerms;
+    /// With its record, if it is to be recorded.
+    type Handled = (Response<ResponseBody<R>>, Option<Record>);
 
     async fn admit(
         &self,
@@ -46,29 +48,32 @@ where
         admission
     }
 
+    fn handle<E: Send>(
+        &self,
+        Claim { guard, terms }: &Claim<RecordTerms>,
+        calling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> impl Future<Output = Handling<Self::Handled, E>> + Send {
+        let fingerprint = terms.fingerprint;
+        unless_lost(guard, async move {
+            let response = calling.await?;
+            let recorded = self.settings.record_response(response, fingerprint);
+            Ok(recorded.await)
+        })
+    }
+
     async fn finish<E: Send>(
         &self,
         Claim { guard, terms }: Claim<RecordTerms>,
-        _: Method,
-        handling: impl Future<Output = Result<Response<R>, E>> + Send,
+        _: &Method,
+        handled: Handling<Self::Handled, E>,
     ) -> Result<Served<R, E>, Unconfirmed> {
-        let granted = Instant::now();
-        let handled = async {
-            match handling.await {
-                Ok(response) => {
-                    let (response, record) = self
-                        .settings
-                        .record_response(response, terms.fingerprint)
-                        .await;
-                    (Ok(response), record)
-                }
-                Err(error) => (Err(error), None),
-            }
-        };
-        let handled = unless_lost(&guard, handled).await;
-        let (result, record) = handled.inspect_err(|_| {
+        let result = handled.inspect_err(|_| {
             idempotent_response(&terms.route, "not_recorded");
         })?;
+        let (result, record) = match result {
+            Ok((response, record)) => (Ok(response), record),
+            Err(error) => (Err(error), None),
+        };
         let has_record = record.is_some();
         let confirmation = confirm(self.settings.confirm, guard, record).await;
         let outcome = match (has_record, &confirmation) {
@@ -77,7 +82,7 @@ where
             (true, Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
-        self.settings.hold_times.add(granted.elapsed());
+        self.settings.hold_times.add(terms.granted.elapsed());
         Ok(confirmed(result, confirmation?))
     }
 

@@ -12,7 +12,7 @@ use super::rejection::{Refusal, Rejection};
 use super::serve::Claim;
 use super::settings::{Confirm, OnMissing, OnUnavailable};
 use super::{DistributedLockLayer, payload};
-use crate::client::LockRequest;
+use crate::client::{LockRequest, Started};
 use crate::error::LockError;
 use crate::key::{KeyError, KeyExtractor, Keys, template};
 use crate::lock::{LockKey, LockMode, Owner};
@@ -22,6 +22,7 @@ use crate::telemetry::Route;
 pub(crate) struct EndTerms {
     /// What confirms the release.
     pub(super) confirm: Confirm,
+    pub(super) granted: Instant,
     /// How long the request waited for its lock, if the response says it.
     pub(super) waited: Option<Duration>,
 }
@@ -104,24 +105,37 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         plan: Option<Plan>,
         parts: &mut Parts,
     ) -> Result<Option<Claim<EndTerms>>, Refusal> {
-        let Some(plan) = plan else {
+        let Some(Plan {
+            mut request,
+            reads_only,
+        }) = plan
+        else {
             return Ok(None);
         };
-        let takes_permits = plan.request.takes_permits();
+        let takes_permits = request.takes_permits();
         let owner = parts.extensions.get::<Owner>().cloned();
         let owner = owner.unwrap_or_else(Owner::new);
         let began = self.policy.server_timing.then(Instant::now);
-        match plan.request.owner(&owner).acquire().await {
+        request = request.owner(&owner);
+        let acquired = match request.start().await {
+            Ok(Started::Granted(guard)) => Ok(guard),
+            // Boxed, because it is large, and a free lock in memory is granted without it.
+            Ok(Started::Waits(acquisition)) => Box::pin(acquisition.finish()).await,
+            Err(error) => Err(error),
+        };
+        match acquired {
             Ok(guard) => {
                 parts.extensions.get_or_insert_with(|| owner);
+                let granted = Instant::now();
                 let terms = EndTerms {
-                    confirm: self.policy.confirm(plan.reads_only),
-                    waited: began.map(|began| began.elapsed()),
+                    confirm: self.policy.confirm(reads_only),
+                    granted,
+                    waited: began.map(|began| granted - began),
                 };
                 Ok(Some(Claim { guard, terms }))
             }
             Err(LockError::Unavailable(error))
-                if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
+                if self.policy.on_unavailable(reads_only) == OnUnavailable::Proceed =>
             {
                 parts.extensions.get_or_insert_with(|| owner);
                 if let Some(left_out) = self.policy.unlocked.due() {

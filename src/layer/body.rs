@@ -82,7 +82,8 @@ pin_project! {
     #[project = KindProjected]
     enum Kind<B> {
         Handlers { #[pin] body: B },
-        Guarded { #[pin] body: B, hold: BodyLock },
+        // The lock is boxed: most bodies have none, and each of them would be as large.
+        Guarded { #[pin] body: B, hold: Box<BodyLock> },
         Local { body: LocalBody },
     }
 }
@@ -111,7 +112,7 @@ impl<B> ResponseBody<B> {
         how: Confirm,
         on_lost: OnLost,
     ) -> Self {
-        let hold = BodyLock::new(guard, length, how, on_lost);
+        let hold = Box::new(BodyLock::new(guard, length, how, on_lost));
         Self {
             kind: Kind::Guarded { body, hold },
         }

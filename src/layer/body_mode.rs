@@ -70,7 +70,8 @@ where
         if body.is_end_stream() {
             return Ok((body, Some(Bytes::new())));
         }
-        let read = reader.read(body).await?;
+        // Boxed, because most requests have no body, and it is large.
+        let read = Box::pin(reader.read(body)).await?;
         Ok((read.clone().into(), Some(read)))
     }
 }
@@ -100,7 +101,8 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
             Some(axum) if axum.as_ref().is_some_and(Body::is_end_stream) => Some(Bytes::new()),
             Some(axum) => {
                 let unread = axum.take().expect(THERE);
-                let read = reader.read(unread).await?;
+                // Boxed, because most requests have no body, and it is large.
+                let read = Box::pin(reader.read(unread)).await?;
                 *axum = Some(read.clone().into());
                 Some(read)
             }

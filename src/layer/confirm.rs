@@ -1,17 +1,17 @@
 //! The end of a request: the release, and its confirmation.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::settings::Confirm;
 use crate::error::LockError;
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, Releasing};
 use crate::store::Record;
-use crate::telemetry;
+use crate::telemetry::{self, Labels};
 
 /// How long the store may take to confirm, all attempts together. The client waits meanwhile.
 const BUDGET: Duration = Duration::from_secs(1);
@@ -52,56 +52,79 @@ pub(crate) struct Unconfirmed;
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, the release continues in the background.
-pub(crate) async fn confirm(
-    how: Confirm,
-    guard: LockGuard,
-    record: Option<Record>,
-) -> Result<Confirmation, Unconfirmed> {
+/// The release has begun when this returns. If the future is dropped, it continues in the background.
+pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
     let labels = guard.labels();
-    // After the release has begun, no renewal changes the deadline.
-    let deadline = guard.deadline();
-    let confirmed = match how {
-        Confirm::Deadline if guard.is_lost() => Err(Unconfirmed),
-        Confirm::Deadline => Ok(Confirmation::Lease),
-        Confirm::Store | Confirm::Strict => {
-            let releasing = pin!(release(guard, record));
-            match within(BUDGET, releasing).await {
-                Some(Ok(())) => Ok(Confirmation::Store),
-                Some(Err(LockError::Unavailable(_))) | None
-                    if how == Confirm::Store && Instant::now() < deadline =>
+    let pending = match how {
+        Confirm::Deadline => {
+            let is_held = !guard.is_lost();
+            Pending::Decided(is_held.then_some(Confirmation::Lease).ok_or(Unconfirmed))
+        }
+        Confirm::Store | Confirm::Strict => Pending::Releasing {
+            // After the release has begun, no renewal changes the deadline.
+            deadline: (how == Confirm::Store).then(|| guard.deadline()),
+            release: guard.end(record),
+            late: None,
+        },
+    };
+    Confirming { labels, pending }
+}
+
+/// The future of [`confirm`]. It is small, because each request has one.
+pub(crate) struct Confirming {
+    /// `None` if the guard is not observed.
+    labels: Option<Labels>,
+    pending: Pending,
+}
+
+enum Pending {
+    Decided(Result<Confirmation, Unconfirmed>),
+    Releasing {
+        release: Releasing,
+        /// Until when the lease confirms a response that the store does not confirm; `None`: it does not.
+        deadline: Option<Instant>,
+        /// The timer of [`BUDGET`], which is made when the release first waits.
+        late: Option<Pin<Box<Sleep>>>,
+    },
+}
+
+impl Future for Confirming {
+    type Output = Result<Confirmation, Unconfirmed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let confirmed = match &mut self.pending {
+            Pending::Decided(decided) => *decided,
+            Pending::Releasing {
+                release,
+                deadline,
+                late,
+            } => match (ready!(poll_within(BUDGET, release, late, cx)), *deadline) {
+                (Some(Ok(())), _) => Ok(Confirmation::Store),
+                (Some(Err(LockError::Unavailable(_))) | None, Some(deadline))
+                    if Instant::now() < deadline =>
                 {
                     Ok(Confirmation::Lease)
                 }
                 _ => Err(Unconfirmed),
-            }
+            },
+        };
+        if let (Ok(confirmation), Some(labels)) = (confirmed, &self.labels) {
+            telemetry::confirmed(labels, confirmation.as_str());
         }
-    };
-    if let (Ok(confirmation), Some(labels)) = (confirmed, labels) {
-        telemetry::confirmed(&labels, confirmation.as_str());
+        Poll::Ready(confirmed)
     }
-    confirmed
 }
 
-/// Drives `work` for `limit` at most. Its timer is made when the work first waits.
-async fn within<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    let mut late = pin!(None::<Sleep>);
-    poll_fn(|cx| {
-        if let Poll::Ready(done) = work.as_mut().poll(cx) {
-            return Poll::Ready(Some(done));
-        }
-        if late.is_none() {
-            late.set(Some(sleep(limit)));
-        }
-        let late = late.as_mut().as_pin_mut().expect("it was made above");
-        late.poll(cx).map(|()| None)
-    })
-    .await
-}
-
-async fn release(guard: LockGuard, record: Option<Record>) -> Result<(), LockError> {
-    match record {
-        None => guard.release().await,
-        Some(record) => guard.release_recording(record).await,
+/// Polls `work`, which gets `limit` at most since it first waits; then `None`.
+fn poll_within<F: Future + Unpin>(
+    limit: Duration,
+    work: &mut F,
+    late: &mut Option<Pin<Box<Sleep>>>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<F::Output>> {
+    if let Poll::Ready(done) = Pin::new(work).poll(cx) {
+        return Poll::Ready(Some(done));
     }
+    let late = late.get_or_insert_with(|| Box::pin(sleep(limit)));
+    late.as_mut().poll(cx).map(|()| None)
 }

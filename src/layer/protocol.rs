@@ -6,7 +6,6 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body;
-use tokio::time::Instant;
 
 use super::admission::EndTerms;
 use super::body::ResponseBody;
@@ -16,10 +15,13 @@ use super::overload_delay::OverloadDelay;
 use super::policy::Policy;
 use super::rejection::Refusal;
 use super::respond::Responder;
-use super::serve::{Admission, Claim, Protocol, Served, confirmed, unless_lost};
+use super::serve::{
+    Admission, Claim, Handling, Protocol, Served, confirmed, even_if_lost, unless_lost,
+};
 use super::settings::{Confirm, OnCancel, OnLost, ReleaseOn};
 use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::client::LockClient;
+use crate::guard::LockGuard;
 use crate::key::KeyExtractor;
 
 impl<K, M, B, R> Protocol<B, R> for DistributedLockLayer<K, M>
@@ -30,6 +32,7 @@ where
     R: Body + Send + 'static,
 {
     type Terms = EndTerms;
+    type Handled = Response<R>;
 
     async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, EndTerms>, Refusal> {
         let (plan, body) = self.plan(parts, body).await?;
@@ -41,46 +44,55 @@ where
         Ok(Admission::Run(body, claim))
     }
 
-    async fn finish<E: Send>(
+    fn handle<E: Send>(
+        &self,
+        claim: &Claim<EndTerms>,
+        calling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> impl Future<Output = Handling<Response<R>, E>> + Send {
+        match self.policy.on_lost {
+            OnLost::Continue => even_if_lost(calling),
+            OnLost::Abort => unless_lost(&claim.guard, calling),
+        }
+    }
+
+    fn finish<E: Send>(
         &self,
         Claim { guard, terms }: Claim<EndTerms>,
-        method: Method,
-        handling: impl Future<Output = Result<Response<R>, E>> + Send,
-    ) -> Result<Served<R, E>, Unconfirmed> {
+        method: &Method,
+        handled: Handling<Response<R>, E>,
+    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send {
         let policy = &self.policy;
         let how = terms.confirm;
-        let granted = Instant::now();
-        let result = match policy.on_lost {
-            OnLost::Continue => Ok(handling.await),
-            OnLost::Abort => unless_lost(&guard, handling).await,
-        };
-        let result = match result {
-            Ok(Ok(response))
-                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &method) =>
+        let mut confirming = None;
+        let served = handled.map(|result| match result {
+            Ok(response)
+                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
             {
-                let length = length(&response);
-                let guarded =
-                    |body| ResponseBody::guarded(body, guard, length, how, policy.on_lost);
-                let mut response = response.map(guarded);
-                if let Some(waited) = terms.waited {
-                    server_timing::add(&mut response, waited, None);
-                }
-                return Ok(Ok(response));
+                Ok(in_body(response, guard, &terms, policy.on_lost))
             }
-            Ok(result) => confirm(how, guard, None).await.map(|by| (result, by)),
-            Err(lost) => Err(lost),
-        };
-        let held = granted.elapsed();
-        policy.hold_times.add(held);
-        let (mut result, by) = result?;
-        if let (Some(waited), Ok(response)) = (terms.waited, &mut result) {
-            server_timing::add(response, waited, Some(held));
+            result => {
+                confirming = Some(confirm(how, guard, None));
+                result.map(|response| response.map(ResponseBody::handlers))
+            }
+        });
+        async move {
+            let by = match &mut confirming {
+                Some(confirming) => confirming.await,
+                // The head goes out before the lock is released.
+                None if served.is_ok() => return served,
+                None => Err(Unconfirmed),
+            };
+            let held = terms.granted.elapsed();
+            policy.hold_times.add(held);
+            let (mut served, by) = (served?, by?);
+            if let (Some(waited), Ok(response)) = (terms.waited, &mut served) {
+                server_timing::add(response, waited, Some(held));
+            }
+            if by == Confirmation::Lease && how == Confirm::Store && served.is_ok() {
+                policy.warn_of_lease();
+            }
+            Ok(confirmed(served, by))
         }
-        if by == Confirmation::Lease && how == Confirm::Store && result.is_ok() {
-            policy.warn_of_lease();
-        }
-        let served = result.map(|response| response.map(ResponseBody::handlers));
-        Ok(confirmed(served, by))
     }
 
     fn client(&self) -> &LockClient {
@@ -114,6 +126,22 @@ impl Policy {
             );
         }
     }
+}
+
+/// The response with its lock inside the body.
+fn in_body<R: Body>(
+    response: Response<R>,
+    guard: LockGuard,
+    terms: &EndTerms,
+    on_lost: OnLost,
+) -> Response<ResponseBody<R>> {
+    let length = length(&response);
+    let guarded = |body| ResponseBody::guarded(body, guard, length, terms.confirm, on_lost);
+    let mut response = response.map(guarded);
+    if let Some(waited) = terms.waited {
+        server_timing::add(&mut response, waited, None);
+    }
+    response
 }
 
 /// Whether the client reads the body to its end.

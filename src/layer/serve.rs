@@ -1,7 +1,7 @@
 //! The skeleton of both layers: the service, its future, and the steps of a request.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,10 +11,12 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
+use pin_project_lite::pin_project;
 use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::{self, ResponseBody};
+use super::calling::Calling;
 use super::confirm::{Confirmation, Unconfirmed};
 use super::overload_delay::OverloadDelay;
 use super::rejection::Refusal;
@@ -28,7 +30,10 @@ use crate::key::RequestBody;
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`.
 pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
     /// The data that the end of a request needs, besides the guard.
-    type Terms: Send + 'static;
+    type Terms: Send + Sync + 'static;
+
+    /// What the layer makes of a handler's response while the lock is held.
+    type Handled: Send;
 
     /// Decides how to treat a request, and takes its lock.
     fn admit(
@@ -37,12 +42,19 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
         body: B,
     ) -> impl Future<Output = Result<Admission<B, Self::Terms>, Refusal>> + Send;
 
-    /// Drives `handling`, which answers a request to `method`, to its response, and releases the lock.
+    /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
+    fn handle<E: Send>(
+        &self,
+        claim: &Claim<Self::Terms>,
+        calling: impl Future<Output = Result<Response<R>, E>> + Send,
+    ) -> impl Future<Output = Handling<Self::Handled, E>> + Send;
+
+    /// Releases the lock, and makes the response to a request with `method`.
     fn finish<E: Send>(
         &self,
         claim: Claim<Self::Terms>,
-        method: Method,
-        handling: impl Future<Output = Result<Response<R>, E>> + Send,
+        method: &Method,
+        handled: Handling<Self::Handled, E>,
     ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send;
 
     fn client(&self) -> &LockClient;
@@ -73,6 +85,9 @@ pub(crate) struct Claim<T> {
     pub(crate) guard: LockGuard,
     pub(crate) terms: T,
 }
+
+/// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
+pub(crate) type Handling<H, E> = Result<Result<H, E>, Unconfirmed>;
 
 /// A response, or the error of the inner service.
 pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -129,7 +144,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
-            serving: Box::pin(serve(self.layer.clone(), self.inner.clone(), request)),
+            serving: serve(self.layer.clone(), self.inner.clone(), request),
         }
     }
 }
@@ -175,7 +190,14 @@ impl<R, E> fmt::Debug for ResponseFuture<R, E> {
 }
 
 /// Serves a request, from its head to its response.
-async fn serve<S, L, B, R>(layer: Arc<L>, inner: S, request: Request<B>) -> Served<R, S::Error>
+///
+/// The future is small: what it captures stays where it is, the rare and large futures are boxed, and those that come one
+/// after the other share their room.
+fn serve<S, L, B, R>(
+    layer: Arc<L>,
+    inner: S,
+    request: Request<B>,
+) -> Pin<Box<dyn Future<Output = Served<R, S::Error>> + Send>>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -185,51 +207,70 @@ where
     R: Body + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
-    let admission = layer.admit(&mut parts, body).await;
-    let responder = layer.responder();
-    let (body, claim) = match admission {
-        Ok(Admission::Run(body, claim)) => (body, claim),
-        Ok(Admission::Pass(body)) => {
-            let response = call(inner, Request::from_parts(parts, body)).await?;
-            return Ok(response.map(ResponseBody::handlers));
-        }
-        Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
-        Err(refusal) => {
-            let refusal = layer.refused(refusal);
-            if OverloadDelay::applies_to(&refusal) {
-                // The key may be in the body.
-                parts.extensions.remove::<RequestBody>();
-                let (delay, most) = layer.overload_delay();
-                delay.pass(most).await;
+    Box::pin(async move {
+        let (body, claim) = match layer.admit(&mut parts, body).await {
+            Ok(Admission::Run(body, claim)) => (body, claim),
+            Ok(Admission::Pass(body)) => {
+                let request = Request::from_parts(parts, body);
+                let response = Calling::new(inner, request).await?;
+                return Ok(response.map(ResponseBody::handlers));
             }
-            return Ok(responder.refuse(refusal, &responder.head(&parts)));
-        }
-    };
-    let head = responder.head(&parts);
-    let request = Request::from_parts(parts, body);
-    let finished = match layer.on_cancel() {
-        OnCancel::Drop => run(layer.clone(), inner, request, claim).await,
-        OnCancel::RunToCompletion => {
-            let finished = in_task(run(layer.clone(), inner, request, claim)).await;
-            // `None`: the runtime has ended.
-            finished.unwrap_or(Err(Unconfirmed))
-        }
-    };
-    finished.unwrap_or_else(|Unconfirmed| {
-        let refusal = layer.refused(LockError::Lost.into());
-        Ok(responder.refuse(refusal, &head))
+            Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
+            Err(refusal) => return Ok(refuse(&*layer, refusal, &mut parts).await),
+        };
+        let head = layer.responder().head(&parts);
+        let request = Request::from_parts(parts, body);
+        let finished = match layer.on_cancel() {
+            OnCancel::Drop => {
+                let handled = {
+                    let calling = pin!(Calling::new(inner, request));
+                    handle(&*layer, &claim, calling).await
+                };
+                layer.finish(claim, &head.method, handled).await
+            }
+            OnCancel::RunToCompletion => {
+                let method = head.method.clone();
+                let finished = in_task(run(layer.clone(), inner, request, claim, method));
+                // `None`: the runtime has ended.
+                Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
+            }
+        };
+        finished.unwrap_or_else(|Unconfirmed| {
+            let refusal = layer.refused(LockError::Lost.into());
+            Ok(layer.responder().refuse(refusal, &head))
+        })
     })
 }
 
-/// Serves a request under its lock.
-///
-/// Each large future stays where it is created, and the next one gets it [`Placed`]. A future that took it by value would
-/// reserve room for a copy.
+/// Answers a request that is not served.
+fn refuse<L, B, R>(
+    layer: &L,
+    refusal: Refusal,
+    parts: &mut Parts,
+) -> impl Future<Output = Response<ResponseBody<R>>> + Send
+where
+    L: Protocol<B, R>,
+{
+    Box::pin(async move {
+        let refusal = layer.refused(refusal);
+        if OverloadDelay::applies_to(&refusal) {
+            // The key may be in the body.
+            parts.extensions.remove::<RequestBody>();
+            let (delay, most) = layer.overload_delay();
+            delay.pass(most).await;
+        }
+        let responder = layer.responder();
+        responder.refuse(refusal, &responder.head(parts))
+    })
+}
+
+/// Serves a request under its lock, to the end.
 async fn run<S, L, B, R>(
     layer: Arc<L>,
     inner: S,
     request: Request<B>,
     claim: Claim<L::Terms>,
+    method: Method,
 ) -> Result<Served<R, S::Error>, Unconfirmed>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -239,44 +280,27 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    let method = request.method().clone();
-    let (span, lock) = (claim.guard.span(), claim.guard.handle());
-    let handling = pin!(Some(call(inner, request)));
-    let finishing = pin!(Some(layer.finish(claim, method, Placed(handling))));
-    let mut running = pin!(client::around(layer.client().id(), lock, Placed(finishing)));
-    match span.is_disabled() {
-        true => running.as_mut().await,
-        false => running.as_mut().instrument(span).await,
-    }
+    let handled = {
+        let calling = pin!(Calling::new(inner, request));
+        handle(&*layer, &claim, calling).await
+    };
+    layer.finish(claim, &method, handled).await
 }
 
-/// A future that is stored elsewhere. It is dropped when this is, such as the handler before its lock.
-struct Placed<'a, F>(Pin<&'a mut Option<F>>);
-
-impl<F: Future> Future for Placed<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let future = self.0.as_mut().as_pin_mut();
-        future
-            .expect("the future is there until this is dropped")
-            .poll(cx)
-    }
-}
-
-impl<F> Drop for Placed<'_, F> {
-    fn drop(&mut self) {
-        self.0.set(None);
-    }
-}
-
-/// Makes the service ready and calls it: it was not ready while the request waited.
-async fn call<S, B>(mut inner: S, request: Request<B>) -> Result<S::Response, S::Error>
+/// Calls the inner service while the lock is held. The caller drops `calling` before `claim`, so that a handler never outlives
+/// its lock.
+fn handle<L, B, R, E: Send>(
+    layer: &L,
+    claim: &Claim<L::Terms>,
+    calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+) -> impl Future<Output = Handling<L::Handled, E>> + Send
 where
-    S: Service<Request<B>>,
+    L: Protocol<B, R>,
+    R: Send + 'static,
 {
-    poll_fn(|cx| inner.poll_ready(cx)).await?;
-    inner.call(request).await
+    let guard = &claim.guard;
+    let handling = layer.handle(claim, calling);
+    client::around(layer.client().id(), guard.handle(), handling).instrument(guard.span())
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
@@ -296,29 +320,54 @@ where
 ///
 /// The lock is watched after the handler's first wait: a handler that never waits needs no timer, and the confirmation
 /// finds an earlier loss.
-pub(crate) async fn unless_lost<T>(
-    guard: &LockGuard,
-    handling: impl Future<Output = T>,
-) -> Result<T, Unconfirmed> {
-    let mut handling = pin!(handling);
-    // Boxed, because it is large, and a handler that never waits is served without it.
-    let mut lost: Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = None;
-    poll_fn(|cx| {
-        if let Some(lost) = &mut lost
+pub(crate) fn unless_lost<F: Future>(guard: &LockGuard, handling: F) -> UnlessLost<'_, F> {
+    UnlessLost {
+        handling,
+        guard: Some(guard),
+        lost: None,
+    }
+}
+
+/// Drives `handling` to its end, whether the lock is lost or not.
+pub(crate) fn even_if_lost<'a, F: Future>(handling: F) -> UnlessLost<'a, F> {
+    UnlessLost {
+        handling,
+        guard: None,
+        lost: None,
+    }
+}
+
+pin_project! {
+    /// The future of [`unless_lost`].
+    pub(crate) struct UnlessLost<'a, F> {
+        #[pin]
+        handling: F,
+        // `None`: the lock is not watched, or it is watched already.
+        guard: Option<&'a LockGuard>,
+        // Boxed, because it is large, and a handler that never waits is served without it.
+        lost: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    }
+}
+
+impl<F: Future> Future for UnlessLost<'_, F> {
+    type Output = Result<F::Output, Unconfirmed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(lost) = this.lost
             && lost.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(Err(Unconfirmed));
         }
-        if let Poll::Ready(done) = handling.as_mut().poll(cx) {
+        if let Poll::Ready(done) = this.handling.poll(cx) {
             return Poll::Ready(Ok(done));
         }
-        if lost.is_some() {
+        let Some(guard) = this.guard.take() else {
             return Poll::Pending;
-        }
-        let watch = lost.insert(Box::pin(guard.lost()));
+        };
+        let watch = this.lost.insert(Box::pin(guard.lost()));
         watch.as_mut().poll(cx).map(|()| Err(Unconfirmed))
-    })
-    .await
+    }
 }
 
 /// Puts the confirmation into the response.
@@ -332,4 +381,25 @@ pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<
 /// A complete body.
 pub(crate) fn whole<R>(body: Bytes) -> ResponseBody<R> {
     ResponseBody::local(body::whole(body))
+}
+
+#[cfg(all(test, feature = "axum"))]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+
+    use super::*;
+    use crate::layer::DistributedLockLayer;
+    use crate::store::MemoryStore;
+
+    /// Each request has one, on the heap. The allocator of Linux takes more than about 1 KiB from a slower list.
+    #[tokio::test]
+    async fn the_future_of_a_request_is_small() {
+        let locks = LockClient::new(MemoryStore::new());
+        let layer = DistributedLockLayer::new(locks);
+        let mut service = tower_layer::Layer::layer(&layer, Router::<()>::new());
+        let response = service.call(Request::new(Body::empty()));
+        let size = size_of_val(&*response.serving);
+        assert!(size <= 1024, "{size} bytes");
+    }
 }

@@ -1,6 +1,9 @@
 //! A share in a hold. It returns to the state machine when it is dropped.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -63,40 +66,35 @@ impl Share {
         self.live.is_lost() || self.is_over()
     }
 
-    /// Ends the share, and returns whether the store carried the hold until now.
-    ///
-    /// # Cancel safety
-    ///
-    /// The share ends at the first poll; a release that has begun continues in the background.
-    pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        let over = self.is_over();
-        let (queues, departure) = self.leave(Ending::PassOn);
-        let confirmed = match departure {
-            Departure::Last(release) => release.in_time().await,
-            Departure::Shared => queues.background().check(&self.live).await,
-        };
-        if over {
-            Err(LockError::Lost)
-        } else {
-            confirmed
-        }
-    }
-
-    /// Ends the last share. The store keeps `record` if it carried the hold until now.
+    /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if
+    /// it did.
     ///
     /// # Errors
     ///
-    /// Also `Invalid` if others share the hold: then nothing is recorded.
-    pub(crate) async fn release_recording(mut self, record: Record) -> Result<(), LockError> {
-        if self.is_over() {
-            return self.release().await;
-        }
-        match self.leave(Ending::Record(record)).1 {
-            Departure::Last(release) => release.in_time().await,
-            Departure::Shared => Err(LockError::invalid(
+    /// With a record also `Invalid` if others share the hold: then nothing is recorded.
+    pub(crate) fn release(mut self, record: Option<Record>) -> ShareRelease {
+        let is_over = self.is_over();
+        let record = record.filter(|_| !is_over);
+        let records = record.is_some();
+        let (queues, departure) = self.leave(record.map_or(Ending::PassOn, Ending::Record));
+        let work = match departure {
+            Departure::Last(release) => ReleaseWork::Driven(release),
+            Departure::Shared if records => ReleaseWork::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
-            )),
+            ))),
+            Departure::Shared => self.check(queues),
+        };
+        ShareRelease { work, is_over }
+    }
+
+    /// Asks whether the store carries the hold, which others share.
+    fn check(self, queues: Arc<Queues>) -> ReleaseWork {
+        if queues.background().holds_now(&self.live) {
+            return ReleaseWork::done(Ok(()));
         }
+        ReleaseWork::Boxed(Box::pin(async move {
+            queues.background().check(&self.live).await
+        }))
     }
 
     fn is_over(&self) -> bool {
@@ -236,6 +234,71 @@ enum Ending {
 enum Departure {
     Shared,
     Last(Driven<Result<(), LockError>>),
+}
+
+/// The release of shares that have ended. It is small, because each request of a layer has one.
+///
+/// # Cancel safety
+///
+/// A release in the store that has begun continues in the background.
+#[must_use = "it says whether the lock was held"]
+pub(crate) struct ShareRelease {
+    work: ReleaseWork,
+    /// The longest hold was over before.
+    is_over: bool,
+}
+
+enum ReleaseWork {
+    Driven(Driven<Result<(), LockError>>),
+    Boxed(Pin<Box<dyn Future<Output = Result<(), LockError>> + Send>>),
+}
+
+impl ReleaseWork {
+    fn done(result: Result<(), LockError>) -> Self {
+        Self::Driven(Driven::done(result))
+    }
+}
+
+impl ShareRelease {
+    /// The release of shares that end when it is first polled.
+    pub(super) fn boxed(
+        release: impl Future<Output = Result<(), LockError>> + Send + 'static,
+    ) -> Self {
+        Self {
+            work: ReleaseWork::Boxed(Box::pin(release)),
+            is_over: false,
+        }
+    }
+
+    pub(super) fn done(result: Result<(), LockError>) -> Self {
+        Self {
+            work: ReleaseWork::done(result),
+            is_over: false,
+        }
+    }
+
+    /// Whether it fails as lost, whatever the store answers.
+    pub(crate) fn is_lost(&self) -> bool {
+        match &self.work {
+            ReleaseWork::Driven(release) => self.is_over || release.is_lost(),
+            ReleaseWork::Boxed(_) => self.is_over,
+        }
+    }
+}
+
+impl Future for ShareRelease {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let released = ready!(match &mut self.work {
+            ReleaseWork::Driven(release) => Pin::new(release).poll(cx),
+            ReleaseWork::Boxed(release) => release.as_mut().poll(cx),
+        });
+        Poll::Ready(match self.is_over {
+            true => Err(LockError::Lost),
+            false => released,
+        })
+    }
 }
 
 impl Drop for Share {

@@ -6,7 +6,7 @@ use std::slice;
 
 use tokio::time::Instant;
 
-use super::Share;
+use super::{Share, ShareRelease};
 use crate::error::LockError;
 use crate::store::Record;
 
@@ -41,27 +41,21 @@ impl Shares {
         all.then_some(()).ok_or(LockError::Lost)
     }
 
-    /// Ends the shares, and returns whether the store carried every hold until now.
-    ///
-    /// # Cancel safety
-    ///
-    /// The shares end at the first poll; a release that has begun continues in the background.
-    pub(crate) async fn release(self) -> Result<(), LockError> {
-        match self {
-            Self::One(only) => only.release().await,
-            Self::Several(mut all) => Box::pin(Share::release_all(mem::take(&mut all.0))).await,
-        }
-    }
-
-    /// Ends the last share. The store keeps `record` if it carried the hold until now.
+    /// Ends the shares. The release returns whether the store carried every hold until now, and the store keeps `record` if it
+    /// did. A share that is alone ends at once; several end at the first poll, or when the release is dropped.
     ///
     /// # Errors
     ///
-    /// Also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
-    pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
-        match self {
-            Self::One(only) => only.release_recording(record).await,
-            Self::Several(_) => Err(LockError::invalid("a record belongs to one key")),
+    /// With a record also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
+    pub(crate) fn release(self, record: Option<Record>) -> ShareRelease {
+        match (self, record) {
+            (Self::One(only), record) => only.release(record),
+            (Self::Several(mut all), None) => {
+                ShareRelease::boxed(Share::release_all(mem::take(&mut all.0)))
+            }
+            (Self::Several(_), Some(_)) => {
+                ShareRelease::done(Err(LockError::invalid("a record belongs to one key")))
+            }
         }
     }
 }

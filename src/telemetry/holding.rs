@@ -80,23 +80,17 @@ impl Holding {
         self.span.clone()
     }
 
-    /// Drives the release, and observes its end.
-    pub(crate) async fn over(
-        holding: Option<Box<Self>>,
-        release: impl Future<Output = Result<(), LockError>>,
-    ) -> Result<(), LockError> {
-        let Some(mut holding) = holding else {
-            return release.await;
-        };
-        // A caller that drops the release does not see its end.
-        holding.outcome = Some("unconfirmed");
-        let released = release.await;
-        holding.outcome = Some(match released {
+    /// The release begins. A caller that drops it does not see its end.
+    pub(crate) fn begin_release(&mut self) {
+        self.outcome = Some("unconfirmed");
+    }
+
+    pub(crate) fn released(mut self, released: &Result<(), LockError>) {
+        self.outcome = Some(match released {
             Ok(()) => "confirmed",
             Err(LockError::Lost) => "lost",
             Err(_) => "unconfirmed",
         });
-        released
     }
 }
 
