@@ -407,8 +407,14 @@ impl Handles {
         self.0.get_or_init(|| Arc::new(observed())).clone()
     }
 
-    fn released(&self, released: &Result<(), LockError>) {
-        if let Some(observed) = self.0.get() {
+    /// The state, if a handle exists that may still read it.
+    fn watched(&mut self) -> Option<&GuardView> {
+        let observed = self.0.get_mut()?;
+        Arc::get_mut(observed).is_none().then_some(&*observed)
+    }
+
+    fn released(&mut self, released: &Result<(), LockError>) {
+        if let Some(observed) = self.watched() {
             observed.finish(match released {
                 Err(LockError::Lost) => Ended::Lost,
                 _ => Ended::Released,
@@ -419,7 +425,7 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        if let Some(observed) = self.0.get()
+        if let Some(observed) = self.watched()
             && observed.end().is_none()
         {
             let is_lost = observed.tenures.iter().any(Tenure::is_lost);

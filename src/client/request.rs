@@ -97,6 +97,7 @@ impl LockRequest {
 
     /// Sets the mode of the hold. The default is [`LockMode::Reentrant`], and [`LockMode::Write`] for a
     /// [`Resource`](crate::Resource) that is read and written.
+    #[inline]
     pub fn mode(mut self, mode: LockMode) -> Self {
         self.mode = Some(mode);
         self
@@ -130,18 +131,21 @@ impl LockRequest {
 
     /// Sets how long to wait in all: in the queue of the process, for the store, for the network. Zero tries once and leaves
     /// nothing; that attempt takes at most 2 s.
+    #[inline]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait.min(FOR_EVER);
         self
     }
 
     /// Sets how long the hold lives without renewal, and whether it is renewed.
+    #[inline]
     pub fn lease(mut self, lease: Lease) -> Self {
         self.terms.lease = limits::bounded(lease);
         self
     }
 
     /// Sets when renewal ends, even if the guard still exists: the hold then expires, and is lost.
+    #[inline]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
         self
@@ -189,6 +193,7 @@ impl LockRequest {
     }
 
     /// Sets the owner. An owner joins a hold that it has already, without asking the store.
+    #[inline]
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.terms.owner = Some(owner.clone());
         self
@@ -196,18 +201,21 @@ impl LockRequest {
 
     /// Sets how many callers of this process may wait for the same key at a time (default 1024); one more fails with
     /// [`LockError::Overloaded`].
+    #[inline]
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.terms.max_waiters = Some(max_waiters);
         self
     }
 
     /// Requests a fencing token with the grant.
+    #[inline]
     pub fn fenced(mut self) -> Self {
         self.terms.fenced = true;
         self
     }
 
     /// Sets the route of its measurements.
+    #[inline]
     pub(crate) fn route(mut self, route: Route) -> Self {
         self.terms.route = route;
         self
@@ -229,10 +237,14 @@ impl LockRequest {
     /// Dropping the future at any point leaves nothing: a hold that the store has granted, or may still grant, is withdrawn in
     /// the background as soon as the store has answered.
     pub async fn acquire(mut self) -> Result<LockGuard, LockError> {
-        match self.start().await? {
-            Started::Granted(guard) => Ok(guard),
-            Started::Waits(acquisition) => acquisition.finish().await,
-        }
+        // In a scope of its own, so that the result takes no room in the future of the wait.
+        let acquisition = {
+            match self.start().await? {
+                Started::Granted(guard) => return Ok(guard),
+                Started::Waits(acquisition) => acquisition,
+            }
+        };
+        acquisition.finish().await
     }
 
     /// Begins to take the lock. It is granted already if this process can share it, or if a store that answers at once grants
@@ -440,9 +452,9 @@ pub(crate) struct Acquisition<'a> {
     door: Door<'a>,
 }
 
-impl Acquisition<'_> {
+impl<'a> Acquisition<'a> {
     /// Waits for the grant: see [`LockRequest::acquire`].
-    pub(crate) async fn finish(self) -> Result<LockGuard, LockError> {
+    pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
         let Self {
             begun,
             request,
@@ -451,42 +463,44 @@ impl Acquisition<'_> {
             waiting,
             door,
         } = self;
-        let (client, terms) = (&request.client, &request.terms);
-        // Pinned here, so that the futures around it move only a pointer.
-        let work = pin!(async {
-            let guard = match &request.targets {
-                Targets::One(target) => {
-                    let keys = slice::from_ref(&target.key);
-                    LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
+        async move {
+            let (client, terms) = (&request.client, &request.terms);
+            // Pinned here, so that the futures around it move only a pointer.
+            let work = pin!(async {
+                let guard = match &request.targets {
+                    Targets::One(target) => {
+                        let keys = slice::from_ref(&target.key);
+                        LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
+                    }
+                    Targets::All(targets) => {
+                        let keys = &in_order(targets, request.mode);
+                        let all = AllOf { keys, terms, wait };
+                        LockGuard::new(Box::pin(client.take_all(all)).await?)
+                    }
+                    Targets::Any(targets) => {
+                        let keys = targets.iter().map(|target| &target.key);
+                        let mut keys: Vec<_> = keys.cloned().collect();
+                        // Requests begin at different keys, so that the keys are used equally.
+                        fastrand::shuffle(&mut keys);
+                        LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
+                    }
+                };
+                match request.hold_at_least {
+                    None => Ok(guard),
+                    Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
                 }
-                Targets::All(targets) => {
-                    let keys = &in_order(targets, request.mode);
-                    let all = AllOf { keys, terms, wait };
-                    LockGuard::new(Box::pin(client.take_all(all)).await?)
-                }
-                Targets::Any(targets) => {
-                    let keys = targets.iter().map(|target| &target.key);
-                    let mut keys: Vec<_> = keys.cloned().collect();
-                    // Requests begin at different keys, so that the keys are used equally.
-                    fastrand::shuffle(&mut keys);
-                    LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
-                }
+            });
+            let working = door.unless_closed(work);
+            let taken = match waiting.span() {
+                Some(span) => working.instrument(span).await,
+                None => working.await,
             };
-            match request.hold_at_least {
-                None => Ok(guard),
-                Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
-            }
-        });
-        let working = door.unless_closed(work);
-        let taken = match waiting.span() {
-            Some(span) => working.instrument(span).await,
-            None => working.await,
-        };
-        match taken {
-            Ok(guard) => Ok(guard.observed(waiting)),
-            Err(error) => {
-                waiting.refused(&error);
-                Err(error)
+            match taken {
+                Ok(guard) => Ok(guard.observed(waiting)),
+                Err(error) => {
+                    waiting.refused(&error);
+                    Err(error)
+                }
             }
         }
     }

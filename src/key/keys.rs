@@ -46,17 +46,21 @@ impl Keys {
         self,
         mode: LockMode,
     ) -> Result<SmallVec<[(LockKey, LockMode); 1]>, LockError> {
-        let targets = self.0.into_iter().map(|name| {
-            let only = name
-                .declared
-                .filter(|declared| matches!(declared, LockMode::Permit(_)));
-            let mode = name.mode.or(only).unwrap_or(mode);
-            match name.declared.and_then(|declared| declared.mismatch(mode)) {
-                Some(mismatch) => Err(LockError::invalid(mismatch)),
-                None => Ok((name.key, mode)),
+        let mut targets = SmallVec::with_capacity(self.len());
+        for NamedKey {
+            key,
+            mode: own,
+            declared,
+        } in self.0
+        {
+            let only = declared.filter(|declared| matches!(declared, LockMode::Permit(_)));
+            let mode = own.or(only).unwrap_or(mode);
+            if let Some(mismatch) = declared.and_then(|declared| declared.mismatch(mode)) {
+                return Err(LockError::invalid(mismatch));
             }
-        });
-        targets.collect()
+            targets.push((key, mode));
+        }
+        Ok(targets)
     }
 }
 

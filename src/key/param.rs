@@ -59,15 +59,12 @@ impl KeyExtractor for Param {
 
 /// The template and every parameter; `None` outside of any route.
 pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> {
-    template(parts)?;
-    let params = match params(parts) {
-        Ok(params) => params,
-        Err(error) => return Some(Err(error)),
-    };
-    let values = || params.iter().flatten().map(|(_, value)| value);
-    Some(check_length(values()).map(|()| {
-        let template = template(parts).expect("the request is the same as before");
-        LockKey::from_parts(template, values()).into()
+    let params = params(parts);
+    let template = template(parts)?;
+    Some(params.and_then(|params| {
+        let values = || params.iter().flatten().map(|(_, value)| value);
+        check_length(values())?;
+        Ok(LockKey::from_parts(template, values()).into())
     }))
 }
 

@@ -1,5 +1,6 @@
 //! The names of locks.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -10,7 +11,6 @@ use std::sync::{Arc, LazyLock};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
-use smallvec::SmallVec;
 
 /// What a component may contain unescaped: RFC 3986 "unreserved", and `/`, which separates nothing here.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
@@ -85,20 +85,15 @@ impl LockKey {
         P: IntoIterator,
         P::Item: AsRef<str>,
     {
-        // Most names fit into it without an allocation.
-        let mut name = SmallVec::<[u8; 2 * DIGEST_PREFIX]>::new();
-        for piece in utf8_percent_encode(resource, RESOURCE_ESCAPED) {
-            name.extend_from_slice(piece.as_bytes());
-        }
-        let readable = name.len().min(DIGEST_PREFIX);
-        for component in components {
-            name.push(b':');
-            for piece in utf8_percent_encode(component.as_ref(), ESCAPED) {
-                name.extend_from_slice(piece.as_bytes());
+        with_buffer(|name| {
+            name.extend(utf8_percent_encode(resource, RESOURCE_ESCAPED));
+            let readable = name.len().min(DIGEST_PREFIX);
+            for component in components {
+                name.push(':');
+                name.extend(utf8_percent_encode(component.as_ref(), ESCAPED));
             }
-        }
-        let name = str::from_utf8(&name).expect("an encoded name is ASCII");
-        Self::bounded(name, readable)
+            Self::bounded(name, readable)
+        })
     }
 
     /// The key of one tenant's own thing of this name, such as `lock:order:42:@acme`: what
@@ -170,6 +165,21 @@ impl LockKey {
     fn spread(&self) -> u64 {
         u64::from(self.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
+}
+
+/// Calls `compose` with an empty buffer. The thread keeps it for the next name, so that a name is allocated once, as it is kept.
+fn with_buffer<T>(compose: impl FnOnce(&mut String) -> T) -> T {
+    thread_local! {
+        static BUFFER: Cell<String> = const { Cell::new(String::new()) };
+    }
+    // A thread that ends has no buffer any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    let composed = compose(&mut buffer);
+    if buffer.capacity() <= 2 * MAX_COMPOSED {
+        buffer.clear();
+        let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    }
+    composed
 }
 
 /// Whole names are compared: a key is the same in every client of a store.
