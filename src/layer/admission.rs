@@ -30,6 +30,7 @@ pub(crate) struct EndTerms {
 /// The locks that a request needs.
 pub(super) struct Plan {
     request: LockRequest,
+    owner: Owner,
     reads_only: bool,
 }
 
@@ -69,11 +70,18 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                 *key = key.tenant(&tenant);
             }
         }
-        let plan = self.ask_for(targets, Route::new(template(parts)));
+        let owner = parts.extensions.get::<Owner>().cloned();
+        let owner = owner.unwrap_or_else(Owner::new);
+        let plan = self.ask_for(targets, owner, Route::new(template(parts)));
         Ok((Some(plan), body))
     }
 
-    fn ask_for(&self, targets: SmallVec<[(LockKey, LockMode); 1]>, route: Route) -> Plan {
+    fn ask_for(
+        &self,
+        targets: SmallVec<[(LockKey, LockMode); 1]>,
+        owner: Owner,
+        route: Route,
+    ) -> Plan {
         let policy = &self.policy;
         let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
         let reads_only = targets.iter().all(|(_, mode)| *mode == LockMode::Read);
@@ -83,6 +91,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             Err(targets) => self.client.lock_all(targets),
         };
         request = request
+            .owner(&owner)
             .wait(policy.wait)
             .lease(policy.lease)
             .max_waiters(policy.max_waiters)
@@ -95,6 +104,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         }
         Plan {
             request,
+            owner,
             reads_only,
         }
     }
@@ -102,49 +112,42 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
     /// Takes the lock. Returns how its release is confirmed; `None`: the request continues without a lock.
     pub(super) async fn acquire(
         &self,
-        plan: Option<Plan>,
+        plan: &mut Plan,
         parts: &mut Parts,
     ) -> Result<Option<Claim<EndTerms>>, Refusal> {
-        let Some(Plan {
-            mut request,
-            reads_only,
-        }) = plan
-        else {
-            return Ok(None);
-        };
-        let takes_permits = request.takes_permits();
-        let owner = parts.extensions.get::<Owner>().cloned();
-        let owner = owner.unwrap_or_else(Owner::new);
         let began = self.policy.server_timing.then(Instant::now);
-        request = request.owner(&owner);
-        let acquired = match request.start().await {
+        let acquired = match plan.request.start().await {
             Ok(Started::Granted(guard)) => Ok(guard),
             // Boxed, because it is large, and a free lock in memory is granted without it.
             Ok(Started::Waits(acquisition)) => Box::pin(acquisition.finish()).await,
             Err(error) => Err(error),
         };
+        let owner = || plan.owner.clone();
         match acquired {
             Ok(guard) => {
-                parts.extensions.get_or_insert_with(|| owner);
+                parts.extensions.get_or_insert_with(owner);
                 let granted = Instant::now();
                 let terms = EndTerms {
-                    confirm: self.policy.confirm(reads_only),
+                    confirm: self.policy.confirm(plan.reads_only),
                     granted,
                     waited: began.map(|began| granted - began),
                 };
                 Ok(Some(Claim { guard, terms }))
             }
             Err(LockError::Unavailable(error))
-                if self.policy.on_unavailable(reads_only) == OnUnavailable::Proceed =>
+                if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
-                parts.extensions.get_or_insert_with(|| owner);
+                parts.extensions.get_or_insert_with(owner);
                 if let Some(left_out) = self.policy.unlocked.due() {
                     let error = &error as &dyn Error;
                     tracing::warn!(error, left_out, "a request goes on without its lock");
                 }
                 Ok(None)
             }
-            Err(error) => Err(Rejection::of(error, takes_permits).into()),
+            Err(error) => {
+                let takes_permits = plan.request.takes_permits();
+                Err(Rejection::of(error, takes_permits).into())
+            }
         }
     }
 }

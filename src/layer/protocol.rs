@@ -35,8 +35,12 @@ where
     type Handled = Response<R>;
 
     async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, EndTerms>, Refusal> {
-        let (plan, body) = self.plan(parts, body).await?;
-        let Some(claim) = self.acquire(plan, parts).await? else {
+        let (mut plan, body) = self.plan(parts, body).await?;
+        let claim = match &mut plan {
+            Some(plan) => self.acquire(plan, parts).await?,
+            None => None,
+        };
+        let Some(claim) = claim else {
             parts.extensions.insert(Unlocked);
             return Ok(Admission::Pass(body));
         };
