@@ -355,7 +355,8 @@ impl LockStore for RedisStore {
         if let [release] = releases {
             return Ok(vec![self.release_alone(release).await?]);
         }
-        self.release_several(releases).await
+        // Boxed, so that the future of a single release is small.
+        Box::pin(self.release_several(releases)).await
     }
 
     async fn acquire_several(

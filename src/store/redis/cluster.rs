@@ -64,12 +64,17 @@ impl Cluster {
 
     /// The kind of channels.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
+        if let Some(known) = self.channels.get() {
+            return Ok(*known);
+        }
         let probe = || async {
             let map = self.topology.map(Purpose::Commands).await?;
             let answers = map.masters.iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
         };
-        self.channels.get_or_try_init(probe).await.copied()
+        // Boxed, so that the future of a call is small.
+        let channels = Box::pin(self.channels.get_or_try_init(probe)).await;
+        channels.copied()
     }
 
     /// Every server that has slots, in the order of their addresses, with a connection to it.

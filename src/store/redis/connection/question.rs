@@ -24,7 +24,8 @@ impl<'a> Question<'a> {
         match self {
             Self::Plain(command) => handle.send_packed_command(command).await,
             Self::Asking(both) => {
-                let answers = handle.send_packed_commands(both, 1, 1).await?;
+                // Boxed, so that the future of one command is small.
+                let answers = Box::pin(handle.send_packed_commands(both, 1, 1)).await?;
                 Ok(answers.into_iter().next().unwrap_or(Value::Nil))
             }
         }
