@@ -1,17 +1,13 @@
 //! A request for locks, and its settings.
 
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
-use std::slice;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use super::LockClient;
-use super::all::AllOf;
-use super::begun::{Begun, TakenNow};
-use super::doors::Door;
+use super::begun::TakenNow;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
@@ -21,6 +17,10 @@ use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::queue::Terms;
 use crate::telemetry::{Route, Waiting};
+
+mod acquisition;
+
+pub(crate) use acquisition::{Acquisition, Started};
 
 /// A request for a lock. Await it, or call [`LockRequest::acquire`].
 ///
@@ -433,88 +433,6 @@ impl LockRequest {
             .and_then(|()| self.client.accepts(&target.key))
             .map_err(LockError::Unsupported)
     }
-}
-
-/// A request that has begun.
-pub(crate) enum Started<'a> {
-    Granted(LockGuard),
-    Waits(Acquisition<'a>),
-}
-
-/// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
-pub(crate) struct Acquisition<'a> {
-    /// What [`LockClient::take_now`] has begun.
-    begun: Option<Box<Begun<'a>>>,
-    request: &'a LockRequest,
-    wait: Wait,
-    now: Instant,
-    waiting: Waiting,
-    door: Door<'a>,
-}
-
-impl<'a> Acquisition<'a> {
-    /// Waits for the grant: see [`LockRequest::acquire`].
-    pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
-        let Self {
-            begun,
-            request,
-            wait,
-            now,
-            waiting,
-            door,
-        } = self;
-        async move {
-            let (client, terms) = (&request.client, &request.terms);
-            // Pinned here, so that the futures around it move only a pointer.
-            let work = pin!(async {
-                let guard = match &request.targets {
-                    Targets::One(target) => {
-                        let keys = slice::from_ref(&target.key);
-                        LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
-                    }
-                    Targets::All(targets) => {
-                        let keys = &in_order(targets, request.mode);
-                        let all = AllOf { keys, terms, wait };
-                        LockGuard::new(Box::pin(client.take_all(all)).await?)
-                    }
-                    Targets::Any(targets) => {
-                        let keys = targets.iter().map(|target| &target.key);
-                        let mut keys: Vec<_> = keys.cloned().collect();
-                        // Requests begin at different keys, so that the keys are used equally.
-                        fastrand::shuffle(&mut keys);
-                        LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
-                    }
-                };
-                match request.hold_at_least {
-                    None => Ok(guard),
-                    Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
-                }
-            });
-            let working = door.unless_closed(work);
-            let taken = match waiting.span() {
-                Some(span) => working.instrument(span).await,
-                None => working.await,
-            };
-            match taken {
-                Ok(guard) => Ok(guard.observed(waiting)),
-                Err(error) => {
-                    waiting.refused(&error);
-                    Err(error)
-                }
-            }
-        }
-    }
-}
-
-/// Sorted, each key once; of two modes of one key the excluding one.
-fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
-    let targets = targets.iter();
-    let mut targets: Vec<_> = targets
-        .map(|target| (target.key.clone(), target.mode_in(mode)))
-        .collect();
-    targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
-    targets.dedup_by(|later, earlier| later.0 == earlier.0);
-    targets
 }
 
 impl IntoFuture for LockRequest {

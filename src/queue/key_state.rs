@@ -10,8 +10,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::hold::{LocalHold, LocalHolder};
-use super::owners::OwnerRequests;
-use super::permits::PermitQueue;
 use super::wait_queue::{Handoff, Head, LocalWaiter, WaitQueue};
 use super::{At, Decision, Effect, Intent, NewShare, Pace, Terms};
 use crate::error::LockError;
@@ -22,8 +20,10 @@ use crate::store::Wakeups;
 use crate::watchdog::LiveHold;
 
 mod entering;
+mod rest;
 
 pub(super) use entering::Standing;
+use rest::Rest;
 
 /// The holds and the requests of one key in this process.
 ///
@@ -47,20 +47,6 @@ pub(super) struct KeyState {
     read: Head,
     /// Boxed: most keys have one holder and no waiter, and there may be many keys.
     rest: Option<Box<Rest>>,
-}
-
-/// What a key with one holder and no waiter does not have.
-#[derive(Default)]
-struct Rest {
-    /// The holds beside the first.
-    holds: Vec<LocalHold>,
-    exclusive: WaitQueue,
-    write: WaitQueue,
-    read: WaitQueue,
-    permit: PermitQueue,
-    /// The number of `Fair` requests that ask the store, where each has its own place.
-    fair: usize,
-    owners: OwnerRequests,
 }
 
 /// The decision of [`KeyState::enter`].
@@ -462,27 +448,6 @@ impl KeyState {
                 }
                 Err(error) => effects.push(Effect::Refuse(waiter, error)),
             }
-        }
-    }
-}
-
-impl Rest {
-    fn is_idle(&self) -> bool {
-        self.holds.is_empty()
-            && self.fair == 0
-            && self.owners.is_empty()
-            && self.permit.is_idle()
-            && [&self.exclusive, &self.write, &self.read]
-                .iter()
-                .all(|queue| queue.is_empty())
-    }
-
-    fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
-        match mode {
-            LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
-            LockMode::Write => &mut self.write,
-            LockMode::Read => &mut self.read,
-            LockMode::Permit(_) => &mut self.permit.queue,
         }
     }
 }

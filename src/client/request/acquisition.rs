@@ -1,0 +1,101 @@
+//! What is left of a request that has begun.
+
+use std::future::Future;
+use std::pin::pin;
+use std::slice;
+
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::super::all::AllOf;
+use super::super::begun::Begun;
+use super::super::doors::Door;
+use super::super::target::Target;
+use super::super::wait::Wait;
+use super::{LockRequest, Targets};
+use crate::error::LockError;
+use crate::guard::LockGuard;
+use crate::lock::{LockKey, LockMode};
+use crate::telemetry::Waiting;
+
+/// A request that has begun.
+pub(crate) enum Started<'a> {
+    Granted(LockGuard),
+    Waits(Acquisition<'a>),
+}
+
+/// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
+pub(crate) struct Acquisition<'a> {
+    /// What [`LockClient::take_now`] has begun.
+    pub(super) begun: Option<Box<Begun<'a>>>,
+    pub(super) request: &'a LockRequest,
+    pub(super) wait: Wait,
+    pub(super) now: Instant,
+    pub(super) waiting: Waiting,
+    pub(super) door: Door<'a>,
+}
+
+impl<'a> Acquisition<'a> {
+    /// Waits for the grant: see [`LockRequest::acquire`].
+    pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
+        let Self {
+            begun,
+            request,
+            wait,
+            now,
+            waiting,
+            door,
+        } = self;
+        async move {
+            let (client, terms) = (&request.client, &request.terms);
+            // Pinned here, so that the futures around it move only a pointer.
+            let work = pin!(async {
+                let guard = match &request.targets {
+                    Targets::One(target) => {
+                        let keys = slice::from_ref(&target.key);
+                        LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
+                    }
+                    Targets::All(targets) => {
+                        let keys = &in_order(targets, request.mode);
+                        let all = AllOf { keys, terms, wait };
+                        LockGuard::new(Box::pin(client.take_all(all)).await?)
+                    }
+                    Targets::Any(targets) => {
+                        let keys = targets.iter().map(|target| &target.key);
+                        let mut keys: Vec<_> = keys.cloned().collect();
+                        // Requests begin at different keys, so that the keys are used equally.
+                        fastrand::shuffle(&mut keys);
+                        LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
+                    }
+                };
+                match request.hold_at_least {
+                    None => Ok(guard),
+                    Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
+                }
+            });
+            let working = door.unless_closed(work);
+            let taken = match waiting.span() {
+                Some(span) => working.instrument(span).await,
+                None => working.await,
+            };
+            match taken {
+                Ok(guard) => Ok(guard.observed(waiting)),
+                Err(error) => {
+                    waiting.refused(&error);
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+/// Sorted, each key once; of two modes of one key the excluding one.
+fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
+    let targets = targets.iter();
+    let mut targets: Vec<_> = targets
+        .map(|target| (target.key.clone(), target.mode_in(mode)))
+        .collect();
+    targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
+    targets.dedup_by(|later, earlier| later.0 == earlier.0);
+    targets
+}

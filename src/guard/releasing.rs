@@ -1,0 +1,69 @@
+//! The release of a guard.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::FutureExt;
+use tokio::time::timeout;
+
+use super::handle::Handles;
+use crate::cleanup::{PATIENCE, late};
+use crate::error::LockError;
+use crate::queue::ShareRelease;
+use crate::telemetry::Holding;
+
+/// The release of a guard, without a limit of time. If it is dropped, the release continues in the background.
+pub(crate) struct Releasing {
+    release: ShareRelease,
+    handles: Handles,
+    holding: Option<Box<Holding>>,
+}
+
+impl Releasing {
+    pub(super) fn new(
+        release: ShareRelease,
+        handles: Handles,
+        holding: Option<Box<Holding>>,
+    ) -> Self {
+        Self {
+            release,
+            handles,
+            holding,
+        }
+    }
+
+    /// Waits for the end up to the time limit of a caller.
+    pub(super) async fn in_time(mut self) -> Result<(), LockError> {
+        // Most stores in memory have answered. A timer would read the clock.
+        if let Some(released) = (&mut self).now_or_never() {
+            return released;
+        }
+        let released = timeout(PATIENCE, &mut self).await;
+        released.unwrap_or_else(|_| {
+            let released = Err(match self.release.is_lost() {
+                true => LockError::Lost,
+                false => late().into(),
+            });
+            self.released(&released);
+            released
+        })
+    }
+
+    fn released(&mut self, released: &Result<(), LockError>) {
+        if let Some(holding) = self.holding.take() {
+            holding.released(released);
+        }
+        self.handles.released(released);
+    }
+}
+
+impl Future for Releasing {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let released = ready!(Pin::new(&mut self.release).poll(cx));
+        self.released(&released);
+        Poll::Ready(released)
+    }
+}

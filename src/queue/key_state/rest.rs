@@ -1,0 +1,42 @@
+//! What most keys do not have.
+
+use super::super::hold::LocalHold;
+use super::super::owners::OwnerRequests;
+use super::super::permits::PermitQueue;
+use super::super::wait_queue::WaitQueue;
+use crate::lock::LockMode;
+
+/// What a key with one holder and no waiter does not have.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// The holds beside the first.
+    pub(super) holds: Vec<LocalHold>,
+    pub(super) exclusive: WaitQueue,
+    pub(super) write: WaitQueue,
+    pub(super) read: WaitQueue,
+    pub(super) permit: PermitQueue,
+    /// The number of `Fair` requests that ask the store, where each has its own place.
+    pub(super) fair: usize,
+    pub(super) owners: OwnerRequests,
+}
+
+impl Rest {
+    pub(super) fn is_idle(&self) -> bool {
+        self.holds.is_empty()
+            && self.fair == 0
+            && self.owners.is_empty()
+            && self.permit.is_idle()
+            && [&self.exclusive, &self.write, &self.read]
+                .iter()
+                .all(|queue| queue.is_empty())
+    }
+
+    pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
+        match mode {
+            LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
+            LockMode::Write => &mut self.write,
+            LockMode::Read => &mut self.read,
+            LockMode::Permit(_) => &mut self.permit.queue,
+        }
+    }
+}
