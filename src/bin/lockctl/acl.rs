@@ -7,12 +7,15 @@ use crate::cli::AclArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
 
+/// Adds the rules of an option.
+type Extend = fn(AclRules) -> AclRules;
+
 pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure> {
     let mut rules = RedisStore::acl_rules(&args.prefixes);
     if let Some(name) = &connection.namespace {
         rules = rules.namespace(name);
     }
-    let options: [(bool, fn(AclRules) -> AclRules); 6] = [
+    let options: [(bool, Extend); 6] = [
         (args.admin, AclRules::admin),
         (args.announce, AclRules::announce),
         (args.audit, AclRules::audit),
