@@ -133,8 +133,11 @@ impl LockGuard {
             biased;
             value = &mut work => Some(value),
             () = self.lost() => {
-                // The value is dropped, because the work ended without the lock.
-                drop(tokio::time::timeout(grace, work).await);
+                // Work without a grace is not polled again: a timer of no time would let it run for another moment.
+                if !grace.is_zero() {
+                    // The value is dropped, because the work ended without the lock.
+                    drop(tokio::time::timeout(grace, work).await);
+                }
                 None
             }
         }

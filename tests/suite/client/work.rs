@@ -1,12 +1,14 @@
 //! Work under a lock, and leaders.
 
+use std::future::poll_fn;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use tower_distributed_lock::testing::{Faults, FaultyStore};
-use tower_distributed_lock::{Lease, LockClient, LockError, MemoryStore};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, MemoryStore};
 
 use super::client;
 use crate::support::{Process, RedisServer, eventually, example};
@@ -61,6 +63,25 @@ async fn the_value_of_work_that_ends_after_its_lock_was_lost_is_not_returned() {
     let (store, locks) = forgetful();
     let lost = locks.lock("job").run(async |_| store.flush().await).await;
     assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
+}
+
+/// The poll in which the loss is noticed may be the work's, too.
+#[tokio::test(start_paused = true)]
+async fn work_without_grace_is_not_polled_after_the_loss() {
+    let (_, locks) = forgetful();
+    let polls = AtomicUsize::new(0);
+    let counting = |lock: LockHandle| {
+        let polls = &polls;
+        poll_fn(move |_| {
+            polls.fetch_add(usize::from(lock.is_lost()), Ordering::Relaxed);
+            Poll::<()>::Pending
+        })
+    };
+    let limit = Duration::from_millis(100);
+    let guard = locks.lock("job").max_hold(limit).await.expect("free");
+    let lost = guard.run(counting).await;
+    assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
+    assert_eq!(polls.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
