@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -222,10 +222,8 @@ where
         let request = Request::from_parts(parts, body);
         let finished = match layer.on_cancel() {
             OnCancel::Drop => {
-                let handled = {
-                    let calling = pin!(Calling::new(inner, request));
-                    handle(&*layer, &claim, calling).await
-                };
+                let calling = Calling::new(inner, request);
+                let handled = handle(&*layer, &claim, calling).await;
                 layer.finish(claim, &head.method, handled).await
             }
             OnCancel::RunToCompletion => {
@@ -280,19 +278,16 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    let handled = {
-        let calling = pin!(Calling::new(inner, request));
-        handle(&*layer, &claim, calling).await
-    };
+    let calling = Calling::new(inner, request);
+    let handled = handle(&*layer, &claim, calling).await;
     layer.finish(claim, &method, handled).await
 }
 
-/// Calls the inner service while the lock is held. The caller drops `calling` before `claim`, so that a handler never outlives
-/// its lock.
+/// Calls the inner service while the lock is held. The result borrows `claim`, so that a handler never outlives its lock.
 fn handle<L, B, R, E: Send>(
     layer: &L,
     claim: &Claim<L::Terms>,
-    calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+    calling: impl Future<Output = Result<Response<R>, E>> + Send,
 ) -> impl Future<Output = Handling<L::Handled, E>> + Send
 where
     L: Protocol<B, R>,
