@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
 use tokio::time::timeout;
+use tracing::Span;
 
 use super::handle::Handles;
 use crate::cleanup::{PATIENCE, late};
@@ -62,7 +63,13 @@ impl Future for Releasing {
     type Output = Result<(), LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let released = ready!(Pin::new(&mut self.release).poll(cx));
+        // A loss that the release finds is logged in the span of the lock.
+        let span = self
+            .holding
+            .as_deref()
+            .map_or_else(Span::none, Holding::span);
+        let release = Pin::new(&mut self.release);
+        let released = ready!(span.in_scope(|| release.poll(cx)));
         self.released(&released);
         Poll::Ready(released)
     }

@@ -52,7 +52,8 @@ pub(crate) struct Unconfirmed;
 ///
 /// # Cancel safety
 ///
-/// The release has begun when this returns. If the future is dropped, it continues in the background.
+/// The release of one key has begun when this returns, that of several begins at the first poll. If the future is dropped, it
+/// continues in the background.
 pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
     let labels = guard.labels();
     let pending = match how {

@@ -236,7 +236,7 @@ enum Departure {
     Last(Driven<Result<(), LockError>>),
 }
 
-/// The release of shares that have ended. It is small, because each request of a layer has one.
+/// The release of shares: of one that has ended, or of several, which end at its first poll. It is small, because each request of a layer has one.
 ///
 /// # Cancel safety
 ///

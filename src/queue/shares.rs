@@ -50,9 +50,11 @@ impl Shares {
     pub(crate) fn release(self, record: Option<Record>) -> ShareRelease {
         match (self, record) {
             (Self::One(only), record) => only.release(record),
-            (Self::Several(mut all), None) => {
-                ShareRelease::boxed(Share::release_all(mem::take(&mut all.0)))
-            }
+            // The shares stay together: if the release is dropped before its first poll, they still end by one question.
+            (Self::Several(mut all), None) => ShareRelease::boxed(async move {
+                let all = mem::take(&mut all.0);
+                Share::release_all(all).await
+            }),
             (Self::Several(_), Some(_)) => {
                 ShareRelease::done(Err(LockError::invalid("a record belongs to one key")))
             }
