@@ -227,6 +227,8 @@ impl KeyState {
         for owner in decided {
             self.decided(&owner, at, &mut effects);
         }
+        // A request with an owner had its place there.
+        self.rest.take_if(|rest| rest.is_empty());
         (grant, effects)
     }
 

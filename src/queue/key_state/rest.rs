@@ -31,6 +31,12 @@ impl Rest {
                 .all(|queue| queue.is_empty())
     }
 
+    /// Whether it is as if it had just been made.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut queues = [&self.exclusive, &self.write, &self.read, &self.permit.queue].into_iter();
+        self.is_idle() && queues.all(WaitQueue::has_not_waited)
+    }
+
     pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
         match mode {
             LockMode::Reentrant | LockMode::Fair => &mut self.exclusive,
