@@ -95,7 +95,7 @@ impl KeyState {
         Ok(self.entered(standing, terms, at))
     }
 
-    /// A request takes the place that was found for it.
+    /// A request that has its place begins: its owner is listed, and it is queued if it waits.
     pub(super) fn entered(&mut self, standing: Standing, terms: &Terms, at: At) -> Entered {
         match standing {
             Standing::Grant(grant) => return Entered::Grant(grant),
@@ -461,8 +461,7 @@ impl KeyState {
     pub(super) fn waiters(&self) -> impl Iterator<Item = &LocalWaiter> {
         let rest = self.rest.iter();
         rest.flat_map(|rest| {
-            let queues = [&rest.exclusive, &rest.write, &rest.read, &rest.permit.queue];
-            let queued = queues.into_iter().flat_map(|queue| queue.iter());
+            let queued = rest.queues().into_iter().flat_map(WaitQueue::iter);
             queued.chain(rest.owners.waiting())
         })
     }

@@ -76,7 +76,7 @@ impl Share {
         let is_over = self.is_over();
         let record = record.filter(|_| !is_over);
         let records = record.is_some();
-        let (queues, departure) = self.leave(record.map_or(Ending::PassOn, Ending::Record));
+        let (queues, departure) = self.leave(record);
         let work = match departure {
             Departure::Last(release) => ReleaseWork::Driven(release),
             Departure::Shared if records => ReleaseWork::done(Err(LockError::invalid(
@@ -142,14 +142,11 @@ impl Share {
         }
     }
 
-    fn leave(&mut self, ending: Ending) -> (Arc<Queues>, Departure) {
-        let (queues, departed) = self.depart(matches!(ending, Ending::PassOn));
+    /// Ends the share. A hold that leaves a record is not handed over.
+    fn leave(&mut self, record: Option<Record>) -> (Arc<Queues>, Departure) {
+        let (queues, departed) = self.depart(record.is_none());
         let Some(departed) = departed else {
             return (queues, Departure::Shared);
-        };
-        let record = match ending {
-            Ending::Record(record) => Some(record),
-            Ending::PassOn => None,
         };
         let background = queues.background();
         let release = match departed {
@@ -223,20 +220,13 @@ impl Departed {
     }
 }
 
-/// How the last share ends.
-enum Ending {
-    /// The hold is handed over to the next request, or released.
-    PassOn,
-    /// The hold is released with a record.
-    Record(Record),
-}
-
 enum Departure {
     Shared,
     Last(Driven<Result<(), LockError>>),
 }
 
-/// The release of shares: of one that has ended, or of several, which end at its first poll. It is small, because each request of a layer has one.
+/// The release of shares: of one that has ended, or of several, which end at its first poll. It is small, because each request
+/// of a layer has one.
 ///
 /// # Cancel safety
 ///
@@ -305,7 +295,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         if self.queues.is_some() {
             // Dropping the release hands it to the background.
-            drop(self.leave(Ending::PassOn));
+            drop(self.leave(None));
         }
     }
 }

@@ -1,7 +1,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The label of a request's measurements: the template of its route. Cheap to clone, and one word long, because each hold has one.
+/// The label of a request's measurements: the template of its route. Cheap to clone, and one word long, because each hold has
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Route(Option<Arc<Arc<str>>>);
 

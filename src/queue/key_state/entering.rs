@@ -22,7 +22,7 @@ pub(in crate::queue) enum Standing {
 }
 
 impl KeyState {
-    /// Finds the request's place, and takes it. [`KeyState::entered`] lists its owner.
+    /// Finds the request's place, and takes it where the request asks or shares. The rest is [`KeyState::entered`].
     pub(in crate::queue) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
         let mut nested = None;
         if let Some(owner) = &terms.owner {

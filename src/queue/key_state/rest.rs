@@ -26,15 +26,16 @@ impl Rest {
             && self.fair == 0
             && self.owners.is_empty()
             && self.permit.is_idle()
-            && [&self.exclusive, &self.write, &self.read]
-                .iter()
-                .all(|queue| queue.is_empty())
+            && self.queues().iter().all(|queue| queue.is_empty())
     }
 
     /// Whether it is as if it had just been made.
     pub(super) fn is_empty(&self) -> bool {
-        let mut queues = [&self.exclusive, &self.write, &self.read, &self.permit.queue].into_iter();
-        self.is_idle() && queues.all(WaitQueue::has_not_waited)
+        self.is_idle() && self.queues().iter().all(|queue| queue.has_not_waited())
+    }
+
+    pub(super) fn queues(&self) -> [&WaitQueue; 4] {
+        [&self.exclusive, &self.write, &self.read, &self.permit.queue]
     }
 
     pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {
