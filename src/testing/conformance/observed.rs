@@ -33,9 +33,11 @@ impl Calls {
         self.questions.load(Ordering::SeqCst)
     }
 
-    /// The hold that this thread has asked for since the last call: that of the request that was polled here.
-    pub(super) fn take_asked_here() -> Option<HoldId> {
-        HERE.take()
+    /// Polls a request, and returns the hold that it has asked for meanwhile.
+    pub(super) fn asked_during<T>(poll: impl FnOnce() -> T) -> (T, Option<HoldId>) {
+        HERE.set(None);
+        let polled = poll();
+        (polled, HERE.take())
     }
 
     fn asks_here(attempt: &Attempt) {

@@ -22,11 +22,12 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
-        Calls::take_asked_here();
         let mut acquiring = request.into_future();
-        let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
+        let first = poll_fn(|context| {
+            Poll::Ready(Calls::asked_during(|| acquiring.as_mut().poll(context)))
+        });
+        let (first, asked) = first.await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
-        let asked = Calls::take_asked_here();
         let waiter = Self {
             task: tokio::spawn(acquiring),
             prompt: env.prompt(),
@@ -69,13 +70,16 @@ impl Waiter {
     /// Begins to wait, and pauses there, like a process that is stopped or swapped out: the store gets no further question
     /// and no withdrawal. A question that is under way is answered first: the store might grant it.
     pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
-        let refused = env.calls().refused();
         let mut acquiring = request.into_future();
-        let asking = poll_fn(|context| match acquiring.as_mut().poll(context) {
-            Poll::Pending if env.calls().refused() > refused && env.calls().under_way() == 0 => {
-                Poll::Ready(None)
+        let mut hold = None;
+        let asking = poll_fn(|context| {
+            let (polled, asked) = Calls::asked_during(|| acquiring.as_mut().poll(context));
+            hold = asked.or(hold);
+            let is_refused = hold.is_some_and(|hold| env.calls().is_refused(hold));
+            match polled {
+                Poll::Pending if is_refused && env.calls().under_way() == 0 => Poll::Ready(None),
+                other => other.map(Some),
             }
-            other => other.map(Some),
         });
         let refusal = asking.await;
         assert!(refusal.is_none(), "it did not have to wait: {refusal:?}");
