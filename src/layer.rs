@@ -111,7 +111,6 @@ mod admission;
 mod body;
 mod body_mode;
 mod body_reader;
-mod calling;
 mod confirm;
 mod hold_times;
 mod lock_layer;

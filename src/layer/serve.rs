@@ -12,11 +12,11 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::{self, ResponseBody};
-use super::calling::Calling;
 use super::confirm::{Confirmation, Unconfirmed};
 use super::overload_delay::OverloadDelay;
 use super::rejection::Refusal;
@@ -212,7 +212,7 @@ where
             Ok(Admission::Run(body, claim)) => (body, claim),
             Ok(Admission::Pass(body)) => {
                 let request = Request::from_parts(parts, body);
-                let response = Calling::new(inner, request).await?;
+                let response = Oneshot::new(inner, request).await?;
                 return Ok(response.map(ResponseBody::handlers));
             }
             Ok(Admission::Answer(response)) => return Ok(response.map(whole)),
@@ -222,7 +222,7 @@ where
         let request = Request::from_parts(parts, body);
         let finished = match layer.on_cancel() {
             OnCancel::Drop => {
-                let calling = Calling::new(inner, request);
+                let calling = Oneshot::new(inner, request);
                 let handled = handle(&*layer, &claim, calling).await;
                 layer.finish(claim, &head.method, handled).await
             }
@@ -278,7 +278,7 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    let calling = Calling::new(inner, request);
+    let calling = Oneshot::new(inner, request);
     let handled = handle(&*layer, &claim, calling).await;
     layer.finish(claim, &method, handled).await
 }
