@@ -7,15 +7,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use redis::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::endpoint::Endpoint;
-use super::failure::{self, failing_over, more_telling, refused, transient, unreachable};
+use super::failure::{self, failing_over, transient, unreachable};
 use super::master::{Master, MasterChanged};
 use super::pooled::Taken;
 use super::thread::ConnectionThread;
@@ -28,20 +26,13 @@ use crate::telemetry;
 
 mod health;
 mod inquiry;
+mod reply;
 
 use inquiry::Sentinel;
+use reply::SentinelReply;
 
 /// How often the store asks the sentinels for the master; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
-
-/// How long to wait for the other sentinels after the first answer.
-const GRACE: Duration = Duration::from_millis(250);
-
-/// The sentinels' answer, and whether more than half of them answered.
-struct SentinelReply {
-    master: Master,
-    by_most: bool,
-}
 
 /// The servers under one master name.
 pub(super) struct SentinelGroup {
@@ -124,54 +115,15 @@ impl SentinelGroup {
 
     /// Asks all sentinels, and takes the answer with the latest failover.
     async fn ask(&self) -> Result<SentinelReply, StoreError> {
-        let asking = self
-            .sentinels
-            .iter()
-            .map(|sentinel| sentinel.ask(&self.name));
-        let mut asking: FuturesUnordered<_> = asking.collect();
-        let mut over = Instant::now() + self.timeouts.connect / 2;
-        let (mut best, mut failed) = (None::<Master>, None::<StoreError>);
-        let (mut told, mut unknown) = (0, false);
-        let most = self.sentinels.len() / 2 + 1;
-        while told < most {
-            let answer = tokio::select! {
-                answer = asking.next() => answer,
-                () = sleep_until(over) => None,
-            };
-            match answer {
-                Some(Ok(Some(master))) => {
-                    told += 1;
-                    over = over.min(Instant::now() + GRACE);
-                    if best.as_ref().is_none_or(|best| best.epoch < master.epoch) {
-                        best = Some(master);
-                    }
-                }
-                Some(Ok(None)) => unknown = true,
-                Some(Err(error)) => failed = Some(more_telling(failed, error)),
-                None => break,
-            }
-        }
-        let answer = best.map(|master| SentinelReply {
-            master,
-            by_most: told >= most,
-        });
-        answer.ok_or_else(|| match (unknown, failed) {
-            (true, _) => refused(format!(
-                "the sentinels know no master named `{}`",
-                self.name
-            )),
-            (false, Some(error)) => StoreError::new(
-                error.kind(),
-                format!(
-                    "no sentinel says where `{}` is: {}",
-                    self.name,
-                    detail(&error)
-                ),
-            ),
-            (false, None) => {
-                unreachable(format!("no sentinel said in time where `{}` is", self.name))
-            }
-        })
+        let asking = self.sentinels.iter();
+        let asking = asking.map(|sentinel| sentinel.ask(&self.name)).collect();
+        let known = || {
+            self.current
+                .borrow()
+                .as_ref()
+                .map_or(0, |known| known.epoch)
+        };
+        reply::gather(asking, known, self.timeouts.connect / 2, &self.name).await
     }
 
     /// Takes in the sentinels' answer. Returns `false` if a minority names a former master: it may be cut off from the

@@ -1,0 +1,117 @@
+//! The answers of all sentinels as one.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+
+use super::detail;
+use crate::error::StoreError;
+use crate::store::redis::failure::{more_telling, refused, unreachable};
+use crate::store::redis::master::Master;
+
+/// How long to wait for the other sentinels after the first answer.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// The sentinels' answer, and whether more than half of them answered.
+#[derive(Debug)]
+pub(super) struct SentinelReply {
+    pub(super) master: Master,
+    pub(super) by_most: bool,
+}
+
+/// Takes the answer with the highest configuration epoch.
+///
+/// Waits for more than half of the sentinels, and for one that knows the `known` epoch, which may rise meanwhile: during a failover, most of them
+/// still name the former master. Without these, the answers that came within `limit`, and within [`GRACE`] of the first one,
+/// decide.
+pub(super) async fn gather(
+    mut asking: FuturesUnordered<impl Future<Output = Result<Option<Master>, StoreError>>>,
+    known: impl Fn() -> u64,
+    limit: Duration,
+    name: &str,
+) -> Result<SentinelReply, StoreError> {
+    let most = asking.len() / 2 + 1;
+    let mut over = Instant::now() + limit;
+    let (mut best, mut failed) = (None::<Master>, None::<StoreError>);
+    let (mut told, mut unknown) = (0, false);
+    while told < most || best.as_ref().is_none_or(|best| best.epoch < known()) {
+        let answer = tokio::select! {
+            answer = asking.next() => answer,
+            () = sleep_until(over) => None,
+        };
+        match answer {
+            Some(Ok(Some(master))) => {
+                told += 1;
+                over = over.min(Instant::now() + GRACE);
+                if best.as_ref().is_none_or(|best| best.epoch < master.epoch) {
+                    best = Some(master);
+                }
+            }
+            Some(Ok(None)) => unknown = true,
+            Some(Err(error)) => failed = Some(more_telling(failed, error)),
+            None => break,
+        }
+    }
+    let by_most = told >= most;
+    let reply = best.map(|master| SentinelReply { master, by_most });
+    reply.ok_or_else(|| match (unknown, failed) {
+        (true, _) => refused(format!("the sentinels know no master named `{name}`")),
+        (false, Some(error)) => StoreError::new(
+            error.kind(),
+            format!("no sentinel says where `{name}` is: {}", detail(&error)),
+        ),
+        (false, None) => unreachable(format!("no sentinel said in time where `{name}` is")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(2);
+    const FORMER: (u16, u64) = (6379, 3);
+    const NEW: (u16, u64) = (6380, 4);
+
+    /// Sentinels that each answer with a port and an epoch after so many milliseconds.
+    async fn reply(sentinels: &[(u64, Option<(u16, u64)>)], known: u64) -> (u16, bool) {
+        let asking = sentinels.iter().map(async |&(after, answer)| {
+            sleep(Duration::from_millis(after)).await;
+            let (port, epoch) = answer.ok_or_else(|| unreachable("refused"))?;
+            let host = "localhost".to_owned();
+            Ok(Some(Master { host, port, epoch }))
+        });
+        let reply = gather(asking.collect(), || known, LIMIT, "main")
+            .await
+            .unwrap();
+        (reply.master.port, reply.by_most)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_majority_that_has_not_heard_of_a_known_failover_is_not_believed_before_the_others_answer()
+     {
+        let sentinels = [(0, Some(FORMER)), (0, Some(FORMER)), (200, Some(NEW))];
+        assert_eq!(reply(&sentinels, 4).await, (6380, true));
+        // The failover is news: a majority is enough, and the next question hears of it.
+        assert_eq!(reply(&sentinels, 3).await, (6379, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_majority_that_knows_less_is_believed_when_the_others_are_silent() {
+        for other in [(300, Some(NEW)), (1, None)] {
+            let began = Instant::now();
+            let sentinels = [(0, Some(FORMER)), (0, Some(FORMER)), other];
+            assert_eq!(reply(&sentinels, 4).await, (6379, true));
+            assert!(began.elapsed() <= GRACE + Duration::from_millis(1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minority_answers_for_itself_and_says_so() {
+        let sentinels = [(0, Some(NEW)), (3000, Some(NEW)), (3000, Some(NEW))];
+        assert_eq!(reply(&sentinels, 0).await, (6380, false));
+    }
+}
