@@ -1,4 +1,5 @@
-//! One key that processes of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits.
+//! One key that processes of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits; beside as many processes
+//! of Redisson alone.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::Bench;
 use crate::contender::Contender;
 use crate::crowd::Crowd;
 use crate::load::{Load, Until};
-use crate::redisson::Live;
+use crate::redisson::{Live, Outcome};
 use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::{Rate, median};
 use crate::server::Server;
@@ -39,13 +40,15 @@ struct Figures {
     /// The worst wait of each side, in milliseconds.
     our_waits: Vec<f64>,
     their_waits: Vec<f64>,
+    /// Without ours, and with as many more of theirs.
+    alone: Vec<f64>,
 }
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;
     for processes in SIZES {
         bench.report.progress("starting Redisson");
-        let mut theirs = match start(&server, processes).await {
+        let mut theirs = match start(&server, 2 * processes).await {
             Ok(theirs) => theirs,
             Err(error) => {
                 let what = format!("mixed crowd, {processes} + {processes} processes");
@@ -62,7 +65,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 ));
                 let mut figures = Figures::default();
                 for _ in 0..bench.repetitions(3) {
-                    measure(bench, &mut ours, &mut theirs, kind, work, &mut figures).await?;
+                    let half = &mut theirs[..processes];
+                    measure(bench, &mut ours, half, kind, work, &mut figures).await?;
+                    let alone = closed_loops(bench, &mut theirs, kind, work).await?;
+                    figures.alone.push(worst(&alone));
                 }
                 judge(bench, processes, kind, work, &figures);
             }
@@ -89,23 +95,40 @@ async fn measure(
     work: Duration,
     figures: &mut Figures,
 ) -> Result<()> {
-    let time = Duration::from_millis(if bench.quick { 1_000 } else { 3_000 });
-    let load = Load::on(KEY, EACH, Until::After(time)).holding(work);
-    let loops = theirs
-        .iter_mut()
-        .map(|live| live.closed_loop(kind, KEY, EACH, time, work));
-    let (turnout, outcomes) = tokio::try_join!(ours.run(&load), try_join_all(loops))?;
+    let load = Load::on(KEY, EACH, Until::After(time(bench))).holding(work);
+    let (turnout, outcomes) =
+        tokio::try_join!(ours.run(&load), closed_loops(bench, theirs, kind, work))?;
     let (ours, theirs) = (
         turnout.sections(),
         outcomes.iter().map(|outcome| outcome.sections).sum::<u64>(),
     );
     let all = (ours + theirs) as f64;
-    let worst = outcomes.iter().map(|outcome| outcome.worst_wait).max();
     figures.ours.push(ours as f64 / all);
-    figures.rates.push(all / time.as_secs_f64());
+    figures.rates.push(all / time(bench).as_secs_f64());
     figures.our_waits.push(millis(turnout.waits.worst()));
-    figures.their_waits.push(millis(worst.unwrap_or_default()));
+    figures.their_waits.push(worst(&outcomes));
     Ok(())
+}
+
+async fn closed_loops(
+    bench: &Bench,
+    theirs: &mut [Live],
+    kind: &str,
+    work: Duration,
+) -> Result<Vec<Outcome>> {
+    let loops = theirs.iter_mut();
+    let loops = loops.map(|live| live.closed_loop(kind, KEY, EACH, time(bench), work));
+    try_join_all(loops).await
+}
+
+fn time(bench: &Bench) -> Duration {
+    Duration::from_millis(if bench.quick { 1_000 } else { 3_000 })
+}
+
+/// The worst wait of all, in milliseconds.
+fn worst(outcomes: &[Outcome]) -> f64 {
+    let worst = outcomes.iter().map(|outcome| outcome.worst_wait).max();
+    millis(worst.unwrap_or_default())
 }
 
 fn judge(bench: &mut Bench, processes: usize, kind: &str, work: Duration, figures: &Figures) {
@@ -124,6 +147,12 @@ fn judge(bench: &mut Bench, processes: usize, kind: &str, work: Duration, figure
         AtMost(500.0),
         ours.max(theirs),
         format!("ours {ours:.0} ms, Redisson's {theirs:.0} ms"),
+    );
+    let alone = median(&figures.alone);
+    bench.report.fact(
+        &format!("{who}: Redisson's worst wait / without ours"),
+        theirs / alone,
+        format!("{theirs:.0} ms against {alone:.0} ms"),
     );
 }
 
