@@ -244,7 +244,7 @@ impl<K> IdempotencyLayer<K> {
     where
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
-        self.settings.when = OfRequest::new(predicate);
+        self.settings.serve.when = OfRequest::new(predicate);
         self
     }
 
@@ -277,35 +277,35 @@ impl<K> IdempotencyLayer<K> {
     /// Sets how long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one attempt. Senders of
     /// webhooks time out after 5 to 10 s, so choose less.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
+        self.settings.serve.wait = wait;
         self
     }
 
     /// Sets how soon a repeat may run after the process of the first request has died, and whether the lock is renewed (default:
     /// renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.settings.lease = lease;
+        self.settings.serve.lease = lease;
         self
     }
 
     /// Sets how long a handler may run (default 5 min; at least 10 ms); after that its lock counts as lost. `None`: without
     /// limit.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.settings.max_hold = max_hold.into();
+        self.settings.serve.max_hold = max_hold.into();
         self
     }
 
     /// Sets how many repeats of one request may wait in this process at a time (default 64); one more is answered 503: see
     /// [`overload_delay`](Self::overload_delay).
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.settings.max_waiters = max_waiters;
+        self.settings.serve.max_waiters = max_waiters;
         self
     }
 
     /// Sets how long the answer to a request that is refused for overload is delayed at most (default 1 s; zero: not at all), as
     /// [`DistributedLockLayer::overload_delay`](crate::DistributedLockLayer::overload_delay) does.
     pub fn overload_delay(mut self, longest: Duration) -> Self {
-        self.settings.overload_delay.set_longest(longest);
+        self.settings.serve.overload_delay.set_longest(longest);
         self
     }
 
@@ -328,20 +328,20 @@ impl<K> IdempotencyLayer<K> {
 
     /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
     pub fn body_limit(mut self, limit: usize) -> Self {
-        self.settings.body_reader.limit(limit);
+        self.settings.serve.body_reader.limit(limit);
         self
     }
 
     /// Sets how long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
-        self.settings.body_reader.time_limit(limit);
+        self.settings.serve.body_reader.time_limit(limit);
         self
     }
 
     /// Sets how much memory (bytes) the bodies of requests may occupy together, until their handlers drop them (default 64 MiB).
     /// A request without room for its body is answered 503. Clones of the layer share the budget.
     pub fn body_budget(mut self, bytes: usize) -> Self {
-        self.settings.body_reader.budget(bytes);
+        self.settings.serve.body_reader.budget(bytes);
         self
     }
 
@@ -362,7 +362,7 @@ impl<K> IdempotencyLayer<K> {
     /// Sets how to treat a handler whose client has disconnected. With [`OnCancel::RunToCompletion`] it runs to its end and is
     /// recorded, so that the repeat gets the answer.
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.settings.on_cancel = on_cancel;
+        self.settings.serve.on_cancel = on_cancel;
         self
     }
 
@@ -382,7 +382,7 @@ impl<K> IdempotencyLayer<K> {
         F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        self.settings.responder = Responder::new(respond);
+        self.settings.serve.responder = Responder::new(respond);
         self
     }
 }

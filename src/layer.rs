@@ -114,6 +114,7 @@ mod body_reader;
 mod confirm;
 mod hold_times;
 mod lock_layer;
+mod locking;
 mod mode;
 mod overload_delay;
 mod payload;
@@ -123,30 +124,29 @@ mod protocol;
 mod rejection;
 mod respond;
 mod serve;
+mod serve_settings;
 mod server_timing;
 mod settings;
+mod unless_lost;
 
 pub use body::ResponseBody;
 pub use body_mode::{BodyMode, Buffered, DefaultBody, Streamed};
 pub use confirm::Confirmation;
 pub use lock_layer::{DistributedLock, DistributedLockLayer};
+pub use locking::{Locking, ResponseFuture};
 pub use mode::{ByMethod, ModePolicy, by_method};
 pub use rejection::{Rejection, RejectionKind};
-pub use serve::{Locking, ResponseFuture};
 pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
 pub(crate) use body::{local, poll_bytes};
-pub(crate) use body_reader::BodyReader;
 pub(crate) use confirm::{Unconfirmed, confirm};
-pub(crate) use hold_times::HoldTimes;
-pub(crate) use overload_delay::OverloadDelay;
 pub(crate) use payload::extract;
 pub(crate) use predicate::OfRequest;
 pub(crate) use rejection::Refusal;
 pub(crate) use respond::Responder;
-pub(crate) use serve::{
-    Admission, Claim, Handling, Protocol, Served, confirmed, unless_lost, whole,
-};
+pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed, whole};
+pub(crate) use serve_settings::ServeSettings;
+pub(crate) use unless_lost::unless_lost;
 
 /// In the extensions of a request that a layer let pass without a lock.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
-    Admission, Buffered, Claim, ModePolicy, Refusal, Rejection, RejectionKind, by_method, extract,
+    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract,
 };
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
@@ -45,8 +45,7 @@ struct Claimed(Vec<LockKey>);
 impl<K: KeyExtractor> IdempotencyLayer<K> {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write)
-            && self.settings.when.of(parts) != Some(false)
+        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -54,17 +53,17 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<Admission<B, RecordTerms>, Refusal>
+    ) -> Result<(B, Claim<RecordTerms>), Unclaimed<B>>
     where
         B: Body<Data: Send> + From<Bytes> + Send,
     {
-        let reader = &self.settings.body_reader;
+        let reader = &self.settings.serve.body_reader;
         let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
             // Without a key there is no promise.
-            _ if !self.settings.required => return Ok(Admission::Pass(body.into_inner())),
+            _ if !self.settings.required => return Err(Unclaimed::Pass(body.into_inner())),
             Err(missing) => return Err(missing.into()),
             Ok(_) => {
                 let reason = "this request needs an idempotency key";
@@ -77,7 +76,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Ok(Admission::Pass(body));
+            return Err(Unclaimed::Pass(body));
         }
         claimed.0.push(name.clone());
         let identity = Identity {
@@ -88,35 +87,26 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         };
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
-            return Ok(Admission::Answer(replay));
+            return Err(Unclaimed::Answer(replay));
         }
         let guard = self.claim(&identity).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
-            return Ok(Admission::Answer(replay));
+            return Err(Unclaimed::Answer(replay));
         }
         let terms = RecordTerms {
             fingerprint: identity.fingerprint,
             route: route(parts),
             granted,
         };
-        Ok(Admission::Run(body, Claim { guard, terms }))
+        Ok((body, Claim { guard, terms }))
     }
 
     async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {
-        let settings = &self.settings;
-        let mut request = self
-            .client
-            .lock(&identity.name)
-            .wait(settings.wait)
-            .lease(settings.lease)
-            .max_waiters(settings.max_waiters)
-            .route(route(identity.parts));
-        if let Some(max_hold) = settings.max_hold {
-            request = request.max_hold(max_hold);
-        }
+        let request = self.client.lock(&identity.name);
+        let request = self.settings.serve.request(request, route(identity.parts));
         request.acquire().await.map_err(|error| {
             let busy = matches!(error, LockError::Busy { .. });
             match (busy, Rejection::from(error)) {

@@ -1,7 +1,5 @@
 //! How [`IdempotencyLayer`] treats a request.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
@@ -13,8 +11,8 @@ use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Admission, Claim, Handling, OnCancel, OverloadDelay, Protocol, Refusal, RejectionKind,
-    Responder, ResponseBody, Served, Unconfirmed, confirm, confirmed, unless_lost,
+    Claim, Handling, Protocol, Refusal, RejectionKind, ResponseBody, ServeSettings, Served,
+    Unclaimed, Unconfirmed, confirm, confirmed, unless_lost,
 };
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
@@ -33,19 +31,19 @@ where
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<Admission<B, RecordTerms>, Refusal> {
+    ) -> Result<(B, Claim<RecordTerms>), Unclaimed<B>> {
         if !self.applies_to(parts) {
-            return Ok(Admission::Pass(body));
+            return Err(Unclaimed::Pass(body));
         }
-        let admission = self.replay_or_claim(parts, body).await;
-        let outcome = match &admission {
-            Ok(Admission::Pass(_)) => return admission,
-            Ok(Admission::Answer(_)) => "replayed",
-            Ok(Admission::Run(..)) => "executed",
-            Err(_) => "refused",
+        let claimed = self.replay_or_claim(parts, body).await;
+        let outcome = match &claimed {
+            Ok(_) => "executed",
+            Err(Unclaimed::Pass(_)) => return claimed,
+            Err(Unclaimed::Answer(_)) => "replayed",
+            Err(Unclaimed::Refused(_)) => "refused",
         };
         idempotent_request(&route(parts), outcome);
-        admission
+        claimed
     }
 
     fn handle<E: Send>(
@@ -82,7 +80,7 @@ where
             (true, Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
-        self.settings.hold_times.add(terms.granted.elapsed());
+        self.settings.serve.hold_times.add(terms.granted.elapsed());
         Ok(confirmed(result, confirmation?))
     }
 
@@ -90,22 +88,15 @@ where
         &self.client
     }
 
-    fn responder(&self) -> &Responder {
-        &self.settings.responder
-    }
-
-    fn on_cancel(&self) -> OnCancel {
-        self.settings.on_cancel
-    }
-
-    fn overload_delay(&self) -> (&OverloadDelay, Duration) {
-        (&self.settings.overload_delay, self.settings.wait)
+    fn settings(&self) -> &ServeSettings {
+        &self.settings.serve
     }
 
     fn refused(&self, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::Rejection(rejection) if rejection.kind() == RejectionKind::InProgress => {
-                let after = self.settings.hold_times.retry_after(rejection.cause());
+                let times = &self.settings.serve.hold_times;
+                let after = times.retry_after(rejection.cause());
                 rejection.with_retry_after(after).into()
             }
             refusal => refusal,

@@ -8,11 +8,9 @@ use http::{StatusCode, response};
 use super::fingerprint::Fingerprint;
 use super::scope::Scope;
 use crate::client::LockClient;
-use crate::layer::{
-    BodyReader, Confirm, HoldTimes, OfRequest, OnCancel, OverloadDelay, Rejection, Responder,
-};
+use crate::layer::{Confirm, Rejection, ServeSettings};
 use crate::limits;
-use crate::lock::{Lease, LockMode};
+use crate::lock::LockMode;
 use crate::telemetry::Seldom;
 
 type IsFinal = dyn Fn(&response::Parts) -> bool + Send + Sync;
@@ -21,25 +19,15 @@ type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 /// Every setting of a layer that is not a type parameter.
 #[derive(Clone)]
 pub(super) struct IdempotencySettings {
+    pub(super) serve: ServeSettings,
     pub(super) required: bool,
     pub(super) scope: Scope,
-    /// Which requests are looked at.
-    pub(super) when: OfRequest<bool>,
     pub(super) fingerprint: Arc<FingerprintOf>,
-    pub(super) wait: Duration,
-    pub(super) lease: Lease,
-    pub(super) max_hold: Option<Duration>,
-    pub(super) max_waiters: usize,
-    pub(super) overload_delay: OverloadDelay,
     pub(super) retention: Duration,
     pub(super) record_if: Arc<IsFinal>,
     pub(super) record_cookies: bool,
-    pub(super) body_reader: BodyReader,
     pub(super) response_limit: usize,
-    pub(super) on_cancel: OnCancel,
     pub(super) confirm: Confirm,
-    pub(super) responder: Responder,
-    pub(super) hold_times: Arc<HoldTimes>,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
 }
@@ -47,24 +35,15 @@ pub(super) struct IdempotencySettings {
 impl Default for IdempotencySettings {
     fn default() -> Self {
         Self {
+            serve: ServeSettings::new(Duration::from_secs(3), 64),
             required: false,
             scope: Scope::Undecided,
-            when: OfRequest::default(),
             fingerprint: Arc::new(Fingerprint::of),
-            wait: Duration::from_secs(3),
-            lease: Lease::default(),
-            max_hold: Some(Duration::from_secs(300)),
-            max_waiters: 64,
-            overload_delay: OverloadDelay::default(),
             retention: Duration::from_secs(24 * 60 * 60),
             record_if: Arc::new(|response| is_final(response.status)),
             record_cookies: false,
-            body_reader: BodyReader::new(2 * 1024 * 1024),
             response_limit: 64 * 1024,
-            on_cancel: OnCancel::default(),
             confirm: Confirm::Strict,
-            responder: Responder::default(),
-            hold_times: Arc::default(),
             warned: Arc::default(),
         }
     }
@@ -89,9 +68,8 @@ impl IdempotencySettings {
                 "`Confirm::Deadline` does not wait for the record to be stored: choose `Strict` or `Store`",
             );
         }
-        self.body_reader.check()?;
-        limits::check(self.lease, self.max_hold)?;
-        if self.retention < limits::bounded(self.lease).duration() {
+        self.serve.check()?;
+        if self.retention < limits::bounded(self.serve.lease).duration() {
             return Err(
                 "a record must outlive the claim: choose a `retention` of at least the lease",
             );
@@ -119,17 +97,12 @@ fn is_final(status: StatusCode) -> bool {
 impl fmt::Debug for IdempotencySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencySettings")
+            .field("serve", &self.serve)
             .field("required", &self.required)
             .field("scope", &self.scope)
-            .field("wait", &self.wait)
-            .field("lease", &self.lease)
-            .field("max_hold", &self.max_hold)
-            .field("max_waiters", &self.max_waiters)
             .field("retention", &self.retention)
             .field("record_cookies", &self.record_cookies)
-            .field("body_reader", &self.body_reader)
             .field("response_limit", &self.response_limit)
-            .field("on_cancel", &self.on_cancel)
             .field("confirm", &self.confirm)
             .finish_non_exhaustive()
     }

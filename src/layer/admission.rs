@@ -14,6 +14,7 @@ use super::settings::{Confirm, OnMissing, OnUnavailable};
 use super::{DistributedLockLayer, payload};
 use crate::client::{LockRequest, Started};
 use crate::error::LockError;
+use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, Keys, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
@@ -47,7 +48,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let Some(mode) = self.policy.mode(parts) else {
             return Ok((None, body));
         };
-        let reader = &self.policy.body_reader;
+        let reader = &self.policy.serve.body_reader;
         let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
         let (keys, missing) = match found {
             Ok(keys) => (keys, KeyError::missing()),
@@ -86,19 +87,11 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
         let reads_only = targets.iter().all(|(_, mode)| *mode == LockMode::Read);
         let fenced = policy.fenced && targets.iter().all(exclusive);
-        let mut request = match targets.into_inner() {
+        let request = match targets.into_inner() {
             Ok([(key, mode)]) => self.client.lock(key).mode(mode),
             Err(targets) => self.client.lock_all(targets),
         };
-        request = request
-            .owner(&owner)
-            .wait(policy.wait)
-            .lease(policy.lease)
-            .max_waiters(policy.max_waiters)
-            .route(route);
-        if let Some(max_hold) = policy.max_hold {
-            request = request.max_hold(max_hold);
-        }
+        let mut request = policy.serve.request(request.owner(&owner), route);
         if fenced {
             request = request.fenced();
         }
@@ -116,14 +109,8 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         parts: &mut Parts,
     ) -> Result<Option<Claim<EndTerms>>, Refusal> {
         let began = self.policy.server_timing.then(Instant::now);
-        let acquired = match plan.request.start().await {
-            Ok(Started::Granted(guard)) => Ok(guard),
-            // Boxed, because it is large, and a free lock in memory is granted without it.
-            Ok(Started::Waits(acquisition)) => Box::pin(acquisition.finish()).await,
-            Err(error) => Err(error),
-        };
         let owner = || plan.owner.clone();
-        match acquired {
+        match granted(&mut plan.request).await {
             Ok(guard) => {
                 parts.extensions.get_or_insert_with(owner);
                 let granted = Instant::now();
@@ -150,4 +137,17 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             }
         }
     }
+}
+
+/// Takes the lock.
+async fn granted(request: &mut LockRequest) -> Result<LockGuard, LockError> {
+    // In a scope of its own, so that the result takes no room in the future of the wait.
+    let waiting = {
+        match request.start().await? {
+            Started::Granted(guard) => return Ok(guard),
+            // Boxed, because it is large, and a free lock in memory is granted without it.
+            Started::Waits(acquisition) => Box::pin(acquisition.finish()),
+        }
+    };
+    waiting.await
 }

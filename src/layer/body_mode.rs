@@ -1,6 +1,11 @@
 //! Whether a request's body is read before its lock is requested.
 
+use std::future::{Future, ready};
+
 use bytes::Bytes;
+#[cfg(feature = "axum")]
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use http_body::Body;
 
 use super::body_reader::BodyReader;
@@ -66,13 +71,18 @@ where
         true
     }
 
-    async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
+    fn take(
+        reader: &BodyReader,
+        body: B,
+    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
         if body.is_end_stream() {
-            return Ok((body, Some(Bytes::new())));
+            return Either::Left(ready(Ok((body, Some(Bytes::new())))));
         }
         // Boxed, because most requests have no body, and it is large.
-        let read = Box::pin(reader.read(body)).await?;
-        Ok((read.clone().into(), Some(read)))
+        Either::Right(Box::pin(async move {
+            let read = reader.read(body).await?;
+            Ok((read.clone().into(), Some(read)))
+        }))
     }
 }
 
@@ -93,21 +103,27 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
         std::any::TypeId::of::<B>() == std::any::TypeId::of::<axum::body::Body>()
     }
 
-    async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
-        const THERE: &str = "the body is put back";
-        let mut body = Some(body);
-        let axum = (&mut body as &mut dyn std::any::Any).downcast_mut::<Option<axum::body::Body>>();
-        let read = match axum {
-            Some(axum) if axum.as_ref().is_some_and(Body::is_end_stream) => Some(Bytes::new()),
-            Some(axum) => {
-                let unread = axum.take().expect(THERE);
-                // Boxed, because most requests have no body, and it is large.
-                let read = Box::pin(reader.read(unread)).await?;
-                *axum = Some(read.clone().into());
-                Some(read)
-            }
-            None => None,
-        };
-        Ok((body.expect(THERE), read))
+    fn take(
+        reader: &BodyReader,
+        body: B,
+    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
+        match cast::<B, axum::body::Body>(body) {
+            Ok(body) => Either::Left(Buffered::take(reader, body).map_ok(|(body, read)| {
+                let same = cast(body).unwrap_or_else(|_| unreachable!("it had this type"));
+                (same, read)
+            })),
+            Err(body) => Either::Right(ready(Ok((body, None)))),
+        }
+    }
+}
+
+/// `value`, if it has the type `T`; else `value` itself.
+#[cfg(feature = "axum")]
+fn cast<V: 'static, T: 'static>(value: V) -> Result<T, V> {
+    let mut value = Some(value);
+    let same = (&mut value as &mut dyn std::any::Any).downcast_mut::<Option<T>>();
+    match same.and_then(Option::take) {
+        Some(same) => Ok(same),
+        None => Err(value.expect("only a value of the other type is taken out")),
     }
 }

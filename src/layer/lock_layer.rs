@@ -12,12 +12,12 @@ use http_body::Body;
 use tower_layer::Layer;
 
 use super::body_mode::{Buffered, DefaultBody, Streamed};
+use super::locking::Locking;
 use super::mode::ModePolicy;
 use super::policy::Policy;
 use super::predicate::OfRequest;
 use super::rejection::Rejection;
 use super::respond::Responder;
-use super::serve::Locking;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
 use crate::error::BoxError;
@@ -127,7 +127,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     where
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
-        self.policy.when = OfRequest::new(predicate);
+        self.policy.serve.when = OfRequest::new(predicate);
         self
     }
 
@@ -186,20 +186,20 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body), so the wait
     /// is always finite.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.policy.wait = wait;
+        self.policy.serve.wait = wait;
         self
     }
 
     /// Sets how long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s; at least 10 ms).
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.policy.lease = lease;
+        self.policy.serve.lease = lease;
         self
     }
 
     /// Sets how long a request may hold its lock (default 5 min; at least 10 ms), so that a handler that hangs does not hold it
     /// for ever. After that the lock counts as lost. `None`: without limit.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.policy.max_hold = max_hold.into();
+        self.policy.serve.max_hold = max_hold.into();
         self
     }
 
@@ -207,7 +207,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// without waiting for the lock, see [`overload_delay`](Self::overload_delay). The request that asks the store for all of
     /// them does not count.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.policy.max_waiters = max_waiters;
+        self.policy.serve.max_waiters = max_waiters;
         self
     }
 
@@ -220,7 +220,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// its connection and its place in a limit of requests outside this layer meanwhile, and neither its body nor a place among
     /// the waiters. Of more than 16,384 delayed requests, the next one is answered at once.
     pub fn overload_delay(mut self, longest: Duration) -> Self {
-        self.policy.overload_delay.set_longest(longest);
+        self.policy.serve.overload_delay.set_longest(longest);
         self
     }
 
@@ -256,7 +256,7 @@ impl<K, M> DistributedLockLayer<K, M> {
 
     /// Sets how to treat a handler whose client has disconnected (default: it is dropped).
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.policy.on_cancel = on_cancel;
+        self.policy.serve.on_cancel = on_cancel;
         self
     }
 
@@ -313,7 +313,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        self.policy.responder = Responder::new(respond);
+        self.policy.serve.responder = Responder::new(respond);
         self
     }
 
@@ -326,7 +326,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     ///
     /// The body type of the requests must be convertible from [`Bytes`], as axum's is.
     pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {
-        self.policy.body_reader.limit(limit);
+        self.policy.serve.body_reader.limit(limit);
         self.with_body()
     }
 
@@ -341,14 +341,14 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// Sets how long the body of a request may take to arrive, if it is read before the lock is requested (default 60 s). A
     /// slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
-        self.policy.body_reader.time_limit(limit);
+        self.policy.serve.body_reader.time_limit(limit);
         self
     }
 
     /// Sets how much memory (bytes) the bodies that are read may occupy together, until their handlers drop them (default 64
     /// MiB). A request without room for its body is answered 503. Clones of the layer share the budget.
     pub fn body_budget(mut self, bytes: usize) -> Self {
-        self.policy.body_reader.budget(bytes);
+        self.policy.serve.body_reader.budget(bytes);
         self
     }
 

@@ -1,4 +1,4 @@
-//! Every setting of a layer.
+//! The settings of the layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,48 +7,35 @@ use std::time::Duration;
 use http::StatusCode;
 use http::request::Parts;
 
-use super::body_reader::BodyReader;
-use super::hold_times::{HoldTimes, retry_after};
+use super::hold_times::retry_after;
 use super::mode::{ByMethod, ModePolicy, is_safe};
-use super::overload_delay::OverloadDelay;
 use super::predicate::OfRequest;
 use super::rejection::{Refusal, RejectionKind};
-use super::respond::Responder;
-use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
+use super::serve_settings::ServeSettings;
+use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
-use crate::limits;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Seldom;
 
-/// Every setting of a layer that is not a type parameter.
+/// Every setting of the layer that is not a type parameter.
 #[derive(Clone)]
 pub(super) struct Policy {
+    pub(super) serve: ServeSettings,
     pub(super) mode: Arc<dyn ModePolicy>,
     /// The mode of safe methods, if it was set.
     pub(super) safe: Option<Option<LockMode>>,
-    pub(super) wait: Duration,
-    pub(super) lease: Lease,
-    pub(super) max_hold: Option<Duration>,
-    pub(super) max_waiters: usize,
-    pub(super) overload_delay: OverloadDelay,
     pub(super) max_keys: usize,
-    pub(super) body_reader: BodyReader,
     pub(super) fenced: bool,
     pub(super) on_missing: OnMissing,
     pub(super) on_unavailable: OnUnavailable,
     pub(super) on_unavailable_reads: Option<OnUnavailable>,
     pub(super) on_lost: OnLost,
-    pub(super) on_cancel: OnCancel,
     /// `None`: the default.
     pub(super) confirm: Option<Confirm>,
     pub(super) confirm_reads: Option<Confirm>,
-    pub(super) hold_times: Arc<HoldTimes>,
     pub(super) release_on: ReleaseOn,
     pub(super) contended_status: StatusCode,
     pub(super) no_permit_status: StatusCode,
-    pub(super) responder: Responder,
-    /// Which requests are looked at.
-    pub(super) when: OfRequest<bool>,
     /// Whose things a request locks.
     pub(super) tenant: OfRequest<Option<String>>,
     /// Whether responses say how long the lock took.
@@ -62,29 +49,20 @@ pub(super) struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            serve: ServeSettings::new(Duration::from_secs(10), 1024),
             mode: Arc::new(ByMethod),
             safe: None,
-            wait: Duration::from_secs(10),
-            lease: Lease::default(),
-            max_hold: Some(Duration::from_secs(300)),
-            max_waiters: 1024,
-            overload_delay: OverloadDelay::default(),
             max_keys: 32,
-            body_reader: BodyReader::new(2 * 1024 * 1024),
             fenced: false,
             on_missing: OnMissing::default(),
             on_unavailable: OnUnavailable::default(),
             on_unavailable_reads: None,
             on_lost: OnLost::default(),
-            on_cancel: OnCancel::default(),
             confirm: None,
             confirm_reads: None,
-            hold_times: Arc::default(),
             release_on: ReleaseOn::default(),
             contended_status: StatusCode::LOCKED,
             no_permit_status: StatusCode::TOO_MANY_REQUESTS,
-            responder: Responder::default(),
-            when: OfRequest::default(),
             tenant: OfRequest::default(),
             server_timing: false,
             unlocked: Arc::default(),
@@ -96,7 +74,7 @@ impl Default for Policy {
 impl Policy {
     /// The mode of a request; `None`: it is not locked.
     pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        if self.when.of(parts) == Some(false) {
+        if !self.serve.apply_to(parts) {
             return None;
         }
         match self.safe {
@@ -127,8 +105,7 @@ impl Policy {
     /// Checks the settings; the error names what is wrong.
     pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
         self.check_modes(client)?;
-        self.body_reader.check()?;
-        limits::check(self.lease, self.max_hold)?;
+        self.serve.check()?;
         let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
         if !is_error(self.contended_status) {
             return Err("`contended_status` needs a status from 400 to 599");
@@ -140,8 +117,8 @@ impl Policy {
             return Err("`max_keys` is 0, so every request would be refused: choose at least 1");
         }
         if self.release_on == ReleaseOn::BodyEnd
-            && self.max_hold.is_none()
-            && matches!(self.lease, Lease::Renewed(_))
+            && self.serve.max_hold.is_none()
+            && matches!(self.serve.lease, Lease::Renewed(_))
         {
             return Err(
                 "`ReleaseOn::BodyEnd` without a longest hold lets a slow reader hold the lock for ever: \
@@ -188,10 +165,10 @@ impl Policy {
         let Refusal::Rejection(rejection) = refusal else {
             return refusal;
         };
-        let held = self.hold_times.average();
+        let times = &self.serve.hold_times;
         match rejection.kind() {
             RejectionKind::Contended | RejectionKind::NoPermit => {
-                let after = self.hold_times.retry_after(rejection.cause());
+                let after = times.retry_after(rejection.cause());
                 let status = match rejection.kind() {
                     RejectionKind::NoPermit => self.no_permit_status,
                     _ => self.contended_status,
@@ -199,8 +176,8 @@ impl Policy {
                 rejection.with_status(status).with_retry_after(after)
             }
             RejectionKind::Overloaded => {
-                let waiters = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);
-                let after = held.unwrap_or_default().saturating_mul(waiters);
+                let waiters = u32::try_from(self.serve.max_waiters).unwrap_or(u32::MAX);
+                let after = times.average().unwrap_or_default().saturating_mul(waiters);
                 rejection.with_retry_after(retry_after(after))
             }
             _ => rejection,
@@ -212,14 +189,10 @@ impl Policy {
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy")
-            .field("wait", &self.wait)
-            .field("lease", &self.lease)
-            .field("max_hold", &self.max_hold)
-            .field("max_waiters", &self.max_waiters)
+            .field("serve", &self.serve)
             .field("on_missing", &self.on_missing)
             .field("on_unavailable", &self.on_unavailable)
             .field("on_lost", &self.on_lost)
-            .field("on_cancel", &self.on_cancel)
             .field("confirm", &self.confirm)
             .field("release_on", &self.release_on)
             .finish_non_exhaustive()

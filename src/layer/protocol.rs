@@ -1,7 +1,5 @@
 //! How [`DistributedLockLayer`] treats a request.
 
-use std::time::Duration;
-
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -11,14 +9,12 @@ use super::admission::EndTerms;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
-use super::overload_delay::OverloadDelay;
 use super::policy::Policy;
 use super::rejection::Refusal;
-use super::respond::Responder;
-use super::serve::{
-    Admission, Claim, Handling, Protocol, Served, confirmed, even_if_lost, unless_lost,
-};
-use super::settings::{Confirm, OnCancel, OnLost, ReleaseOn};
+use super::serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
+use super::serve_settings::ServeSettings;
+use super::settings::{Confirm, OnLost, ReleaseOn};
+use super::unless_lost::{even_if_lost, unless_lost};
 use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::client::LockClient;
 use crate::guard::LockGuard;
@@ -34,7 +30,11 @@ where
     type Terms = EndTerms;
     type Handled = Response<R>;
 
-    async fn admit(&self, parts: &mut Parts, body: B) -> Result<Admission<B, EndTerms>, Refusal> {
+    async fn admit(
+        &self,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
         let (mut plan, body) = self.plan(parts, body).await?;
         let claim = match &mut plan {
             Some(plan) => self.acquire(plan, parts).await?,
@@ -42,10 +42,10 @@ where
         };
         let Some(claim) = claim else {
             parts.extensions.insert(Unlocked);
-            return Ok(Admission::Pass(body));
+            return Err(Unclaimed::Pass(body));
         };
         parts.extensions.insert(claim.guard.handle());
-        Ok(Admission::Run(body, claim))
+        Ok((body, claim))
     }
 
     fn handle<E: Send>(
@@ -87,7 +87,7 @@ where
                 None => Err(Unconfirmed),
             };
             let held = terms.granted.elapsed();
-            policy.hold_times.add(held);
+            policy.serve.hold_times.add(held);
             let (mut served, by) = (served?, by?);
             if let (Some(waited), Ok(response)) = (terms.waited, &mut served) {
                 server_timing::add(response, waited, Some(held));
@@ -103,20 +103,12 @@ where
         &self.client
     }
 
-    fn responder(&self) -> &Responder {
-        &self.policy.responder
-    }
-
-    fn on_cancel(&self) -> OnCancel {
-        self.policy.on_cancel
+    fn settings(&self) -> &ServeSettings {
+        &self.policy.serve
     }
 
     fn refused(&self, refusal: Refusal) -> Refusal {
         self.policy.refused(refusal)
-    }
-
-    fn overload_delay(&self) -> (&OverloadDelay, Duration) {
-        (&self.policy.overload_delay, self.policy.wait)
     }
 }
 
