@@ -138,24 +138,49 @@ impl RedisSentinels {
     /// Waits until the sentinels agree on another master than this one, and returns it.
     pub(crate) async fn until_another_than(&self, former: usize) -> usize {
         eventually("another server is the master", LIMIT, async || {
-            self.master().await.filter(|master| *master != former)
+            self.another_than(former).await
         })
         .await
+    }
+
+    /// The master that the sentinels agree on, if it is another than this one; otherwise what they say.
+    async fn another_than(&self, former: usize) -> Result<usize, Vec<String>> {
+        if let Some(master) = self.master().await.filter(|master| *master != former) {
+            return Ok(master);
+        }
+        let mut said = Vec::new();
+        for sentinel in &self.sentinels {
+            if let Ok(mut connection) = sentinel.try_connection().await {
+                let info = redis::cmd("INFO").arg("sentinel").to_owned();
+                let info = info.query_async(&mut connection).await;
+                said.push(info.unwrap_or_else(|error| error.to_string()));
+            }
+        }
+        Err(said)
     }
 
     /// A planned failover: the master lives, and a replica takes over.
     pub(crate) async fn fail_over(&self) -> usize {
         let former = self.master().await.expect("there is a master");
-        // Refused while the last failover is not over, or no suitable replica is known.
-        eventually("a failover begins", LIMIT, async || {
+        let port = self.replicated.servers[former].port().to_string();
+        eventually("a planned failover is over", LIMIT, async || {
+            // Refused while a failover is under way, or while no suitable replica is known. A sentinel on a slow machine gives
+            // a failover up, and is asked again.
             let mut connection = self.sentinels[0].connection().await;
-            let command = redis::cmd("SENTINEL")
-                .arg(&["FAILOVER", Self::NAME])
-                .to_owned();
-            command.query_async::<()>(&mut connection).await
+            let mut sentinel = async |question: &str| -> redis::RedisResult<redis::Value> {
+                let command = redis::cmd("SENTINEL")
+                    .arg(&[question, Self::NAME])
+                    .to_owned();
+                command.query_async(&mut connection).await
+            };
+            let named = sentinel("GET-MASTER-ADDR-BY-NAME").await;
+            let named = named.and_then(|named| Ok(redis::from_redis_value::<[String; 2]>(named)?));
+            if named.is_ok_and(|[_, named]| named == port) {
+                let _ = sentinel("FAILOVER").await;
+            }
+            self.another_than(former).await
         })
-        .await;
-        self.until_another_than(former).await
+        .await
     }
 }
 
