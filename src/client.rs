@@ -313,7 +313,7 @@ impl LockClient {
 
     /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
-        self.inner.store.capabilities().inspector()
+        self.inner.store.capabilities().inspector().cloned()
     }
 
     /// Whether the store accepts the key, as [`named`](Self::named) returns it. The error text is for the caller.

@@ -202,7 +202,7 @@ impl LockClientBuilder {
         let id = new_id();
         let queues = Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on);
         let announcement = self.label.and_then(|label| {
-            let store = self.store.capabilities().inspector();
+            let store = self.store.capabilities().inspector().cloned();
             let store = store.inspect_err(|error| {
                 tracing::warn!(%error, "could not announce this process");
             });

@@ -181,8 +181,8 @@ impl Capabilities {
     }
 
     /// The inspector of the store.
-    pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
-        let inspector = self.inspector.clone();
+    pub(crate) fn inspector(&self) -> Result<&Arc<dyn DynInspect>, Unsupported> {
+        let inspector = self.inspector.as_ref();
         inspector.ok_or_else(|| self.missing(Feature::Inspection))
     }
 

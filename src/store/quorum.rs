@@ -48,21 +48,21 @@ use super::{
 use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::limits::after;
-use crate::lock::{LockKey, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
+use crate::sync::Mutex;
 
 mod acquire;
 mod audit;
 mod backfill;
 mod carriers;
-mod echoes;
 mod hold;
-mod hold_table;
 mod inspect;
 mod majority;
 mod members;
 mod release;
 mod renew;
 mod running;
+mod shared_table;
 mod store_hold;
 mod subscribe;
 mod take_back;
@@ -70,10 +70,10 @@ mod take_back;
 mod tests;
 mod vote_count;
 
-use echoes::Echoes;
-use hold_table::HoldTable;
+use hold::{QuorumHold, RefusedVote};
 use members::Members;
 use running::RunningTasks;
+use shared_table::SharedTable;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -141,8 +141,12 @@ struct QuorumShared<S> {
     capabilities: Box<[Capabilities]>,
     /// The stores that are slower than the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
-    holds: HoldTable,
-    echoes: Echoes,
+    /// Those that are asked for, held, or still being tidied up.
+    holds: SharedTable<Hold, QuorumHold>,
+    /// The votes on the last attempt, for each key and mode with a listener: its wake-ups are filtered by them. A client passes
+    /// the wake-ups of one attempt to the next attempt for the key, which has another id. So they belong to a key and a mode, and
+    /// not to the hold that subscribed.
+    last_votes: SharedTable<(LockKey, LockMode), Mutex<RefusedVote>>,
     running: RunningTasks,
 }
 
@@ -181,8 +185,8 @@ impl<S: LockStore> QuorumStore<S> {
             shared: Arc::new(QuorumShared {
                 capabilities: stores.iter().map(LockStore::capabilities).collect(),
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
-                holds: HoldTable::new(stores.len()),
-                echoes: Echoes::default(),
+                holds: SharedTable::new(QuorumHold::is_needed),
+                last_votes: SharedTable::new(|_| false),
                 running: RunningTasks::default(),
                 stores,
             }),

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hold::Epoch;
-use super::hold_table::HoldRef;
+use super::hold::{Epoch, QuorumHold};
 use super::majority::{Conclusion, MajorityCall, Votes, no_majority};
 use super::members::Members;
-use super::store_hold::StoreHold;
+use super::store_hold::{AttemptedHold, StoreHold};
 use super::vote_count::VoteCount;
 use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore};
 use crate::error::{StoreError, StoreErrorKind};
@@ -20,12 +19,12 @@ use crate::store::{Attempt, LockStore, Outcome};
 /// How long the slower stores may take at least after a majority has granted.
 const MIN_GRACE: Duration = Duration::from_millis(5);
 
-/// How long a hold is remembered for an attempt that may be made again.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How much longer than its lease a hold is remembered: for an attempt that is made again, and for a late release.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// One call of `acquire`.
 pub(super) struct AcquireCall {
-    pub(super) attempt: Attempt,
+    pub(super) of: AttemptedHold,
     pub(super) epoch: Epoch,
     votes: MajorityCall<Outcome>,
     until: Instant,
@@ -37,57 +36,54 @@ impl<S: LockStore> QuorumStore<S> {
     pub(super) async fn acquire_majority(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
-        let hold = self.shared.holds.open(&attempt.hold);
-        let needed = after(started, attempt.lease.max(PATIENCE));
+        let unasked = || QuorumHold::new(self.count());
+        let hold = self.shared.holds.find_or(attempt.hold.clone(), unasked);
+        let needed = after(started, attempt.lease.saturating_add(REMEMBERED));
         let (epoch, asked) = hold.begin(self.all(), needed);
-        let until = self.until(started, attempt.lease);
-        let votes = MajorityCall::new(self.count());
-        let call = self.ask_in(asked, attempt.clone(), epoch, votes, until, &hold);
+        let attempt = attempt.clone();
+        let of = AttemptedHold { attempt, hold };
+        let call = self.ask_in(asked, of, epoch, started, MajorityCall::new(self.count()));
         self.await_votes(&call, asked, started, must_end).await;
         let (count, granted) = call.votes.close(|votes| {
             let count = VoteCount::of(self.majority_count(), asked, votes);
-            let granted = self.is_granted(attempt, &count, votes, must_end);
+            let granted = self.is_granted(&call.of.attempt, &count, votes, must_end);
             let conclusion = match granted {
                 Ok(true) => {
-                    hold.granted(count.granted);
+                    call.of.hold.granted(count.granted);
                     Conclusion::Majority
                 }
                 _ => Conclusion::NoMajority,
             };
             (conclusion, (count, granted))
         });
-        self.conclude(call, hold, started, count, granted).await
+        self.conclude(call, started, count, granted).await
     }
 
     /// Asks once more, in stores that refused what a majority has granted.
-    pub(super) fn ask_again(&self, won: &AcquireCall, hold: &Arc<HoldRef>, stores: Members) {
+    pub(super) fn ask_again(&self, won: &AcquireCall, stores: Members) {
         let votes = MajorityCall::new(self.count());
         votes.close(|_| (Conclusion::Majority, ()));
-        let attempt = Attempt {
-            patience: None,
-            ..won.attempt.clone()
-        };
-        let until = self.until(Instant::now(), attempt.lease);
-        self.ask_in(stores, attempt, won.epoch, votes, until, hold);
+        let mut of = won.of.clone();
+        of.attempt.patience = None;
+        self.ask_in(stores, of, won.epoch, Instant::now(), votes);
     }
 
     fn ask_in(
         &self,
         stores: Members,
-        attempt: Attempt,
+        of: AttemptedHold,
         epoch: Epoch,
+        started: Instant,
         votes: MajorityCall<Outcome>,
-        until: Instant,
-        hold: &Arc<HoldRef>,
     ) -> Arc<AcquireCall> {
         let call = Arc::new(AcquireCall {
-            attempt,
+            until: self.until(started, of.attempt.lease),
+            of,
             epoch,
             votes,
-            until,
             grace: OnceLock::new(),
         });
-        self.in_turn(hold, stores, |at| at.ask(call.clone()));
+        self.in_turn(&call.of, stores, |at| at.ask(call.clone()));
         call
     }
 
@@ -95,37 +91,35 @@ impl<S: LockStore> QuorumStore<S> {
     async fn conclude(
         &self,
         call: Arc<AcquireCall>,
-        hold: Arc<HoldRef>,
         started: Instant,
         count: VoteCount,
         granted: Result<bool, StoreError>,
     ) -> Result<Outcome, StoreError> {
-        let (attempt, epoch) = (&call.attempt, call.epoch);
+        let AttemptedHold { attempt, hold } = &call.of;
         match granted {
             Ok(true) => {
-                self.shared.echoes.note(&attempt.hold, hold.waiting());
+                self.note_votes(&call.of);
                 if count.refused.len() > 0 {
-                    let quorum = self.clone();
-                    tokio::spawn(quorum.backfill(call, hold, count.refused));
+                    tokio::spawn(self.clone().backfill(call, count.refused));
                 }
                 Ok(Outcome::Granted { token: None })
             }
             Ok(false) => {
                 if attempt.patience.is_none() {
-                    hold.retire(epoch);
+                    hold.retire(call.epoch);
                 }
-                Ok(self.refuse(attempt, &hold, started, count).await)
+                Ok(self.refuse(&call.of, started, count).await)
             }
             Err(error) => {
                 hold.failed();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // The caller withdraws.
-                    self.give_back(attempt, &hold, count.granted).await;
+                    self.give_back(&call.of, count.granted).await;
                 } else {
                     // No caller is left to withdraw.
-                    hold.retire(epoch);
+                    hold.retire(call.epoch);
                     let left = count.granted.or(count.refused);
-                    self.withdraw_from(attempt, &hold, left).await;
+                    self.withdraw_from(&call.of, left).await;
                 }
                 Err(error)
             }
@@ -201,9 +195,8 @@ impl<S: LockStore> QuorumStore<S> {
 impl<S: LockStore> StoreHold<S> {
     /// Asks the store, and gives back what comes too late.
     async fn ask(self, call: Arc<AcquireCall>) {
-        let (hold, store) = (&self.hold, self.at);
-        let AcquireCall { attempt, votes, .. } = &*call;
-        if Instant::now() >= call.until || votes.conclusion() == Some(Conclusion::NoMajority) {
+        let (AttemptedHold { attempt, hold }, store) = (&self.of, self.at);
+        if Instant::now() >= call.until || call.votes.conclusion() == Some(Conclusion::NoMajority) {
             return; // No caller waits for it any more, and nothing was sent.
         }
         let first = hold.soil(store);
@@ -221,21 +214,21 @@ impl<S: LockStore> StoreHold<S> {
             hold.clean(store);
         }
         // What was in time is counted, and the one who counts gives back.
-        let late = votes.cast(store, answer);
+        let late = call.votes.cast(store, answer);
         match (outcome, late) {
-            _ if unanswered => self.undo(attempt).await,
+            _ if unanswered => self.undo().await,
             (Some(Outcome::Granted { .. }), Some(Conclusion::Majority))
                 if hold.join(call.epoch, store) =>
             {
                 // It waits for the hold to grow older, and is not counted as something under way.
-                tokio::spawn(async move { self.quorum.prove(&call, &self.hold).await });
+                tokio::spawn(async move { self.quorum.prove(&call).await });
             }
-            (Some(Outcome::Granted { .. }), Some(_)) => self.return_grant(attempt).await,
+            (Some(Outcome::Granted { .. }), Some(_)) => self.return_grant().await,
             // It waits there no longer.
             (Some(Outcome::Refused { .. }), Some(Conclusion::Majority))
                 if attempt.patience.is_some() =>
             {
-                self.undo(attempt).await;
+                self.undo().await;
             }
             _ => {}
         }

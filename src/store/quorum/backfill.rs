@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::QuorumStore;
 use super::acquire::AcquireCall;
-use super::hold_table::HoldRef;
 use super::members::Members;
+use super::store_hold::AttemptedHold;
 use crate::store::{LockStore, LockStoreExt};
 
 /// The age at which a hold is asked for in the remaining stores.
@@ -19,23 +19,24 @@ impl<S: LockStore> QuorumStore<S> {
     /// Withdraws the attempt from the stores that refused it, where it would block other attempts. A hold that is not
     /// short is asked for once more there: the sooner all stores carry it, the more of them may fail. Most refusals have
     /// a simple cause: the store had not yet executed the previous release.
-    pub(super) async fn backfill(self, won: Arc<AcquireCall>, hold: Arc<HoldRef>, stores: Members) {
-        if won.attempt.patience.is_some() {
-            self.withdraw_from(&won.attempt, &hold, stores).await;
+    pub(super) async fn backfill(self, won: Arc<AcquireCall>, stores: Members) {
+        if won.of.attempt.patience.is_some() {
+            self.withdraw_from(&won.of, stores).await;
         }
         sleep(BACKFILL_AFTER).await;
-        if hold.is_held(won.epoch) {
-            self.ask_again(&won, &hold, stores);
+        if won.of.hold.is_held(won.epoch) {
+            self.ask_again(&won, stores);
         }
     }
 
     /// A store has granted late. If the hold is not short, this checks whether it was unbroken until now, so that the
     /// store counts long before the next renewal.
-    pub(super) async fn prove(&self, call: &AcquireCall, hold: &HoldRef) {
+    pub(super) async fn prove(&self, call: &AcquireCall) {
         sleep(BACKFILL_AFTER).await;
+        let AttemptedHold { attempt, hold } = &call.of;
         if hold.is_held(call.epoch) && hold.carriers().late.len() > 0 {
             // The check records its result.
-            let _ = self.check(from_ref(&call.attempt.hold)).await;
+            let _ = self.check(from_ref(&attempt.hold)).await;
         }
     }
 }

@@ -279,8 +279,10 @@ impl QuorumHold {
         }
     }
 
-    pub(super) fn is_needed(&self, now: Instant) -> bool {
-        self.state().needed.is_some_and(|needed| now < needed)
+    /// Whether it is remembered although no operation refers to it.
+    pub(super) fn is_needed(&self) -> bool {
+        let needed = self.state().needed;
+        needed.is_some_and(|needed| Instant::now() < needed)
     }
 
     fn state(&self) -> MutexGuard<'_, QuorumHoldState> {

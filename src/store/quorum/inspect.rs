@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
@@ -22,14 +22,13 @@ use crate::store::{
 /// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let votes = self.look(key).await?;
-        Ok(together(self.majority_count(), &votes))
+        let seen = self.ask_all(false, |store| store.inspect(key)).await?;
+        Ok(together(self.majority_count(), &seen))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let force = |store: Arc<dyn DynInspect>, key| async move { store.force_unlock(&key).await };
-        let votes = self.ask_all(true, key.clone(), force).await?;
-        Ok(votes.into_iter().flatten().flatten().any(|ended| ended))
+        let ended = self.ask_all(true, |store| store.force_unlock(key)).await?;
+        Ok(ended.contains(&Some(true)))
     }
 
     /// Lists one store after the other. A key is listed with the first listed store that carries a hold of it.
@@ -76,23 +75,18 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        let announce = move |store: Arc<dyn DynInspect>, process| async move {
-            store.announce(client, &process, lifetime).await
-        };
-        self.ask_all(true, process.clone(), announce)
-            .await
-            .map(drop)
+        let announced = self.ask_all(true, |store| store.announce(client, process, lifetime));
+        announced.await.map(drop)
     }
 
     /// An entry counts that one store has.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let ask = |store: Arc<dyn DynInspect>, clients: Arc<[Uuid]>| async move {
-            store.processes(&clients).await
-        };
-        let votes = self.ask_all(false, clients.into(), ask).await?;
+        let known = self
+            .ask_all(false, |store| store.processes(clients))
+            .await?;
         let entry = |place: usize| {
-            let mut seen = votes.iter().flatten().flatten();
-            seen.find_map(|processes| processes.get(place)?.clone())
+            let mut known = known.iter().flatten();
+            known.find_map(|processes| processes.get(place)?.clone())
         };
         Ok((0..clients.len()).map(entry).collect())
     }
@@ -100,15 +94,10 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 
 impl<S: LockStore> QuorumStore<S> {
     /// The inspector of one store.
-    fn member(&self, place: usize) -> Result<Arc<dyn DynInspect>, StoreError> {
+    fn member(&self, place: usize) -> Result<&dyn DynInspect, StoreError> {
         let inspector = self.shared.capabilities[place].inspector();
-        inspector.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
-    }
-
-    /// The inspections of a key by the stores. Fails without a majority.
-    async fn look(&self, key: &LockKey) -> Result<Vec<Option<Vote<Inspection>>>, StoreError> {
-        let inspect = |store: Arc<dyn DynInspect>, key| async move { store.inspect(&key).await };
-        self.ask_all(false, key.clone(), inspect).await
+        let refused = |missing| StoreError::new(StoreErrorKind::Refused, missing);
+        inspector.map(Arc::as_ref).map_err(refused)
     }
 
     /// The key, if a majority carries a hold of it and none of the stores `before` does.
@@ -117,34 +106,28 @@ impl<S: LockStore> QuorumStore<S> {
         key: LockKey,
         before: Members,
     ) -> Result<Option<LockEntry>, StoreError> {
-        let votes = self.look(&key).await?;
-        let shows = |store: usize| matches!(&votes[store], Some(Ok(seen)) if seen.is_held());
-        let inspection = together(self.majority_count(), &votes);
+        let seen = self.ask_all(false, |store| store.inspect(&key)).await?;
+        let shows = |store: usize| seen[store].as_ref().is_some_and(Inspection::is_held);
+        let inspection = together(self.majority_count(), &seen);
         let is_first = !before.iter().any(shows);
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
 
-    /// Asks every store about `about`, and drives every question to its end. `touches`: the question has an effect.
-    async fn ask_all<A, T, F>(
-        &self,
+    /// Asks every store, and waits for all answers in time; `None`: a store did not answer. Fails without a majority of
+    /// answers. `touches`: the question has an effect.
+    async fn ask_all<'a, T>(
+        &'a self,
         touches: bool,
-        about: A,
-        ask: impl Fn(Arc<dyn DynInspect>, A) -> F,
-    ) -> Result<Vec<Option<Vote<T>>>, StoreError>
-    where
-        A: Clone,
-        T: Send + 'static,
-        F: Future<Output = Vote<T>> + Send + 'static,
-    {
+        ask: impl Fn(&'a dyn DynInspect) -> BoxFuture<'a, Vote<T>>,
+    ) -> Result<Vec<Option<T>>, StoreError> {
         let until = self.deadline();
         let questions = self.all().iter().map(|place| {
-            let asked = self.member(place).map(|store| ask(store, about.clone()));
-            let answer = self.shared.running.spawn(async move { asked?.await });
-            async move { timeout_at(until, answer).await.ok()?.ok() }
+            let asked = self.member(place).map(&ask);
+            async move { timeout_at(until, async { asked?.await }).await.ok() }
         });
         let votes = join_all(questions).await;
         match answered(&votes) >= self.majority_count() {
-            true => Ok(votes),
+            true => Ok(votes.into_iter().map(|vote| vote?.ok()).collect()),
             false => Err(no_majority(self.majority_count(), &votes, touches)),
         }
     }
@@ -182,8 +165,8 @@ impl Position {
 }
 
 /// The holders of a key by a majority, and its waiters in any store.
-fn together(majority: usize, votes: &[Option<Vote<Inspection>>]) -> Inspection {
-    let seen = || votes.iter().flatten().flatten();
+fn together(majority: usize, seen: &[Option<Inspection>]) -> Inspection {
+    let seen = || seen.iter().flatten();
     let mut carried: Vec<(Holder, Vec<Duration>)> = Vec::new();
     for holder in seen().flat_map(|inspection| &inspection.holders) {
         let is_same = |other: &Holder| other.id == holder.id && other.mode == holder.mode;

@@ -7,8 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
-use super::hold_table::HoldRef;
-use super::store_hold::StoreHold;
+use super::store_hold::{AttemptedHold, StoreHold};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::LockStore;
 use crate::sync::{Mutex, MutexGuard};
@@ -122,7 +121,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// awaited all the same: `ask` goes on, and learns from [`MajorityCall::cast`] that it came too late.
     pub(super) async fn majority<T, R, F>(
         &self,
-        hold: &Arc<HoldRef>,
+        of: &AttemptedHold,
         until: Instant,
         ask: impl Fn(StoreHold<S>, Arc<MajorityCall<T>>) -> F,
         decide: impl Fn(&Votes<T>) -> Option<R>,
@@ -132,7 +131,7 @@ impl<S: LockStore> QuorumStore<S> {
         F: Future<Output = ()> + Send + 'static,
     {
         let call = Arc::new(MajorityCall::new(self.count()));
-        self.in_turn(hold, self.all(), |at| ask(at, call.clone()));
+        self.in_turn(of, self.all(), |at| ask(at, call.clone()));
         let majority = self.majority_count();
         call.decision(until, majority, decide, touched).await
     }

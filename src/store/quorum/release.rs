@@ -17,8 +17,6 @@ use crate::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 /// One call of `release`.
 struct ReleaseCall {
     epoch: Epoch,
-    /// To name the hold where the release has to be tried again.
-    attempt: Attempt,
     /// As many as any of the stores has woken.
     notified: AtomicUsize,
     until: Instant,
@@ -27,23 +25,23 @@ struct ReleaseCall {
 impl<S: LockStore> QuorumStore<S> {
     /// Releases everywhere. A try that no majority answered may be repeated: what the stores said is remembered.
     pub(super) async fn release_majority(&self, name: &Hold) -> Vote<Released> {
-        let hold = self.shared.holds.reopen(name);
+        // It names the hold where the release has to be tried again.
+        let of = self.given_up(Attempt::new(name.clone(), Duration::ZERO).in_line(false));
         let release = Arc::new(ReleaseCall {
-            epoch: hold.end(),
-            attempt: Attempt::new(name.clone(), Duration::ZERO).in_line(false),
+            epoch: of.hold.end(),
             notified: AtomicUsize::new(0),
             until: self.deadline(),
         });
         let ask = |at: StoreHold<S>, call| at.release(call, release.clone());
         let decide = |votes: &Votes<HoldStatus>| {
-            let status = hold.released(release.epoch, self.majority_count())?;
+            let status = of.hold.released(release.epoch, self.majority_count())?;
             Some((status, failures(votes)))
         };
         let touched = |votes: &Votes<HoldStatus>| answered(votes) > 0;
-        let decision = self.majority(&hold, release.until, ask, decide, touched);
+        let decision = self.majority(&of, release.until, ask, decide, touched);
         let (status, failed) = decision.await?;
-        hold.retire(release.epoch);
-        self.undo_in(&release.attempt, &hold, failed);
+        of.hold.retire(release.epoch);
+        self.undo_in(&of, failed);
         let notified = release.notified.load(Ordering::Relaxed);
         Ok(Released::new(status, notified))
     }
@@ -51,29 +49,27 @@ impl<S: LockStore> QuorumStore<S> {
 
 impl<S: LockStore> StoreHold<S> {
     async fn release(self, call: Arc<MajorityCall<HoldStatus>>, release: Arc<ReleaseCall>) {
-        let answer = match self.hold.ended(release.epoch, self.at) {
+        let answer = match self.of.hold.ended(release.epoch, self.at) {
             Some(status) => Ok(status),
             None => self.release_once(&release).await,
         };
         let failed = !matches!(answer, Ok(HoldStatus::Held | HoldStatus::Gone));
         // An undecided release is tried again.
         if call.cast(self.at, answer) == Some(Conclusion::Majority) && failed {
-            self.undo(&release.attempt).await;
+            self.undo().await;
         }
     }
 
     async fn release_once(&self, release: &ReleaseCall) -> Vote<HoldStatus> {
-        let released = self.store().release_one(&release.attempt.hold);
+        let released = self.store().release_one(&self.of.attempt.hold);
         let answer = self.quorum.heard(self.at, release.until, released).await;
-        let answer = answer.map(
-            |Released {
-                 status, notified, ..
-             }| {
-                release.notified.fetch_max(notified, Ordering::Relaxed);
-                status
-            },
-        );
-        self.hold.note_release(release.epoch, self.at, &answer);
+        let answer = answer.map(|released| {
+            let notified = released.notified;
+            release.notified.fetch_max(notified, Ordering::Relaxed);
+            released.status
+        });
+        let hold = &self.of.hold;
+        hold.note_release(release.epoch, self.at, &answer);
         answer
     }
 }

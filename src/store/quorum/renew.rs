@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::QuorumStore;
+use super::acquire::REMEMBERED;
 use super::carriers::Carriers;
-use super::hold_table::HoldRef;
+use super::hold::QuorumHold;
 use super::majority::{Conclusion, MajorityCall, Votes, answered, no_majority};
 use super::members::Members;
 use crate::error::StoreError;
@@ -15,7 +16,7 @@ use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.
 struct HoldQuestion {
-    hold: Option<HoldRef>,
+    hold: Option<Arc<QuorumHold>>,
     carriers: Carriers,
     /// How long the question waits for the stores to decide about this hold.
     until: Instant,
@@ -47,7 +48,7 @@ impl<S: LockStore> QuorumStore<S> {
                 if let (Some(hold), HoldStatus::Held, Some(lease)) =
                     (&one.hold, status, renewal.lease)
                 {
-                    hold.renewed(after(now, lease));
+                    hold.renewed(after(now, lease.saturating_add(REMEMBERED)));
                 }
             }
             (Conclusion::Majority, decision)

@@ -6,14 +6,21 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use super::QuorumStore;
-use super::hold_table::HoldRef;
+use super::hold::QuorumHold;
 use super::members::Members;
-use crate::store::LockStore;
+use crate::store::{Attempt, LockStore};
+
+/// An attempt, and the state of its hold in all stores.
+#[derive(Clone)]
+pub(super) struct AttemptedHold {
+    pub(super) attempt: Attempt,
+    pub(super) hold: Arc<QuorumHold>,
+}
 
 /// One hold in one store of the quorum: what an operation needs to act there.
 pub(super) struct StoreHold<S> {
     pub(super) quorum: QuorumStore<S>,
-    pub(super) hold: Arc<HoldRef>,
+    pub(super) of: AttemptedHold,
     /// The number of the store.
     pub(super) at: usize,
 }
@@ -25,11 +32,18 @@ impl<S> StoreHold<S> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
+    /// An attempt whose hold is to end. The hold should be known. If it is not, another client took it.
+    pub(super) fn given_up(&self, attempt: Attempt) -> AttemptedHold {
+        let foreign = || QuorumHold::foreign(self.count());
+        let hold = self.shared.holds.find_or(attempt.hold.clone(), foreign);
+        AttemptedHold { attempt, hold }
+    }
+
     /// Does something about a hold in each of `stores`, to its end, in the background. In each store, operations on one hold
     /// take effect in the order of these calls: a release never overtakes the acquire before it.
     pub(super) fn in_turn<F>(
         &self,
-        hold: &Arc<HoldRef>,
+        of: &AttemptedHold,
         stores: Members,
         work: impl Fn(StoreHold<S>) -> F,
     ) -> Vec<JoinHandle<()>>
@@ -37,10 +51,10 @@ impl<S: LockStore> QuorumStore<S> {
         F: Future<Output = ()> + Send + 'static,
     {
         let tasks = stores.iter().map(|at| {
-            let (before, ended) = hold.turn(at);
+            let (before, ended) = of.hold.turn(at);
             let work = work(StoreHold {
                 quorum: self.clone(),
-                hold: hold.clone(),
+                of: of.clone(),
                 at,
             });
             self.shared.running.spawn(async move {

@@ -8,15 +8,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::QuorumStore;
-use super::echoes::EchoListener;
 use super::hold::RefusedVote;
 use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
+use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::owned_task::OwnedTask;
 use crate::store::{Attempt, LockStore, Wakeups};
+use crate::sync::Mutex;
 
 /// The pause before the next attempt to subscribe in a store that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -38,7 +39,7 @@ impl<S: LockStore> QuorumStore<S> {
         });
         let listening = join_all(listening.collect::<Vec<_>>());
         let majority = self.majority_count();
-        let gathering = gather(majority, self.listener(&attempt.hold), woken, signal);
+        let gathering = gather(majority, self.last_votes(&attempt.hold), woken, signal);
         let task = tokio::spawn(async move { tokio::join!(listening, gathering) });
         let task = OwnedTask::new(&task);
         let decide = most_answered(majority);
@@ -78,17 +79,28 @@ impl<S: LockStore> QuorumStore<S> {
         }
     }
 
-    fn listener(&self, hold: &Hold) -> EchoListener {
+    /// The votes on the last attempt for this key in this mode; at first those on the attempt that subscribes.
+    fn last_votes(&self, hold: &Hold) -> Arc<Mutex<RefusedVote>> {
         let known = self.shared.holds.find(hold);
-        let known = known.map_or_else(RefusedVote::default, |hold| hold.waiting());
-        self.shared.echoes.listen(hold, known)
+        let known = known.map(|hold| hold.waiting()).unwrap_or_default();
+        let name = (hold.key.clone(), hold.mode);
+        let of_name = || Mutex::new(known);
+        self.shared.last_votes.find_or(name, of_name)
+    }
+
+    /// Records the votes on an attempt, before its grants are given back.
+    pub(super) fn note_votes(&self, AttemptedHold { attempt, hold }: &AttemptedHold) {
+        let name = (attempt.hold.key.clone(), attempt.hold.mode);
+        if let Some(last) = self.shared.last_votes.find(&name) {
+            *last.lock() = hold.waiting();
+        }
     }
 }
 
 /// Combines the wake-ups of all stores into one.
 async fn gather(
     majority: usize,
-    listener: EchoListener,
+    last_votes: Arc<Mutex<RefusedVote>>,
     mut by: mpsc::UnboundedReceiver<usize>,
     signal: watch::Sender<()>,
 ) {
@@ -101,7 +113,7 @@ async fn gather(
         tokio::select! {
             biased; // without chance, a simulation replays
             store = by.recv() => match store {
-                Some(store) => woken.by(store, listener.waiting()),
+                Some(store) => woken.by(store, *last_votes.lock()),
                 None => return,
             },
             () = at(woken.due) => {}

@@ -8,10 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
-use super::hold_table::HoldRef;
 use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
-use super::store_hold::StoreHold;
+use super::store_hold::{AttemptedHold, StoreHold};
 use super::vote_count::VoteCount;
 use crate::backoff::Backoff;
 use crate::limits::after;
@@ -31,32 +30,31 @@ const FIRST_PAUSE: Duration = Duration::from_millis(8);
 impl<S: LockStore> QuorumStore<S> {
     /// Withdraws everywhere.
     pub(super) async fn withdraw_majority(&self, attempt: &Attempt, unanswered: bool) -> Vote<()> {
-        let hold = self.shared.holds.reopen(&attempt.hold);
-        let epoch = hold.end();
+        let of = self.given_up(attempt.clone());
+        let epoch = of.hold.end();
         let until = self.deadline();
-        let ask = |at: StoreHold<S>, call| at.withdraw(call, attempt.clone(), unanswered, until);
+        let ask = |at: StoreHold<S>, call| at.withdraw(call, unanswered, until);
         let decide = most_answered(self.majority_count());
-        self.majority(&hold, until, ask, decide, |_| true).await?;
-        hold.retire(epoch);
+        self.majority(&of, until, ask, decide, |_| true).await?;
+        of.hold.retire(epoch);
         Ok(())
     }
 
     /// Gives back the grants, and returns when to ask again.
     pub(super) async fn refuse(
         &self,
-        attempt: &Attempt,
-        hold: &Arc<HoldRef>,
+        of: &AttemptedHold,
         started: Instant,
         count: VoteCount,
     ) -> Outcome {
         let now = Instant::now();
-        let pause = hold.refused(count.granted, now, |splits| {
+        let pause = of.hold.refused(count.granted, now, |splits| {
             let bound = FIRST_PAUSE.max(2 * (now - started));
             let bound = bound.saturating_mul(1 << splits.min(16)).min(PAUSE);
             bound.mul_f64(fastrand::f64())
         });
-        self.shared.echoes.note(&attempt.hold, hold.waiting());
-        self.give_back(attempt, hold, count.granted).await;
+        self.note_votes(of);
+        self.give_back(of, count.granted).await;
         let hint = count.retry_after();
         Outcome::Refused {
             retry_after: pause.map_or(hint, |pause| pause.min(hint)),
@@ -64,22 +62,14 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Releases the grants of `stores`. In stores that refused, the attempt continues to wait.
-    pub(super) async fn give_back(&self, attempt: &Attempt, hold: &Arc<HoldRef>, stores: Members) {
-        let returned = self.in_turn(hold, stores, |at| {
-            let attempt = attempt.clone();
-            async move { at.return_grant(&attempt).await }
-        });
+    pub(super) async fn give_back(&self, of: &AttemptedHold, stores: Members) {
+        let returned = self.in_turn(of, stores, async |at| at.return_grant().await);
         self.as_long_as_a_store_may_take(returned).await;
     }
 
     /// Withdraws the attempt from `stores`.
-    pub(super) async fn withdraw_from(
-        &self,
-        attempt: &Attempt,
-        hold: &Arc<HoldRef>,
-        stores: Members,
-    ) {
-        let undone = self.undo_in(attempt, hold, stores);
+    pub(super) async fn withdraw_from(&self, of: &AttemptedHold, stores: Members) {
+        let undone = self.undo_in(of, stores);
         self.as_long_as_a_store_may_take(undone).await;
     }
 
@@ -88,45 +78,37 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Takes back whatever `stores` carry of an attempt, in the background.
-    pub(super) fn undo_in(
-        &self,
-        attempt: &Attempt,
-        hold: &Arc<HoldRef>,
-        stores: Members,
-    ) -> Vec<JoinHandle<()>> {
-        self.in_turn(hold, stores, |at| {
-            let attempt = attempt.clone();
-            async move { at.undo(&attempt).await }
-        })
+    pub(super) fn undo_in(&self, of: &AttemptedHold, stores: Members) -> Vec<JoinHandle<()>> {
+        self.in_turn(of, stores, async |at| at.undo().await)
     }
 }
 
 impl<S: LockStore> StoreHold<S> {
     /// Releases the grant of the store; the owner may continue to wait there.
-    pub(super) async fn return_grant(&self, attempt: &Attempt) {
+    pub(super) async fn return_grant(&self) {
         let until = self.quorum.deadline();
-        let released = self.store().release_one(&attempt.hold);
+        let released = self.store().release_one(&self.of.attempt.hold);
         if self.quorum.heard(self.at, until, released).await.is_err() {
             // If the release takes effect later, it must not end the hold of a later attempt.
-            self.hold.taint(self.at);
-            self.undo(attempt).await;
+            self.of.hold.taint(self.at);
+            self.undo().await;
         }
     }
 
     /// Takes back whatever the store carries of an attempt, trying again until it answers or the lease is over.
-    pub(super) async fn undo(&self, attempt: &Attempt) {
-        self.undo_from(attempt, Instant::now()).await;
+    pub(super) async fn undo(&self) {
+        self.undo_from(Instant::now()).await;
     }
 
-    async fn undo_from(&self, attempt: &Attempt, begun: Instant) {
-        if !self.hold.is_dirty(self.at) {
+    async fn undo_from(&self, begun: Instant) {
+        if !self.of.hold.is_dirty(self.at) {
             return;
         }
-        let over = after(begun, attempt.lease.max(UNDO));
+        let over = after(begun, self.of.attempt.lease.max(UNDO));
         let mut backoff = UNDO_PAUSE;
         loop {
             let until = self.quorum.deadline();
-            let Err(error) = self.withdraw_once(attempt, false, until).await else {
+            let Err(error) = self.withdraw_once(false, until).await else {
                 return;
             };
             if error.is_final() || Instant::now() >= over {
@@ -138,30 +120,25 @@ impl<S: LockStore> StoreHold<S> {
     }
 
     /// Withdraws in the store, for as long as it takes if the attempt may have left something there.
-    async fn withdraw(
-        self,
-        call: Arc<MajorityCall<()>>,
-        attempt: Attempt,
-        unanswered: bool,
-        until: Instant,
-    ) {
-        let dirty = self.hold.is_dirty(self.at);
+    async fn withdraw(self, call: Arc<MajorityCall<()>>, unanswered: bool, until: Instant) {
+        let dirty = self.of.hold.is_dirty(self.at);
         if !dirty {
             // Where nothing was left, nothing is to be taken back.
             call.cast(self.at, Ok(()));
         }
-        let answer = self.withdraw_once(&attempt, unanswered, until).await;
+        let answer = self.withdraw_once(unanswered, until).await;
         if dirty {
             let failed = answer.is_err();
             call.cast(self.at, answer);
             if failed {
-                self.undo_from(&attempt, until).await;
+                self.undo_from(until).await;
             }
         }
     }
 
-    async fn withdraw_once(&self, attempt: &Attempt, unanswered: bool, until: Instant) -> Vote<()> {
-        let unanswered = unanswered || self.hold.is_tainted(self.at);
+    async fn withdraw_once(&self, unanswered: bool, until: Instant) -> Vote<()> {
+        let AttemptedHold { attempt, hold } = &self.of;
+        let unanswered = unanswered || hold.is_tainted(self.at);
         let withdrawn = self.store().withdraw(attempt, unanswered);
         self.quorum.heard(self.at, until, withdrawn).await
     }

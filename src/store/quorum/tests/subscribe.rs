@@ -123,5 +123,8 @@ async fn nothing_listens_any_more_when_the_wakeups_are_dropped() {
     assert!(stores.iter().all(|store| store.memory().is_empty()));
     occupy(&stores[..3]).await;
     refused(&quorum, &reentrant(2)).await;
-    assert!(quorum.shared.echoes.is_empty(), "only for those who listen");
+    assert!(
+        quorum.shared.last_votes.is_empty(),
+        "only for those who listen"
+    );
 }
