@@ -99,6 +99,7 @@ mod limits;
 pub mod lock;
 mod owned_task;
 mod queue;
+mod shared_table;
 pub mod store;
 mod sync;
 pub mod telemetry;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Background;
-use crate::cleanup::{self, Driven, PaceSlot};
+use crate::cleanup::{self, Driven};
 use crate::error::{LockError, worst};
 use crate::store::{Record, Released};
 use crate::watchdog::LiveHold;
@@ -139,9 +140,9 @@ impl Background {
     }
 
     /// A slot among the releases that no caller waits for; `None` if a caller waits.
-    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<PaceSlot> {
+    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<OwnedSemaphorePermit> {
         match cleanup::is_in_background() {
-            true => Some(self.handle.pace.clone().enter(partition()).await),
+            true => self.handle.pace.enter(partition()).await,
             false => None,
         }
     }

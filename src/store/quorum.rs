@@ -49,6 +49,7 @@ use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::limits::after;
 use crate::lock::{Hold, LockKey, LockMode};
+use crate::shared_table::SharedTable;
 use crate::sync::Mutex;
 
 mod acquire;
@@ -62,7 +63,6 @@ mod members;
 mod release;
 mod renew;
 mod running;
-mod shared_table;
 mod store_hold;
 mod subscribe;
 mod take_back;
@@ -73,7 +73,6 @@ mod vote_count;
 use hold::{QuorumHold, RefusedVote};
 use members::Members;
 use running::RunningTasks;
-use shared_table::SharedTable;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -14,9 +14,8 @@ const SWEEP: usize = 256;
 ///
 /// The mutex protects the rows; the mutex of a value may be taken under it. A reference is made under the mutex, or from
 /// another reference. So a value that has one reference under the mutex, that of its row, cannot get another one meanwhile.
-pub(super) struct SharedTable<K, V> {
+pub(crate) struct SharedTable<K, V> {
     rows: Mutex<Rows<K, V>>,
-    /// Whether a value is needed although no operation refers to it.
     needed: fn(&V) -> bool,
 }
 
@@ -27,7 +26,8 @@ struct Rows<K, V> {
 }
 
 impl<K: Hash + Eq, V> SharedTable<K, V> {
-    pub(super) fn new(needed: fn(&V) -> bool) -> Self {
+    /// An empty table, of values for which `needed` says whether they are known while no operation refers to them.
+    pub(crate) fn new(needed: fn(&V) -> bool) -> Self {
         let rows = Mutex::new(Rows {
             values: HashMap::new(),
             sweep_at: SWEEP,
@@ -36,14 +36,14 @@ impl<K: Hash + Eq, V> SharedTable<K, V> {
     }
 
     /// The value, if it is known.
-    pub(super) fn find(&self, key: &K) -> Option<Arc<V>> {
+    pub(crate) fn find(&self, key: &K) -> Option<Arc<V>> {
         let rows = self.rows.lock();
         let value = rows.values.get(key)?;
         self.is_known(value).then(|| value.clone())
     }
 
     /// The value, or a new one if it is not known.
-    pub(super) fn find_or(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+    pub(crate) fn find_or(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut rows = self.rows.lock();
         if let Some(value) = rows.values.get(&key)
             && self.is_known(value)
@@ -62,12 +62,42 @@ impl<K: Hash + Eq, V> SharedTable<K, V> {
 
     /// Whether no value is known.
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let rows = self.rows.lock();
         !rows.values.values().any(|value| self.is_known(value))
     }
 
     fn is_known(&self, value: &Arc<V>) -> bool {
         Arc::strong_count(value) > 1 || (self.needed)(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_known_while_it_is_referred_to_or_needed() {
+        let table = SharedTable::new(|needed: &bool| *needed);
+        let value = table.find_or("used", || false);
+        assert!(Arc::ptr_eq(&value, &table.find_or("used", || true)));
+        drop(value);
+        assert!(table.find(&"used").is_none() && table.is_empty());
+        drop(table.find_or("needed", || true));
+        assert!(table.find(&"needed").is_some() && !table.is_empty());
+    }
+
+    #[test]
+    fn values_that_are_not_known_any_more_are_dropped() {
+        let table = SharedTable::new(|_| false);
+        let kept = table.find_or(0, || ());
+        for n in 1..10 * SWEEP {
+            table.find_or(n, || ());
+        }
+        assert!(table.rows.lock().values.len() <= SWEEP);
+        assert!(Arc::ptr_eq(
+            &kept,
+            &table.find(&0).expect("it is referred to")
+        ));
     }
 }
