@@ -30,9 +30,8 @@ type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ```
 #[derive(Clone)]
 pub struct Capabilities {
-    modes: Vec<LockMode>,
-    fencing: bool,
-    records: bool,
+    /// Modes, tokens and records, as far as the store has them.
+    features: Vec<Feature>,
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
     goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
     inspector: Option<Arc<dyn DynInspect>>,
@@ -46,9 +45,7 @@ impl Capabilities {
     /// all.
     pub fn new(modes: impl IntoIterator<Item = LockMode>) -> Self {
         Self {
-            modes: modes.into_iter().collect(),
-            fencing: false,
-            records: false,
+            features: modes.into_iter().map(Feature::Mode).collect(),
             renewal_runtime: None,
             goes_on: None,
             inspector: None,
@@ -68,14 +65,14 @@ impl Capabilities {
     /// The store issues fencing tokens.
     #[must_use]
     pub fn fencing(mut self) -> Self {
-        self.fencing = true;
+        self.features.push(Feature::Fencing);
         self
     }
 
     /// The store keeps records.
     #[must_use]
     pub fn records(mut self) -> Self {
-        self.records = true;
+        self.features.push(Feature::Records);
         self
     }
 
@@ -130,13 +127,9 @@ impl Capabilities {
     /// The store lacks `feature`; `reason` is for a developer: why, and the alternative.
     #[must_use]
     pub fn without(mut self, feature: Feature, reason: &'static str) -> Self {
-        match feature {
-            Feature::Mode(mode) => self.modes.retain(|other| !other.is_like(mode)),
-            Feature::Fencing => self.fencing = false,
-            Feature::Records => self.records = false,
-            // `LockStore::partition` decides for each key, and `Inspect` for lists.
-            Feature::Key | Feature::Listing | Feature::Processes => {}
-            Feature::Inspection => self.inspector = None,
+        self.features.retain(|other| !is_same(*other, feature));
+        if feature == Feature::Inspection {
+            self.inspector = None;
         }
         self.reasons.push(Unsupported::new(feature, reason));
         self
@@ -149,11 +142,10 @@ impl Capabilities {
     /// [`Unsupported`], with the reason.
     pub fn check(&self, feature: Feature) -> Result<(), Unsupported> {
         let has = match feature {
-            Feature::Mode(mode) => self.modes.iter().any(|other| other.is_like(mode)),
-            Feature::Fencing => self.fencing,
-            Feature::Records => self.records,
+            // `LockStore::partition` decides for each key, and `Inspect` for lists.
             Feature::Key | Feature::Listing | Feature::Processes => true,
             Feature::Inspection => self.inspector.is_some(),
+            _ => self.features.iter().any(|other| is_same(*other, feature)),
         };
         match has {
             true => Ok(()),
@@ -203,9 +195,7 @@ fn is_same(one: Feature, other: Feature) -> bool {
 impl fmt::Debug for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Capabilities")
-            .field("modes", &self.modes)
-            .field("fencing", &self.fencing)
-            .field("records", &self.records)
+            .field("features", &self.features)
             .finish_non_exhaustive()
     }
 }
