@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{COMMANDS, RENEWALS, WAKE_UPS};
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// How many seconds are kept: the last minute, and room for the current second.
@@ -28,15 +29,16 @@ struct Meter {
     opened: AtomicU64,
     failed: AtomicU64,
     unanswered: AtomicU64,
-    seconds: [Second; SECONDS],
+    seconds: Mutex<[Second; SECONDS]>,
 }
 
-/// The answers of one second. The first answer of another second clears the counts; concurrent answers may not be counted.
+/// The answers of one second. The first answer of another second takes the place of the counts.
+#[derive(Clone, Copy)]
 struct Second {
-    number: AtomicU64,
-    sum: AtomicU64,
-    longest: AtomicU64,
-    buckets: [AtomicU64; BUCKETS],
+    number: u64,
+    sum: u64,
+    longest: u64,
+    buckets: [u64; BUCKETS],
 }
 
 /// The connections of one use.
@@ -126,20 +128,20 @@ impl Meter {
             opened: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
-            seconds: [const { Second::new() }; SECONDS],
+            seconds: Mutex::new([Second::empty(0); SECONDS]),
         }
     }
 
     fn record(&self, number: u64, took: Duration) {
         let place = usize::try_from(number % SECONDS as u64).unwrap_or_default();
-        let second = &self.seconds[place];
-        if second.number.load(Ordering::Relaxed) != number {
-            second.clear(number);
-        }
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        second.sum.fetch_add(micros, Ordering::Relaxed);
-        second.longest.fetch_max(micros, Ordering::Relaxed);
-        second.buckets[bucket(micros)].fetch_add(1, Ordering::Relaxed);
+        let second = &mut self.seconds.lock()[place];
+        if second.number != number {
+            *second = Second::empty(number);
+        }
+        second.sum = second.sum.saturating_add(micros);
+        second.longest = second.longest.max(micros);
+        second.buckets[bucket(micros)] += 1;
     }
 
     fn read(&self, carries: &'static str) -> Carrier {
@@ -154,16 +156,13 @@ impl Meter {
     }
 
     fn last_minute(&self, now: u64) -> LastMinute {
-        let (mut buckets, mut sum, mut longest) = ([0; BUCKETS], 0, 0);
-        for second in &self.seconds {
-            let number = second.number.load(Ordering::Relaxed);
-            if number == 0 || number + 60 <= now {
-                continue;
-            }
-            sum += second.sum.load(Ordering::Relaxed);
-            longest = longest.max(second.longest.load(Ordering::Relaxed));
-            for (count, bucket) in buckets.iter_mut().zip(&second.buckets) {
-                *count += bucket.load(Ordering::Relaxed);
+        let (mut buckets, mut sum, mut longest) = ([0; BUCKETS], 0_u64, 0);
+        let seconds = *self.seconds.lock();
+        for second in seconds.iter().filter(|second| second.number + 60 > now) {
+            sum = sum.saturating_add(second.sum);
+            longest = longest.max(second.longest);
+            for (count, bucket) in buckets.iter_mut().zip(second.buckets) {
+                *count += bucket;
             }
         }
         let answers: u64 = buckets.iter().sum();
@@ -183,23 +182,12 @@ impl Meter {
 }
 
 impl Second {
-    const fn new() -> Self {
+    const fn empty(number: u64) -> Self {
         Self {
-            number: AtomicU64::new(0),
-            sum: AtomicU64::new(0),
-            longest: AtomicU64::new(0),
-            buckets: [const { AtomicU64::new(0) }; BUCKETS],
-        }
-    }
-
-    fn clear(&self, number: u64) {
-        let before = self.number.swap(number, Ordering::Relaxed);
-        if before != number {
-            self.sum.store(0, Ordering::Relaxed);
-            self.longest.store(0, Ordering::Relaxed);
-            for bucket in &self.buckets {
-                bucket.store(0, Ordering::Relaxed);
-            }
+            number,
+            sum: 0,
+            longest: 0,
+            buckets: [0; BUCKETS],
         }
     }
 }
