@@ -134,6 +134,7 @@ pub(crate) use waiting::outcome;
 const TARGET: &str = "tower_distributed_lock::lock";
 
 /// The route and the mode of a measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Labels(Route, &'static str);
 
 /// The part of a hold that telemetry reads.

@@ -1,68 +1,59 @@
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 
 use super::database;
-use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics};
+use super::waiting::ObservedRequest;
+use super::{Labels, ObservedHold, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
 /// a drop.
 pub(crate) struct Holding {
-    route: Route,
-    mode: &'static str,
+    request: ObservedRequest,
     granted: Instant,
     span: Span,
-    lives: Lives,
+    /// The holds; most guards have one.
+    lives: SmallVec<[Arc<dyn ObservedHold>; 1]>,
     outcome: Option<&'static str>,
     /// Whether the end is measured.
     is_counted: bool,
-    followed: Followed,
-    gauges: metrics::Gauges,
     /// Counts the guard as a holder.
     _holder: metrics::Counted,
 }
 
-/// The holds; most guards have one.
-struct Lives(Arc<dyn ObservedHold>, Vec<Arc<dyn ObservedHold>>);
-
 impl Holding {
     /// `None` if neither metrics nor spans are on, and no journal follows the request.
     pub(super) fn begin<'a, T: ObservedHold + 'static>(
-        route: Route,
-        mode: &'static str,
-        gauges: metrics::Gauges,
-        followed: Followed,
+        request: ObservedRequest,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
         let span = tracing::debug_span!(
             target: TARGET,
             "lock_hold",
             key = %digests(|| lives.clone().map(|live| &live.hold().key)),
-            mode,
+            mode = request.labels.1,
             outcome = Empty,
             held_ms = Empty,
             otel.kind = "internal",
             error.type = Empty,
             otel.status_code = Empty
         );
-        if !metrics::ENABLED && span.is_disabled() && !followed.is_on() {
+        if !metrics::ENABLED && span.is_disabled() && !request.followed.is_on() {
             return None;
         }
-        let mut lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
+        let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         Some(Self {
-            _holder: gauges.holder(),
-            gauges,
-            route,
-            mode,
+            _holder: request.gauges.holder(),
+            request,
             granted: Instant::now(),
             span,
-            lives: Lives(lives.next()?, lives.collect()),
+            lives: lives.collect(),
             outcome: None,
             is_counted: true,
-            followed,
         })
     }
 
@@ -72,7 +63,7 @@ impl Holding {
     }
 
     pub(crate) fn labels(&self) -> Labels {
-        Labels(self.route.clone(), self.mode)
+        self.request.labels.clone()
     }
 
     /// The span of the work under the lock.
@@ -97,27 +88,23 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            self.gauges.record_hold(self.granted);
-            self.followed.held(&self.route, self.mode, self.granted);
+            let request = &self.request;
+            request.gauges.record_hold(self.granted);
+            request.followed.held(&request.labels, self.granted);
         }
         if self.span.is_disabled() {
             return;
         }
-        let Lives(first, rest) = &self.lives;
-        let lives = || std::iter::once(first).chain(rest);
-        let outcome = self
-            .outcome
-            .unwrap_or_else(|| match lives().any(|live| live.is_lost()) {
-                true => "lost",
-                false => "dropped",
-            });
+        let is_lost = || self.lives.iter().any(|live| live.is_lost());
+        let ended = || if is_lost() { "lost" } else { "dropped" };
+        let outcome = self.outcome.unwrap_or_else(ended);
         self.span.record("outcome", outcome);
         if matches!(outcome, "lost" | "unconfirmed") {
             database::failed(&self.span, outcome);
         }
         self.span
             .record("held_ms", self.granted.elapsed().as_millis() as u64);
-        for live in lives() {
+        for live in &self.lives {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, outcome, "released");
         }
     }

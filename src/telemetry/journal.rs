@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::Route;
+use super::{Labels, Route};
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, LockMode};
 use crate::sync::Mutex;
@@ -124,31 +124,25 @@ impl Followed {
         self.0.is_some()
     }
 
-    pub(super) fn waited(&self, route: &Route, mode: &'static str, since: Instant) {
+    pub(super) fn waited(&self, labels: &Labels, since: Instant) {
         if let Some((data, _)) = &self.0 {
-            let durations = data.durations.of(route, mode);
+            let durations = data.durations.of(labels);
             durations.waits.record(since.elapsed());
         }
     }
 
-    pub(super) fn held(&self, route: &Route, mode: &'static str, since: Instant) {
+    pub(super) fn held(&self, labels: &Labels, since: Instant) {
         if let Some((data, _)) = &self.0 {
-            let durations = data.durations.of(route, mode);
+            let durations = data.durations.of(labels);
             durations.holds.record(since.elapsed());
         }
     }
 
-    pub(super) fn refused(
-        &self,
-        route: &Route,
-        mode: &'static str,
-        error: &LockError,
-        since: Instant,
-    ) {
+    pub(super) fn refused(&self, Labels(route, mode): &Labels, error: &LockError, since: Instant) {
         if let Some((data, key)) = &self.0 {
             let (error, waited) = (error.clone(), since.elapsed());
             let cause = EventCause::Refused { error, waited };
-            data.events.lock().add(key, Some(mode), route, cause);
+            data.events.lock().add(key, Some(*mode), route, cause);
         }
     }
 }

@@ -72,24 +72,23 @@ struct GaugeKeys {
 }
 
 impl Gauges {
-    pub(super) fn of(route: &Route, mode: &'static str) -> Self {
-        type All = HashMap<(Route, &'static str), &'static GaugeKeys>;
+    pub(super) fn of(of: &Labels) -> Self {
+        type All = HashMap<Labels, &'static GaugeKeys>;
         static ALL: LazyLock<RwLock<All>> = LazyLock::new(RwLock::default);
-        let key = (route.clone(), mode);
         let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keys) = all.get(&key) {
+        if let Some(keys) = all.get(of) {
             return Self(keys);
         }
         drop(all);
         let labelled = |name: &'static str| {
             let labels = vec![
-                Label::new("route", label(route)),
-                Label::from_static_parts("mode", mode),
+                Label::new("route", label(&of.0)),
+                Label::from_static_parts("mode", of.1),
             ];
             Key::from_parts(name, labels)
         };
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        Self(all.entry(key).or_insert_with(|| {
+        Self(all.entry(of.clone()).or_insert_with(|| {
             Box::leak(Box::new(GaugeKeys {
                 waiters: labelled(WAITERS),
                 holders: labelled(HOLDERS),
@@ -140,14 +139,14 @@ fn record(key: &Key, time: Duration) {
     with_recorder(|recorder| recorder.register_histogram(key, &METADATA)).record(time);
 }
 
-pub(super) fn refused(route: &Route, mode: &'static str, error: &LockError) {
+pub(super) fn refused(Labels(route, mode): &Labels, error: &LockError) {
     let name = match error {
         LockError::Busy { .. } => CONTENDED,
         LockError::Overloaded => OVERLOADED,
         LockError::Unavailable(_) => UNAVAILABLE,
         _ => return,
     };
-    counter!(name, "route" => label(route), "mode" => mode).increment(1);
+    counter!(name, "route" => label(route), "mode" => *mode).increment(1);
 }
 
 /// Reports the confirmation of a response: by the `store`, or by the `lease` alone.

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::Route;
 pub(crate) use super::off::Off as Contention;
 pub(crate) use super::off::Off as Followed;
 pub(crate) use super::off::Off as Journal;
+use super::{Labels, Route};
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, LockMode};
 
@@ -24,11 +24,11 @@ impl Journal {
         false
     }
 
-    pub(super) fn waited(&self, _: &Route, _: &'static str, _: Instant) {}
+    pub(super) fn waited(&self, _: &Labels, _: Instant) {}
 
-    pub(super) fn held(&self, _: &Route, _: &'static str, _: Instant) {}
+    pub(super) fn held(&self, _: &Labels, _: Instant) {}
 
-    pub(super) fn refused(&self, _: &Route, _: &'static str, _: &LockError, _: Instant) {}
+    pub(super) fn refused(&self, _: &Labels, _: &LockError, _: Instant) {}
 
     pub(crate) fn list<'a>(&mut self, _: impl Iterator<Item = (&'a LockKey, LockMode)>, _: &Route) {
     }

@@ -16,7 +16,7 @@ pub(super) const ENABLED: bool = false;
 pub(crate) fn describe() {}
 
 impl Gauges {
-    pub(super) fn of(_: &Route, _: &'static str) -> Self {
+    pub(super) fn of(_: &Labels) -> Self {
         Self
     }
 
@@ -33,7 +33,7 @@ impl Gauges {
     pub(super) fn record_hold(self, _: Instant) {}
 }
 
-pub(super) fn refused(_: &Route, _: &'static str, _: &LockError) {}
+pub(super) fn refused(_: &Labels, _: &LockError) {}
 
 pub(crate) fn confirmed(Labels(_route, _mode): &Labels, _: &'static str) {}
 

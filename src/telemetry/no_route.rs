@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub(crate) use NoRoute as Route;
 
 /// Stands for the route of a request, which is not kept.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NoRoute(());
 
 impl NoRoute {

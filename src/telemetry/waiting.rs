@@ -1,4 +1,3 @@
-use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -6,21 +5,25 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::database::{self, Database};
-use super::{Followed, Holding, ObservedHold, Route, TARGET, digests, metrics};
+use super::{Followed, Holding, Labels, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
-    route: Route,
-    mode: &'static str,
+    /// `None` when the wait has ended.
+    request: Option<ObservedRequest>,
     began: Instant,
     span: Span,
-    followed: Followed,
-    gauges: metrics::Gauges,
     /// Counts the request as waiting.
     _waiter: metrics::Counted,
-    ended: bool,
+}
+
+/// What is observed of a request, until its guard ends.
+pub(super) struct ObservedRequest {
+    pub(super) labels: Labels,
+    pub(super) gauges: metrics::Gauges,
+    pub(super) followed: Followed,
 }
 
 impl Waiting {
@@ -49,16 +52,17 @@ impl Waiting {
         );
         database.record(&span);
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
-        let gauges = metrics::Gauges::of(route, mode);
+        let labels = Labels(route.clone(), mode);
+        let gauges = metrics::Gauges::of(&labels);
         Self {
             _waiter: gauges.waiter(),
-            gauges,
-            route: route.clone(),
-            mode,
+            request: Some(ObservedRequest {
+                labels,
+                gauges,
+                followed,
+            }),
             began,
             span,
-            followed,
-            ended: false,
         }
     }
 
@@ -73,43 +77,47 @@ impl Waiting {
         mut self,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Holding> {
-        self.end("granted");
+        let request = self.end("granted")?;
         for live in lives.clone() {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
-        let followed = mem::take(&mut self.followed);
-        Holding::begin(self.route.clone(), self.mode, self.gauges, followed, lives)
+        Holding::begin(request, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
         let outcome = outcome(error);
-        self.end(outcome);
+        let Some(request) = self.end(outcome) else {
+            return;
+        };
         // That a lock is in use, or a client ends, is no failure of the request.
         if !matches!(error, LockError::Busy { .. } | LockError::Shutdown) {
             database::failed(&self.span, outcome);
         }
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
-        metrics::refused(&self.route, self.mode, error);
-        self.followed
-            .refused(&self.route, self.mode, error, self.began);
+        let ObservedRequest {
+            labels, followed, ..
+        } = &request;
+        metrics::refused(labels, error);
+        followed.refused(labels, error, self.began);
     }
 
-    fn end(&mut self, outcome: &'static str) {
-        self.ended = true;
+    /// Ends the wait, and returns what goes on; `None` if it has ended before.
+    fn end(&mut self, outcome: &'static str) -> Option<ObservedRequest> {
+        let request = self.request.take()?;
         if !self.span.is_disabled() {
             self.span.record("outcome", outcome);
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        self.gauges.record_wait(self.began);
-        self.followed.waited(&self.route, self.mode, self.began);
+        request.gauges.record_wait(self.began);
+        request.followed.waited(&request.labels, self.began);
+        Some(request)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if !self.ended {
-            self.end("cancelled");
+        if self.end("cancelled").is_some() {
             tracing::debug!(target: TARGET, parent: &self.span, outcome = "cancelled", "not granted");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::telemetry::Route;
+use crate::telemetry::{Labels, Route};
 
 /// The upper bounds of a histogram's buckets (milliseconds). One more bucket has longer durations.
 pub(crate) const BOUNDS: [u64; 15] = [
@@ -28,31 +28,34 @@ pub(crate) struct Durations {
     pub(crate) holds: Arc<Histogram>,
 }
 
+impl Durations {
+    fn new(Labels(route, mode): &Labels) -> Self {
+        Self {
+            route: route.clone(),
+            mode,
+            waits: Arc::default(),
+            holds: Arc::default(),
+        }
+    }
+}
+
 /// By route and mode. The lock protects the map only: the histograms are atomic.
 #[derive(Debug, Default)]
-pub(super) struct AllDurations(RwLock<HashMap<(Route, &'static str), Durations>>);
+pub(super) struct AllDurations(RwLock<HashMap<Labels, Durations>>);
 
 impl AllDurations {
-    pub(super) fn of(&self, route: &Route, mode: &'static str) -> Durations {
-        let name = (route.clone(), mode);
+    pub(super) fn of(&self, labels: &Labels) -> Durations {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(durations) = known.get(&name) {
+        if let Some(durations) = known.get(labels) {
             return durations.clone();
         }
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let name = match known.len() < MOST {
-            true => name,
-            false => (Route::new(Some(OTHERS)), "mixed"),
+        let labels = match known.len() < MOST {
+            true => labels.clone(),
+            false => Labels(Route::new(Some(OTHERS)), "mixed"),
         };
-        let durations = known
-            .entry(name)
-            .or_insert_with_key(|(route, mode)| Durations {
-                route: route.clone(),
-                mode,
-                waits: Arc::default(),
-                holds: Arc::default(),
-            });
+        let durations = known.entry(labels).or_insert_with_key(Durations::new);
         durations.clone()
     }
 
@@ -113,7 +116,7 @@ mod tests {
         let all = AllDurations::default();
         for n in 0..2 * MOST {
             let route = Route::new(Some(&format!("/{n}")));
-            all.of(&route, "read").waits.record(Duration::ZERO);
+            all.of(&Labels(route, "read")).waits.record(Duration::ZERO);
         }
         let all = all.all();
         assert_eq!(all.len(), MOST + 1);
