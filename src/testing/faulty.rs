@@ -193,10 +193,8 @@ fn unanswered(why: &'static str) -> StoreError {
 
 impl<S: LockStore> LockStore for FaultyStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.call(attempt, |server, attempt| async move {
-            server.acquire(&attempt).await
-        })
-        .await
+        self.call(attempt, async |server, of| server.acquire(&of).await)
+            .await
     }
 
     async fn acquire_several(
@@ -204,52 +202,43 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         attempts: &[Attempt],
         want: Want,
     ) -> Result<SeveralOutcome, StoreError> {
-        self.call(attempts, |server, attempts| async move {
-            server.acquire_several(&attempts, want).await
+        self.call(attempts, |server, of| async move {
+            server.acquire_several(&of, want).await
         })
         .await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.call(renewals, |server, renewals| async move {
-            server.store.renew(&renewals).await
-        })
-        .await
+        self.call(renewals, async |server, of| server.store.renew(&of).await)
+            .await
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.call(releases, |server, releases| async move {
-            server.release(&releases).await
-        })
-        .await
+        self.call(releases, async |server, of| server.release(&of).await)
+            .await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        self.call(
-            key,
-            |server, key| async move { server.store.record(&key).await },
-        )
-        .await
+        self.call(key, async |server, of| server.store.record(&of).await)
+            .await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.call(attempt, |server, attempt| async move {
-            server.withdraw(&attempt, unanswered).await
+        self.call(attempt, |server, of| async move {
+            server.withdraw(&of, unanswered).await
         })
         .await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let wakeups = self
-            .call(attempt, |server, attempt| async move {
-                server.store.subscribe(&attempt).await
-            })
-            .await?;
-        Ok(wakeups::relay(&self.server, &self.link, wakeups))
+        let wakeups = self.call(attempt, async |server, of| {
+            server.store.subscribe(&of).await
+        });
+        Ok(wakeups::relay(&self.server, &self.link, wakeups.await?))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        self.call(&(), |server, ()| async move { server.store.audit().await })
+        self.call(&(), async |server, ()| server.store.audit().await)
             .await
     }
 

@@ -65,23 +65,33 @@ async fn until_overloaded(
     waiters
 }
 
-/// Starts tasks that take the lock and hold it for a time, again and again: in each client one for each of the `times`.
-fn busy(clients: &[LockClient], mode: LockMode, times: &[Duration]) -> JoinSet<()> {
+/// A task for each request. It makes the request so many times, and under each lock it works at the site for this time.
+fn visits(
+    site: &Site,
+    times: usize,
+    requests: impl IntoIterator<Item = (LockRequest, Duration)>,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    for (locks, time) in clients
-        .iter()
-        .flat_map(|locks| times.iter().map(move |time| (locks, *time)))
-    {
-        let request = locks.lock(KEY).mode(mode);
+    for (request, work) in requests {
+        let site = site.clone();
         tasks.spawn(async move {
-            loop {
+            for _ in 0..times {
                 let guard = request.clone().await.unwrap();
-                sleep(time).await;
+                site.work(guard.mode(), work).await;
                 guard.release().await.unwrap();
             }
         });
     }
     tasks
+}
+
+/// Tasks that take the lock and hold it for a time, again and again: in each client one for each of the `works`.
+fn busy(clients: &[LockClient], mode: LockMode, works: &[Duration]) -> JoinSet<()> {
+    let requests = clients.iter().flat_map(|locks| {
+        let request = locks.lock(KEY).mode(mode);
+        works.iter().map(move |work| (request.clone(), *work))
+    });
+    visits(&Site::default(), usize::MAX, requests)
 }
 
 /// Processes with so many tasks each ask for the lock continuously, until there were so many `grants`. Returns the share of

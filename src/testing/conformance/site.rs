@@ -16,18 +16,34 @@ pub struct Site {
 #[derive(Debug, Default)]
 struct SiteState {
     writers: AtomicUsize,
-    readers: AtomicUsize,
-    most_readers: AtomicUsize,
+    /// The holders of locks that others may hold at the same time.
+    sharers: AtomicUsize,
+    most_holders: AtomicUsize,
     count: AtomicUsize,
 }
 
 impl Site {
     /// Visits the site for `time`, as a holder of the lock in `mode`.
     pub async fn work(&self, mode: LockMode, time: Duration) {
-        if mode == LockMode::Read {
-            self.read(time).await;
-        } else {
-            self.write(time).await;
+        let state = &*self.inner;
+        let limit = match mode {
+            LockMode::Read => usize::MAX,
+            LockMode::Permit(limit) => limit.get() as usize,
+            LockMode::Reentrant | LockMode::Fair | LockMode::Write => 1,
+        };
+        let [alone, shared] = [&state.writers, &state.sharers];
+        let _here = Presence::new(if limit == 1 { alone } else { shared });
+        let [writers, sharers] = [alone, shared].map(|n| n.load(Ordering::SeqCst));
+        let may_be = writers + sharers <= limit && (limit == 1 || writers == 0);
+        assert!(may_be, "{mode:?}: {writers} writers and {sharers} others");
+        state
+            .most_holders
+            .fetch_max(writers + sharers, Ordering::SeqCst);
+        let count = self.count();
+        tokio::time::sleep(time).await;
+        match limit {
+            1 => state.count.store(count + 1, Ordering::SeqCst),
+            _ => assert_eq!(self.count(), count, "one wrote while others shared"),
         }
     }
 
@@ -36,36 +52,9 @@ impl Site {
         self.inner.count.load(Ordering::SeqCst)
     }
 
-    /// The largest number of readers at the same time.
-    pub fn most_readers(&self) -> usize {
-        self.inner.most_readers.load(Ordering::SeqCst)
-    }
-
-    async fn write(&self, time: Duration) {
-        let _here = Presence::new(&self.inner.writers);
-        assert_eq!(self.inner.writers.load(Ordering::SeqCst), 1, "two writers");
-        assert_eq!(
-            self.inner.readers.load(Ordering::SeqCst),
-            0,
-            "a reader and a writer"
-        );
-        let count = self.count();
-        tokio::time::sleep(time).await;
-        self.inner.count.store(count + 1, Ordering::SeqCst);
-    }
-
-    async fn read(&self, time: Duration) {
-        let _here = Presence::new(&self.inner.readers);
-        assert_eq!(
-            self.inner.writers.load(Ordering::SeqCst),
-            0,
-            "a writer and a reader"
-        );
-        let count = self.count();
-        let readers = self.inner.readers.load(Ordering::SeqCst);
-        self.inner.most_readers.fetch_max(readers, Ordering::SeqCst);
-        tokio::time::sleep(time).await;
-        assert_eq!(self.count(), count, "a writer wrote while a reader read");
+    /// The largest number of holders at the same time.
+    pub fn most_holders(&self) -> usize {
+        self.inner.most_holders.load(Ordering::SeqCst)
     }
 }
 

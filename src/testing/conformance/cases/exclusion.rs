@@ -17,26 +17,15 @@ pub async fn clients_exclude_each_other(env: &Env, mode: LockMode) {
 /// In both modes of the family, every task works five times.
 async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize) {
     const ROUNDS: usize = 5;
-    let site = Site::default();
-    let mut working = JoinSet::new();
-    for locks in clients {
-        for task in 0..tasks {
-            let (locks, site) = (locks.clone(), site.clone());
-            let mode = env.family(mode)[task % 2];
-            working.spawn(async move {
-                for _ in 0..ROUNDS {
-                    let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                    site.work(mode, WORK).await;
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    working.join_all().await;
-    let writers = env
-        .family(mode)
-        .map(|mode| usize::from(mode != LockMode::Read));
-    let writes = writers.iter().sum::<usize>() * clients.len() * tasks / 2 * ROUNDS;
+    let (site, family) = (Site::default(), env.family(mode));
+    let modes = family.into_iter().cycle().take(tasks);
+    let requests = clients.iter().flat_map(|locks| {
+        let requests = modes.clone().map(|mode| locks.lock(KEY).mode(mode));
+        requests.map(|request| (request, WORK))
+    });
+    visits(&site, ROUNDS, requests).join_all().await;
+    let writers = family.iter().filter(|mode| **mode != LockMode::Read);
+    let writes = writers.count() * clients.len() * tasks / 2 * ROUNDS;
     assert_eq!(site.count(), writes);
     assert!(env.calls().questions() > 0);
 }

@@ -5,19 +5,26 @@ use super::*;
 /// The holder learns of the end before another owner can get the lock.
 pub async fn a_fixed_lease_ends_at_its_time(env: &Env, mode: LockMode) {
     let lease = env.short_lease();
-    let asking = env.request(mode).await;
+    let asking = env.request(mode).await.lease(Lease::Fixed(lease));
+    let taken = ends_after(env, lease, asking, rival(mode)).await;
+    assert!(taken >= lease, "taken while it was held");
+}
+
+/// The hold of the request ends after this life, and the next owner gets the lock. Returns when it does, from the question on.
+async fn ends_after(env: &Env, life: Duration, asking: LockRequest, next: LockMode) -> Duration {
     let asked = Instant::now();
-    let guard = asking.lease(Lease::Fixed(lease)).await.unwrap();
-    assert!(guard.deadline() <= Instant::now() + lease && !guard.is_lost());
-    let next = env.waiter(rival(mode)).await;
+    let guard = asking.await.unwrap();
+    assert!(guard.deadline() <= Instant::now() + life && !guard.is_lost());
+    let next = env.waiter(next).await;
     guard.lost().await;
     assert!(guard.is_lost() && Instant::now() >= guard.deadline());
-    assert!(asked.elapsed() >= lease * 9 / 10, "lost too early");
+    assert!(asked.elapsed() >= life * 9 / 10, "lost too early");
     let next = next.granted().await;
-    assert!(asked.elapsed() >= lease, "taken while it was held");
-    assert!(asked.elapsed() < lease + env.prompt());
+    let taken = asked.elapsed();
+    assert!(taken < life + env.prompt());
     assert_err!(guard.release().await, Lost);
     next.release().await.unwrap();
+    taken
 }
 
 /// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
@@ -43,17 +50,8 @@ pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) 
 
 pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env, mode: LockMode) {
     let (lease, longest) = (env.short_lease(), env.short_lease() * 3 / 2);
-    let asked = Instant::now();
-    let asking = env.request(mode).await.max_hold(longest);
-    let wedged = asking.lease(Lease::Renewed(lease)).await.unwrap();
-    let next = env.waiter(rival(mode)).await;
-    wedged.lost().await;
-    assert!(asked.elapsed() >= longest * 9 / 10, "lost too early");
-    let next = next.granted().await;
-    assert!(wedged.is_lost());
-    assert!(asked.elapsed() < longest + env.prompt());
-    assert_err!(wedged.release().await, Lost);
-    next.release().await.unwrap();
+    let asking = env.request(mode).await.lease(Lease::Renewed(lease));
+    ends_after(env, longest, asking.max_hold(longest), rival(mode)).await;
 }
 
 /// Other requests of the process that share or take over the hold keep it for their own longest hold.

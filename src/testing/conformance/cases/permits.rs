@@ -23,27 +23,12 @@ async fn is_taken(env: &Env) -> bool {
 
 /// With many requests, the limit is also reached.
 pub async fn no_more_hold_than_there_are_permits(env: &Env, _: LockMode) {
-    let (here, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let mut working = JoinSet::new();
-    for locks in [env.client().await, env.client().await, env.client().await] {
-        for _ in 0..4 {
-            let (locks, here, most) = (locks.clone(), here.clone(), most.clone());
-            let moment = env.moment();
-            working.spawn(async move {
-                for _ in 0..5 {
-                    let guard = permit(&locks).await.unwrap();
-                    let now = here.fetch_add(1, Ordering::SeqCst) + 1;
-                    assert!(now <= LIMIT as usize, "{now} at a time");
-                    most.fetch_max(now, Ordering::SeqCst);
-                    sleep(moment / 4).await;
-                    here.fetch_sub(1, Ordering::SeqCst);
-                    guard.release().await.unwrap();
-                }
-            });
-        }
-    }
-    working.join_all().await;
-    assert_eq!(most.load(Ordering::SeqCst), LIMIT as usize);
+    let site = Site::default();
+    let clients = [env.client().await, env.client().await, env.client().await];
+    let requests = clients.iter().cycle().take(12).map(permit);
+    let requests = requests.map(|request| (request, env.moment() / 4));
+    visits(&site, 5, requests).join_all().await;
+    assert_eq!(site.most_holders(), LIMIT as usize);
 }
 
 /// As many requests as there are permits are granted, and one more is refused.

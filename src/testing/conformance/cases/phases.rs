@@ -6,21 +6,16 @@ use LockMode::{Read, Write};
 
 pub async fn readers_share_the_lock(env: &Env, mode: LockMode) {
     let site = Site::default();
-    let mut reading = JoinSet::new();
-    for locks in [env.client().await, env.client().await] {
-        // The first reader, readers that join it, and readers that are too late to join.
-        for delay in [Duration::ZERO, Duration::ZERO, env.moment()] {
-            let (locks, site, work) = (locks.clone(), site.clone(), env.moment() * 4);
-            reading.spawn(async move {
-                sleep(delay).await;
-                let guard = locks.lock(KEY).mode(mode).await.unwrap();
-                site.work(mode, work).await;
-                guard.release().await.unwrap();
-            });
-        }
+    let clients = [env.client().await, env.client().await];
+    let reading = |locks: &LockClient| (locks.lock(KEY).mode(mode), env.moment() * 4);
+    let first = visits(&site, 1, clients.iter().map(reading));
+    let joining = visits(&site, 1, clients.iter().map(reading));
+    sleep(env.moment()).await;
+    let too_late_to_join = visits(&site, 1, clients.iter().map(reading));
+    for readers in [first, joining, too_late_to_join] {
+        readers.join_all().await;
     }
-    reading.join_all().await;
-    assert_eq!(site.most_readers(), 6);
+    assert_eq!(site.most_holders(), 6);
 }
 
 pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMode) {
@@ -53,21 +48,23 @@ pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
 pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env, mode: LockMode) {
     let reader = env.held_elsewhere(KEY, Read).await;
     let frozen = env.frozen(mode).await;
-    let next = env.request(Read).await;
-    let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
-    next.unwrap().release().await.unwrap();
+    is_granted_past_the_frozen(env, Read).await;
     reader.release().await.unwrap();
-    frozen.thaw().granted().await.release().await.unwrap();
+    frozen.thaw().serve().await;
 }
 
 pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Env, mode: LockMode) {
     let writer = env.held_elsewhere(KEY, Write).await;
     let frozen = env.frozen(mode).await;
     writer.release().await.unwrap();
-    let next = env.request(Write).await;
+    is_granted_past_the_frozen(env, Write).await;
+    frozen.thaw().serve().await;
+}
+
+async fn is_granted_past_the_frozen(env: &Env, mode: LockMode) {
+    let next = env.request(mode).await;
     let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
     next.unwrap().release().await.unwrap();
-    frozen.thaw().granted().await.release().await.unwrap();
 }
 
 /// The writers and the reader wait in one process or in two. The writers' process learns of a reader of another process

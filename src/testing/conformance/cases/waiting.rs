@@ -4,20 +4,16 @@ use super::*;
 
 /// It also leaves nothing in the store that another request would wait for.
 pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: LockMode) {
-    let (locks, holder) = env.held_here(mode).await;
-    for client in [&locks, &env.client().await] {
-        let asked = Instant::now();
-        let asking = client.lock(KEY).mode(rival(mode)).wait(Duration::ZERO);
-        assert_err!(asking.await, Busy);
-        assert!(asked.elapsed() < env.prompt());
-    }
-    holder.release().await.unwrap();
-    env.store_is_empty().await;
+    is_refused_after(env, mode, Duration::ZERO).await;
 }
 
 pub async fn a_wait_ends_at_its_time_limit(env: &Env, mode: LockMode) {
+    is_refused_after(env, mode, env.moment() * 5).await;
+}
+
+/// A request of the process that holds the lock, and one of another process.
+async fn is_refused_after(env: &Env, mode: LockMode, wait: Duration) {
     let (locks, holder) = env.held_here(mode).await;
-    let wait = env.moment() * 5;
     for client in [&locks, &env.client().await] {
         let asked = Instant::now();
         assert_err!(client.lock(KEY).mode(rival(mode)).wait(wait).await, Busy);
