@@ -29,19 +29,19 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 const LONGEST_GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, Failure> {
-    let grace = grace(args)?;
+    let rule = rule(args)?;
     // Before the lock is taken, so that a later signal does not end lockctl while it holds the lock.
     let mut signals = ForwardedSignals::listen().map_err(|error| {
         Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
     })?;
     let locks = tokio::select! {
         biased;
-        signal = signals.ending() => return Ok(signal.code()),
+        code = signals.ending() => return Ok(code),
         locks = connection.client_as(args.announce.as_deref()) => locks?,
     };
     let job = Job {
         args,
-        grace,
+        rule,
         fenced: connection.issues_tokens(),
         locks,
     };
@@ -56,24 +56,27 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     code
 }
 
-/// How long the command has between TERM and KILL.
-fn grace(args: &RunArgs) -> Result<Duration, Failure> {
-    match (args.on_lost, args.grace) {
-        (LossAction::Term, None) => Ok((args.lease / 3).min(LONGEST_GRACE)),
+/// What becomes of the command when a lock is lost.
+fn rule(args: &RunArgs) -> Result<Rule, Failure> {
+    let on_lost = args.on_lost;
+    let grace = match (on_lost, args.grace) {
+        (LossAction::Term, None) => (args.lease / 3).min(LONGEST_GRACE),
         // A lease is renewed after a third of it: with a longer grace, a command with a healthy lock would be ended.
-        (LossAction::Term, Some(grace)) if grace <= args.lease / 2 => Ok(grace),
-        (LossAction::Term, Some(_)) => Err(Failure::usage(
-            "--grace is longer than half of --lease: shorten it, or lengthen the lease",
-        )),
-        (_, None) => Ok(Duration::ZERO),
-        (_, Some(_)) => Err(Failure::usage("--grace is for `--on-lost term`")),
-    }
+        (LossAction::Term, Some(grace)) if grace <= args.lease / 2 => grace,
+        (LossAction::Term, Some(_)) => {
+            let why = "--grace is longer than half of --lease: shorten it, or lengthen the lease";
+            return Err(Failure::usage(why));
+        }
+        (_, None) => Duration::ZERO,
+        (_, Some(_)) => return Err(Failure::usage("--grace is for `--on-lost term`")),
+    };
+    Ok(Rule { on_lost, grace })
 }
 
 /// A command that is to run under locks.
 struct Job<'a> {
     args: &'a RunArgs,
-    grace: Duration,
+    rule: Rule,
     /// Whether grants carry fencing tokens.
     fenced: bool,
     locks: LockClient,
@@ -112,7 +115,7 @@ impl Job<'_> {
         };
         let taken = tokio::select! {
             biased;
-            signal = signals.ending() => return Ok(Ran::Stopped(signal.code())),
+            code = signals.ending() => return Ok(Ran::Stopped(code)),
             // Another may have run the command meanwhile.
             () = claim_lost => return Err(LockError::Lost.into()),
             taken = self.request(key).acquire() => taken,
@@ -124,7 +127,7 @@ impl Job<'_> {
         // If the command did not begin, how its lock ended does not matter.
         let released = guard.release().await;
         let (ended, kept) = attended?;
-        verdict(key, ended, released, self.args.on_lost)?;
+        verdict(key, ended, released, self.rule.on_lost)?;
         Ok(Ran::Ended(ended, kept))
     }
 
@@ -158,16 +161,11 @@ impl Job<'_> {
         captured: bool,
         signals: &mut ForwardedSignals,
     ) -> Result<(CommandEnd, [KeptOutput; 2]), Failure> {
-        let on_lost = self.args.on_lost;
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
-        let mut child = Child::start(&self.args.command, &locks[0], on_lost, captured)
+        let mut child = Child::start(&self.args.command, &locks[0], self.rule.on_lost, captured)
             .map_err(|error| failed("cannot start a process", error))?;
         let output = child.passing();
-        let rule = Rule {
-            on_lost,
-            grace: self.grace,
-        };
-        let ended = supervise(&mut child, locks, rule, signals)
+        let ended = supervise(&mut child, locks, self.rule, signals)
             .await
             .map_err(|error| failed("cannot wait for the command", error))?;
         let kept = match output {

@@ -45,7 +45,7 @@ pub(super) async fn once(
         biased;
         claim = begun => claim.expect("the work has begun"),
         done = &mut recorded => return not_run(job, name, done),
-        signal = signals.ending() => return Ok(signal.code()),
+        code = signals.ending() => return Ok(code),
     };
     let running = async {
         let ran = run(job, claim, signals).await;
@@ -57,7 +57,7 @@ pub(super) async fn once(
     };
     let (ran, recorded) = tokio::join!(running, recorded);
     match ran? {
-        Ran::Ended(ended, ..) => verdict(name, ended, released(recorded), job.args.on_lost),
+        Ran::Ended(ended, ..) => verdict(name, ended, released(recorded), job.rule.on_lost),
         Ran::Stopped(code) => Ok(code),
     }
 }

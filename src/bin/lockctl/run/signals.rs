@@ -23,17 +23,6 @@ pub(super) struct ForwardedSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
-/// A signal that ends lockctl while there is no command.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EndSignal(Signal);
-
-impl EndSignal {
-    /// The exit code that a shell reports for a process that this signal ended.
-    pub(super) fn code(self) -> u8 {
-        u8::try_from(128 + self.0 as i32).expect("signals are small numbers")
-    }
-}
-
 impl ForwardedSignals {
     /// Begins to listen. On Linux, a signal that is ignored stays ignored, also for the command, as `nohup` requires.
     pub(super) fn listen() -> io::Result<Self> {
@@ -64,15 +53,21 @@ impl ForwardedSignals {
         .await
     }
 
-    /// The next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel safe.
-    pub(super) async fn ending(&mut self) -> EndSignal {
+    /// The exit code for the next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel
+    /// safe.
+    pub(super) async fn ending(&mut self) -> u8 {
         loop {
             match self.next().await {
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {}
-                signal => return EndSignal(signal),
+                signal => return code_of(signal),
             }
         }
     }
+}
+
+/// The exit code that a shell reports for a process that this signal ended.
+fn code_of(signal: Signal) -> u8 {
+    u8::try_from(128 + signal as i32).expect("signals are small numbers")
 }
 
 /// The signals that a process ignores, as bits; the lowest bit is signal 1. Zero if the status has no such line.
@@ -98,6 +93,6 @@ mod tests {
 
     #[test]
     fn a_signal_has_the_exit_code_of_a_shell() {
-        assert_eq!(EndSignal(Signal::SIGTERM).code(), 143);
+        assert_eq!(code_of(Signal::SIGTERM), 143);
     }
 }
