@@ -1,6 +1,5 @@
 //! The stream that updates the page.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
 use futures_util::future::OptionFuture;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -55,7 +54,6 @@ pub(super) async fn live(
         shared,
         ticks: 0,
         last_event: Value::Null,
-        ready: VecDeque::new(),
         over: Instant::now() + LIFE,
         _permit: permit,
     };
@@ -71,24 +69,21 @@ struct Viewer {
     ticks: u64,
     /// The number of the last event that was sent.
     last_event: Value,
-    ready: VecDeque<Event>,
     over: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Viewer {
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        stream::unfold(self, |mut viewer| async move {
-            while viewer.ready.is_empty() {
-                if !viewer.goes_on().await {
-                    return None;
-                }
-                viewer.look().await;
-                viewer.ticks += 1;
+        let ticks = stream::unfold(self, |mut viewer| async move {
+            if !viewer.goes_on().await {
+                return None;
             }
-            let event = viewer.ready.pop_front()?;
-            Some((Ok(event), viewer))
-        })
+            let events = viewer.look().await;
+            viewer.ticks += 1;
+            Some((stream::iter(events), viewer))
+        });
+        ticks.flatten().map(Ok)
     }
 
     /// Waits for the next tick; false if the stream is over.
@@ -101,10 +96,11 @@ impl Viewer {
 
     /// Looks at everything that is due. Each question to the store has a limit, and they are asked at the same time: a store
     /// that hangs delays a tick by the longest limit.
-    async fn look(&mut self) {
-        let shared = self.shared.clone();
+    async fn look(&mut self) -> Vec<Event> {
+        let shared = &self.shared;
+        let mut updates = Vec::new();
         if self.ticks == 0 {
-            self.put("process", &shared.process.json(shared.may_break));
+            updates.push(("process", shared.process.json(shared.may_break)));
         }
         let is_due = self.ticks.is_multiple_of(SELDOM);
         let (keys, key, store) = tokio::join!(
@@ -112,29 +108,26 @@ impl Viewer {
             OptionFuture::from(
                 self.key
                     .as_ref()
-                    .map(|key| key::look(&shared, key, PATIENCE))
+                    .map(|key| key::look(shared, key, PATIENCE))
             ),
             OptionFuture::from(is_due.then(|| shared.store_soon())),
         );
-        self.put("keys", &keys);
-        if let Some(key) = key {
-            self.put("key", &key);
-        }
+        updates.push(("keys", keys));
+        updates.extend(key.map(|key| ("key", key)));
         let events = history::events(&shared.locks);
         if self.last_event != events["last"] {
             self.last_event = events["last"].clone();
-            self.put("events", &events);
+            updates.push(("events", events));
         }
         if let Some(store) = store {
-            self.put("durations", &history::durations(&shared.locks));
-            self.put("contended", &history::contended(&shared.locks));
-            self.put("store", &store);
+            updates.push(("durations", history::durations(&shared.locks)));
+            updates.push(("contended", history::contended(&shared.locks)));
+            updates.push(("store", store));
         }
-    }
-
-    fn put(&mut self, name: &'static str, data: &Value) {
-        let event = Event::default().event(name).retry(RETRY);
-        let event = event.data(data.to_string());
-        self.ready.push_back(event);
+        let events = updates.into_iter().map(|(name, data)| {
+            let event = Event::default().event(name).retry(RETRY);
+            event.data(data.to_string())
+        });
+        events.collect()
     }
 }
