@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime;
 use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
-use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, late};
+use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, Work, late};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{DynStore, HoldStatus, Renewal, undecided};
 use crate::telemetry::Journal;
@@ -19,10 +19,12 @@ use crate::watchdog::{LiveHold, OnLost, Phase, Watchdog};
 
 mod checks;
 mod end;
+mod hold_release;
 mod release;
 
 use checks::OwnerChecks;
-pub(crate) use end::End;
+pub(crate) use end::EndOfHold;
+pub(crate) use hold_release::HoldRelease;
 
 /// The pauses between the tries of a release or an owner check.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -94,7 +96,7 @@ impl Background {
         &self,
         lives: impl IntoIterator<Item = &'a Arc<LiveHold>>,
         until: Instant,
-    ) -> Driven<Result<(), LockError>> {
+    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
         // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
         let lease = until.saturating_duration_since(Instant::now());
         let renewals = lives.into_iter();
@@ -108,15 +110,13 @@ impl Background {
             let all = statuses.iter().all(|status| *status == HoldStatus::Held);
             all.then_some(()).ok_or(LockError::Lost)
         };
-        self.drive(async move { worst(renewals.await.into_iter().map(held)) })
+        let held = async move { worst(renewals.await.into_iter().map(held)) };
+        self.drive(Box::pin(held))
     }
 
     /// Drives work to its end, also if its caller drops it.
-    pub(crate) fn drive<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Driven<T> {
-        Driven::counted(self.handle.tasks.begin(), work)
+    pub(crate) fn drive<F: Work>(&self, work: F) -> Driven<F> {
+        Driven::new(self.handle.tasks.begin(), work)
     }
 
     /// Whether a store that answers at once carries the hold.

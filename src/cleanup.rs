@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 mod driven;
 mod pace;
 
-pub(crate) use driven::{Driven, PATIENCE, is_in_background, late};
+pub(crate) use driven::{Driven, PATIENCE, Work, is_in_background, late};
 pub(crate) use pace::ReleasePace;
 
 /// Work without a result.

@@ -334,7 +334,7 @@ impl LockClient {
     }
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
-    fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Result<T, StoreError>> {
+    fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Answer<T>> {
         self.inner.queues.background().drive(answer)
     }
 

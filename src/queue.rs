@@ -25,6 +25,7 @@ use crate::store::{DynStore, Wakeups};
 use crate::telemetry::{self, Journal, Route};
 use crate::watchdog::LiveHold;
 
+mod departed;
 mod fairness;
 mod hold;
 mod key_state;
@@ -377,12 +378,23 @@ enum Effect {
 }
 
 /// A question to the store, before it is sent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Intent {
     mode: LockMode,
     owner: Option<Owner>,
     /// The owner's write hold under which it reads. It asks with that id.
     nested: Option<HoldId>,
+}
+
+impl Intent {
+    /// That of a request which had its place in the queue of its side.
+    fn of_side(mode: LockMode) -> Self {
+        Self {
+            mode,
+            owner: None,
+            nested: None,
+        }
+    }
 }
 
 /// A share in a live hold, as the state machine describes it.

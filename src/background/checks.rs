@@ -80,7 +80,7 @@ impl OwnerChecks {
         }
         // The first caller asks, and continues in the background while further checks wait.
         let asking = self.clone().ask_until_none_waits(partition);
-        let mut asking = Driven::counted(self.tasks.begin(), asking);
+        let mut asking = Driven::boxed(self.tasks.begin(), asking);
         tokio::select! {
             biased; // without chance, a simulation replays
             () = &mut asking => answered.await.ok(),

@@ -2,101 +2,78 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Background;
+use super::{Background, HoldRelease};
 use crate::cleanup::{self, Driven};
 use crate::error::{LockError, worst};
 use crate::store::{Record, Released};
 use crate::watchdog::LiveHold;
 
-/// A hold that ends together with others: see [`Background::end`].
-pub(crate) struct End<A, D> {
-    pub(crate) live: Arc<LiveHold>,
-    pub(crate) asked: A,
-    pub(crate) until_done: D,
+/// A hold whose last share has ended, and what waits for its end in the store. It is dropped at the end.
+pub(crate) trait EndOfHold: Unpin + Send + 'static {
+    fn live(&self) -> &Arc<LiveHold>;
+
+    /// That of its client.
+    fn background(&self) -> &Background;
+
+    /// The store has given its first answer, which may be an error.
+    fn asked(&mut self, released: Released);
 }
 
 impl Background {
     /// Ends a hold: stops its renewal, and releases it in the store. Returns whether it was held until then.
     ///
-    /// A `record` is stored in the same step. `asked` is called with the store's first answer, also if it is an error.
-    /// `until_done` is dropped at the end.
+    /// A `record` is stored in the same step.
     ///
-    /// Without a record, a hold within its [minimum](LiveHold::minimum) is left in the store until then, and `asked` is dropped.
-    pub(crate) fn end(
+    /// Without a record, a hold within its [minimum](LiveHold::minimum) is left in the store until then.
+    pub(crate) fn end<E: EndOfHold>(
         &self,
-        live: Arc<LiveHold>,
+        end: E,
         record: Option<Record>,
-        asked: impl FnOnce(Released) + Send + 'static,
-        until_done: impl Send + 'static,
-    ) -> Driven<Result<(), LockError>> {
+    ) -> Driven<HoldRelease<E>> {
         // Counted first, so that a shutdown that finds no hold finds the count.
         let unfinished = self.handle.tasks.begin();
-        let held = self.begin_release(&live);
+        let held = self.begin_release(end.live());
         if record.is_none()
-            && let Some(until) = live.minimum()
+            && let Some(until) = end.live().minimum()
         {
-            self.release_at(&live, until);
-            let left = self.clone().leave(live);
-            let left = async move {
-                if held {
-                    left.await
-                } else {
-                    Err(LockError::Lost)
-                }
-            };
-            return Driven::counted(unfinished, left).of_lost(!held);
+            self.release_at(end.live(), until);
+            let left = HoldRelease::boxed(self.clone().leave(end.live().clone()), held);
+            return Driven::new(unfinished, left).of_lost(!held);
         }
+        // A lost hold is released as well, because the store may still carry it.
+        let record = record.filter(|_| held);
         if let Some(store) = self.handle.store.at_once() {
             // No other release has to wait for it, so it needs no slot.
-            let record = record.filter(|_| held);
-            let released = self.release_at_once(store, &live, record, asked);
-            drop(until_done);
+            let released = self.release_at_once(store, end, record);
             return Driven::done(if held { released } else { Err(LockError::Lost) });
         }
-        let background = self.clone();
-        let release = async move {
-            let slot = background.slot(|| background.partition(&live)).await;
-            // A release without an answer is repeated after growing pauses, and does not block others any more.
-            let asked = move |released| {
-                drop(slot);
-                asked(released);
-            };
-            // A lost hold is released as well, because the store may still carry it.
-            let record = record.filter(|_| held);
-            let released = background.release(live, record, asked).await;
-            drop(until_done);
-            if held { released } else { Err(LockError::Lost) }
-        };
-        Driven::counted(unfinished, release).of_lost(!held)
+        let release = HoldRelease::new(end, record, held);
+        Driven::new(unfinished, release).of_lost(!held)
     }
 
     /// Ends several holds together, those of one partition in few questions. Returns whether all were held until then.
-    pub(crate) fn end_all<A, D>(
+    pub(crate) fn end_all<E: EndOfHold>(
         &self,
-        ends: impl IntoIterator<Item = End<A, D>>,
-    ) -> Driven<Result<(), LockError>>
-    where
-        A: FnOnce(Released) + Send + 'static,
-        D: Send + 'static,
-    {
+        ends: impl IntoIterator<Item = E>,
+    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
         let unfinished = self.handle.tasks.begin();
         let (mut left, mut rest) = (Vec::new(), Vec::new());
         let mut held = true;
         for end in ends {
-            held &= self.begin_release(&end.live);
-            match end.live.minimum() {
+            held &= self.begin_release(end.live());
+            match end.live().minimum() {
                 Some(until) => {
-                    self.release_at(&end.live, until);
-                    left.push(self.clone().leave(end.live));
+                    self.release_at(end.live(), until);
+                    left.push(self.clone().leave(end.live().clone()));
                 }
                 None => rest.push(end),
             }
         }
         let store = &self.handle.store;
-        let partitions = store.by_partition(rest, |end| &end.live.hold.key);
+        let partitions = store.by_partition(rest, |end: &E| &end.live().hold.key);
         let background = self.clone();
         let release = async move {
             let releases = partitions.into_iter();
@@ -107,47 +84,38 @@ impl Background {
                 false => Err(LockError::Lost),
             }
         };
-        Driven::counted(unfinished, release).of_lost(!held)
+        Driven::boxed(unfinished, release).of_lost(!held)
     }
 
-    async fn end_in<A: FnOnce(Released) + Send, D: Send>(
+    async fn end_in<E: EndOfHold>(
         &self,
         partition: u16,
-        ends: Vec<End<A, D>>,
+        mut ends: Vec<E>,
     ) -> Vec<Result<(), LockError>> {
-        let mut slot = self.slot(|| partition).await;
+        let mut slot = match cleanup::is_in_background() {
+            true => self.slot(partition).await,
+            false => None,
+        };
         let mut unasked = ends.len();
-        let mut lives = Vec::with_capacity(unasked);
-        let mut asked = Vec::with_capacity(unasked);
-        let mut until_done = Vec::with_capacity(unasked);
-        for end in ends {
-            lives.push(end.live);
-            asked.push(Some(end.asked));
-            until_done.push(end.until_done);
-        }
+        let lives = ends.iter().map(|end| end.live().clone()).collect();
         let answered = |place: usize, released| {
             unasked -= 1;
             if unasked == 0 {
                 slot.take();
             }
-            if let Some(asked) = asked[place].take() {
-                asked(released);
-            }
+            ends[place].asked(released);
         };
         let released = self.clone().release_many(lives, answered).await;
-        drop(until_done);
+        drop(ends);
         released
     }
 
-    /// A slot among the releases that no caller waits for; `None` if a caller waits.
-    async fn slot(&self, partition: impl FnOnce() -> u16) -> Option<OwnedSemaphorePermit> {
-        match cleanup::is_in_background() {
-            true => self.handle.pace.enter(partition()).await,
-            false => None,
-        }
+    /// A slot among the releases that no caller waits for.
+    pub(super) async fn slot(&self, partition: u16) -> Option<OwnedSemaphorePermit> {
+        self.handle.pace.enter(partition).await
     }
 
-    fn partition(&self, live: &LiveHold) -> u16 {
+    pub(super) fn partition(&self, live: &LiveHold) -> u16 {
         let partition = self.handle.store.partition(&live.hold.key);
         partition.unwrap_or_default()
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::smallvec;
 use tokio::time::Instant;
 
-use super::{BACKOFF, Background};
+use super::{BACKOFF, Background, EndOfHold};
+use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{
@@ -19,37 +19,16 @@ use crate::watchdog::{LiveHold, Phase};
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Background {
-    /// Releases in the store, and repeats it until the store answers or the lease is over.
-    ///
-    /// Call it after [`Background::begin_release`].
-    ///
-    /// # Errors
-    ///
-    /// `Lost` if the store did not carry the hold any more; `Unavailable` if that is unknown, at once if the store refused:
-    /// the release is then repeated in the background.
-    pub(crate) async fn release(
-        self,
-        live: Arc<LiveHold>,
-        record: Option<Record>,
-        asked: impl FnOnce(Released) + Send,
-    ) -> Result<(), LockError> {
-        let cut_off = FinishOnDrop(live.clone());
-        let result = release(self.store(), &live, record, asked).await;
-        self.released(&live, &result);
-        drop(cut_off);
-        result
-    }
-
     /// Releases in a store that answers at once.
     pub(super) fn release_at_once(
         &self,
         store: &dyn StoreAtOnce,
-        live: &Arc<LiveHold>,
+        mut end: impl EndOfHold,
         record: Option<Record>,
-        asked: impl FnOnce(Released),
     ) -> Result<(), LockError> {
-        let released = store.release_now(&live.hold, record.as_ref());
-        asked(answered(&released));
+        let released = store.release_now(&end.live().hold, record.as_ref());
+        end.asked(answered(&released));
+        let live = end.live();
         let result = Tries::of(live).decided(released);
         // Such a store holds, has no hold, or refuses. It is always reached.
         let result = result.unwrap_or_else(|| Err(undecided().into()));
@@ -57,7 +36,7 @@ impl Background {
         result
     }
 
-    /// The same for many holds of one partition, in few questions. Returns an answer for each, in order.
+    /// Releases many holds of one partition, in few questions. Returns an answer for each, in order.
     pub(crate) async fn release_many(
         self,
         lives: Vec<Arc<LiveHold>>,
@@ -97,7 +76,7 @@ impl Background {
     pub(super) fn release_at(&self, live: &LiveHold, until: Instant) {
         let (store, hold) = (self.store(), live.hold.clone());
         self.handle.tasks.later(until, async move {
-            if let Err(error) = store.release(smallvec![Release::new(hold)]).await {
+            if let Err(error) = store.release_alone(Release::new(hold)).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::debug!(
                     error,
@@ -108,7 +87,7 @@ impl Background {
     }
 
     /// The release of `live` has ended.
-    fn released(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
+    pub(super) fn released(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if was_refused(result) {
             self.adopt(Box::pin(retry_refused(self.store(), live.clone())));
         }
@@ -137,22 +116,17 @@ impl Drop for FinishOnDrop {
     }
 }
 
+/// Asks until the release is decided, with pauses between. `tries` has the answers before.
 pub(super) async fn release(
     store: Arc<dyn DynStore>,
     live: &LiveHold,
-    record: Option<Record>,
-    asked: impl FnOnce(Released) + Send,
+    record: Option<&Record>,
+    mut tries: Tries,
+    mut backoff: Backoff,
 ) -> Result<(), LockError> {
-    let mut asked = Some(asked);
-    let mut tries = Tries::of(live);
-    let mut backoff = BACKOFF;
     loop {
-        let release = Release::new(live.hold.clone()).record(record.clone());
-        let released = store.clone().release(smallvec![release]).await;
-        let released = released.map(|released| released[0]);
-        if let Some(asked) = asked.take() {
-            asked(answered(&released));
-        }
+        let release = Release::new(live.hold.clone()).record(record.cloned());
+        let released = store.clone().release_alone(release).await;
         if let Some(result) = tries.decided(released) {
             return result;
         }
@@ -196,7 +170,7 @@ pub(super) async fn release_together(
 }
 
 /// The state of a release that may be repeated.
-struct Tries {
+pub(super) struct Tries {
     /// When its lease is over, by the answer to the first try. `None` before that.
     over: Option<Instant>,
     lease: Duration,
@@ -205,7 +179,7 @@ struct Tries {
 }
 
 impl Tries {
-    fn of(live: &LiveHold) -> Self {
+    pub(super) fn of(live: &LiveHold) -> Self {
         Self {
             over: None,
             lease: live.lease().duration(),
@@ -214,7 +188,10 @@ impl Tries {
     }
 
     /// The result from the store's answer; `None` if the release must be repeated.
-    fn decided(&mut self, released: Result<Released, StoreError>) -> Option<Result<(), LockError>> {
+    pub(super) fn decided(
+        &mut self,
+        released: Result<Released, StoreError>,
+    ) -> Option<Result<(), LockError>> {
         let error = match released.map(|released| released.status) {
             Ok(HoldStatus::Held) => return Some(Ok(())),
             Ok(HoldStatus::Gone) => {
@@ -242,7 +219,7 @@ impl Tries {
 }
 
 /// The information about other processes in an answer.
-fn answered(released: &Result<Released, StoreError>) -> Released {
+pub(super) fn answered(released: &Result<Released, StoreError>) -> Released {
     let released = released.as_ref().copied();
     released.unwrap_or_else(|_| HoldStatus::Unknown.into())
 }
@@ -252,7 +229,9 @@ async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     let over = Instant::now() + live.lease().duration();
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
-        if !was_refused(&release(store.clone(), &live, None, |_| ()).await) {
+        let tries = Tries::of(&live);
+        let released = release(store.clone(), &live, None, tries, BACKOFF).await;
+        if !was_refused(&released) {
             return;
         }
     }

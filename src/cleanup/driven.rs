@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::Unfinished;
@@ -18,40 +19,47 @@ tokio::task_local! {
     static IN_BACKGROUND: ();
 }
 
-/// A future that continues in the background when its caller drops it.
-pub(crate) struct Driven<T: Send + 'static> {
-    state: Progress<T>,
+/// A future that continues in the background when its caller drops it. It can be moved, also after it was polled: a future that
+/// cannot is [boxed](Driven::boxed).
+pub(crate) struct Driven<F: Work> {
+    state: Progress<F>,
     /// The future releases a hold that is known to be lost.
     is_lost: bool,
 }
 
-enum Progress<T> {
+/// What can be driven.
+pub(crate) trait Work: Future<Output: Send> + Unpin + Send + 'static {}
+
+impl<F: Future<Output: Send> + Unpin + Send + 'static> Work for F {}
+
+enum Progress<F: Work> {
     /// The result was there at once.
-    Done(T),
-    Working(Work<T>),
+    Done(F::Output),
+    Working(F, Unfinished),
     Ended,
 }
 
-struct Work<T> {
-    future: Pin<Box<dyn Future<Output = T> + Send>>,
-    unfinished: Unfinished,
-}
-
-impl<T: Send + 'static> Driven<T> {
-    /// Wraps work that is counted already.
-    pub(crate) fn counted(
+impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
+    /// The same as [`new`](Self::new) for any future.
+    pub(crate) fn boxed(
         unfinished: Unfinished,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Self {
-        let future = Box::pin(future);
+        Self::new(unfinished, Box::pin(future))
+    }
+}
+
+impl<F: Work> Driven<F> {
+    /// Wraps work that is counted already.
+    pub(crate) fn new(unfinished: Unfinished, future: F) -> Self {
         Self {
-            state: Progress::Working(Work { future, unfinished }),
+            state: Progress::Working(future, unfinished),
             is_lost: false,
         }
     }
 
     /// Wraps the result of work that is done.
-    pub(crate) fn done(result: T) -> Self {
+    pub(crate) fn done(result: F::Output) -> Self {
         Self {
             state: Progress::Done(result),
             is_lost: false,
@@ -64,16 +72,14 @@ impl<T: Send + 'static> Driven<T> {
         self.is_lost = is_lost;
         self
     }
-}
 
-impl<T: Send + 'static> Driven<T> {
     /// Whether it is the release of a lost hold.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
     }
 
     /// The result, if it was there at once.
-    fn take_result(&mut self) -> Option<T> {
+    fn take_result(&mut self) -> Option<F::Output> {
         match mem::replace(&mut self.state, Progress::Ended) {
             Progress::Done(result) => Some(result),
             state => {
@@ -84,10 +90,10 @@ impl<T: Send + 'static> Driven<T> {
     }
 }
 
-// The future in it is boxed.
-impl<T: Send + 'static> Unpin for Driven<T> {}
+// The future in it can be moved.
+impl<F: Work> Unpin for Driven<F> {}
 
-impl Driven<Result<(), LockError>> {
+impl<F: Work<Output = Result<(), LockError>>> Driven<F> {
     /// Waits for the end up to the time limit of a caller. After that it continues in the
     /// background.
     pub(crate) async fn in_time(mut self) -> Result<(), LockError> {
@@ -103,35 +109,32 @@ impl Driven<Result<(), LockError>> {
     }
 }
 
-impl<T: Send + 'static> Future for Driven<T> {
-    type Output = T;
+impl<F: Work> Future for Driven<F> {
+    type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // Taken out while it is polled, so that work that panics is not polled again.
-        let mut work = match mem::replace(&mut self.state, Progress::Ended) {
+        let (mut future, unfinished) = match mem::replace(&mut self.state, Progress::Ended) {
             Progress::Done(result) => return Poll::Ready(result),
-            Progress::Working(work) => work,
+            Progress::Working(future, unfinished) => (future, unfinished),
             Progress::Ended => panic!("polled after it was ready"),
         };
-        match work.future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(output),
-            Poll::Pending => {
-                self.state = Progress::Working(work);
-                Poll::Pending
-            }
+        let polled = Pin::new(&mut future).poll(cx);
+        if polled.is_pending() {
+            self.state = Progress::Working(future, unfinished);
         }
+        polled
     }
 }
 
-impl<T: Send + 'static> Drop for Driven<T> {
+impl<F: Work> Drop for Driven<F> {
     fn drop(&mut self) {
-        let Progress::Working(work) = mem::replace(&mut self.state, Progress::Ended) else {
-            return;
-        };
-        let Work { future, unfinished } = work;
-        unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
-            future.await;
-        })));
+        let state = mem::replace(&mut self.state, Progress::Ended);
+        if let Progress::Working(future, unfinished) = state {
+            unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
+                future.await;
+            })));
+        }
     }
 }
 

@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
-use crate::background::Background;
+use crate::background::{Background, EndOfHold, HoldRelease};
 use crate::cleanup::PATIENCE;
 use crate::error::LockError;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
-use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, erase};
+use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, erase};
 use crate::telemetry::Journal;
 use crate::watchdog::{LiveHold, Phase};
 
@@ -145,7 +145,7 @@ impl Watch {
         let held = self.background.begin_release(&self.live);
         assert!(!self.background.begin_release(&self.live), "released twice");
         let (background, live) = (self.background.clone(), self.live.clone());
-        let released = background.release(live, None, |_| ()).await;
+        let released = HoldRelease::new(Alone { background, live }, None, true).await;
         self.look();
         if held {
             let phase = self.live.phase();
@@ -160,6 +160,24 @@ impl Watch {
             yield_now().await;
         }
     }
+}
+
+/// The end of a hold for which nothing waits.
+struct Alone {
+    background: Background,
+    live: Arc<LiveHold>,
+}
+
+impl EndOfHold for Alone {
+    fn live(&self) -> &Arc<LiveHold> {
+        &self.live
+    }
+
+    fn background(&self) -> &Background {
+        &self.background
+    }
+
+    fn asked(&mut self, _: Released) {}
 }
 
 fn scenario(thief: bool) -> impl Fn() + Send + Sync {

@@ -310,12 +310,8 @@ impl KeyState {
             return Left::Release(None);
         }
         *self.head(mode) = Head::Asking;
-        let intent = Intent {
-            mode,
-            owner: None,
-            nested: None,
-        };
-        Left::Release(Some((intent, self.not_held_any_more(mode, at).into())))
+        let handoff = self.not_held_any_more(mode, at).into();
+        Left::Release(Some((Intent::of_side(mode), handoff)))
     }
 
     /// This process held the lock until now: that is news for those who wait. Returns the subscription for the next turn.

@@ -73,6 +73,11 @@ impl Handoff {
         }
     }
 
+    /// Whether there is nothing to leave.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wakeups.is_none() && matches!(self.others, Others::Unknown)
+    }
+
     /// Takes the turns that are owed to other processes.
     pub(super) fn take_owed(&mut self) -> Option<Box<FairnessYield>> {
         match mem::take(&mut self.others) {

@@ -3,10 +3,12 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::answer_pool::AnswerPool;
 use super::memory::MemoryStore;
 use super::{
     Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Release,
@@ -15,7 +17,6 @@ use super::{
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey};
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 /// [`LockStore`] without its type: futures that own their data, so that they can continue after their caller is
@@ -31,7 +32,8 @@ pub(crate) trait DynStore: Send + Sync {
         want: Want,
     ) -> Answer<SeveralOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>>;
-    fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>>;
+    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>>;
+    fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
@@ -76,6 +78,8 @@ impl dyn DynStore {
 struct Erased<S> {
     store: S,
     capabilities: Capabilities,
+    acquires: Arc<AnswerPool<(Arc<Self>, Attempt), Outcome>>,
+    releases: Arc<AnswerPool<(Arc<Self>, Release), Released>>,
 }
 
 /// Erases the type of a store.
@@ -83,6 +87,8 @@ pub(crate) fn erase<S: LockStore>(store: S) -> Arc<dyn DynStore> {
     Arc::new(Erased {
         capabilities: store.capabilities(),
         store,
+        acquires: Arc::default(),
+        releases: Arc::default(),
     })
 }
 
@@ -91,17 +97,36 @@ impl<S: LockStore> Erased<S> {
     fn answer<T>(
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        // A constant: the type is known when this is compiled.
-        match TypeId::of::<S>() == TypeId::of::<MemoryStore>() {
+        match Self::answers_at_once() {
             true => Answer::at_once(question),
             false => Answer::later(question),
         }
+    }
+
+    /// A constant: the type is known when this is compiled.
+    fn answers_at_once() -> bool {
+        TypeId::of::<S>() == TypeId::of::<MemoryStore>()
+    }
+
+    fn check_records(&self, releases: &[Release]) -> Result<(), StoreError> {
+        if releases.iter().any(|release| release.record.is_some()) {
+            let kept = self.capabilities.check(Feature::Records);
+            kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
+        }
+        let mut releases = releases.iter();
+        releases.try_for_each(|Release { hold, record }| check_record(hold, record.as_ref()))
     }
 }
 
 impl<S: LockStore> DynStore for Erased<S> {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        Self::answer(async move { self.store.acquire(&attempt).await })
+        let ask = |(erased, attempt): (Arc<Self>, Attempt)| async move {
+            erased.store.acquire(&attempt).await
+        };
+        match Self::answers_at_once() {
+            true => Answer::at_once(ask((self, attempt))),
+            false => Answer::pooled(self.acquires.clone().answer((self, attempt), ask)),
+        }
     }
 
     fn acquire_several(
@@ -138,19 +163,24 @@ impl<S: LockStore> DynStore for Erased<S> {
         })
     }
 
-    fn release(self: Arc<Self>, releases: SmallVec<[Release; 1]>) -> Answer<Vec<Released>> {
+    fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>> {
         Self::answer(async move {
-            if releases.iter().any(|release| release.record.is_some()) {
-                let kept = self.capabilities.check(Feature::Records);
-                kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))?;
-            }
-            for Release { hold, record } in &releases {
-                check_record(hold, record.as_ref())?;
-            }
+            self.check_records(&releases)?;
             let released = self.store.release(&releases).await?;
             sized(releases.len(), released.len())?;
             Ok(released)
         })
+    }
+
+    fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released> {
+        let ask = |(erased, release): (Arc<Self>, Release)| async move {
+            erased.check_records(slice::from_ref(&release))?;
+            erased.store.release_alone(&release).await
+        };
+        match Self::answers_at_once() {
+            true => Answer::at_once(ask((self, release))),
+            false => Answer::pooled(self.releases.clone().answer((self, release), ask)),
+        }
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {

@@ -1,7 +1,6 @@
 //! Operations on single holds, for direct calls of a store.
 
 use std::future::Future;
-use std::slice::from_ref;
 
 use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};
 use crate::error::StoreError;
@@ -25,7 +24,7 @@ pub trait LockStoreExt: LockStore {
         hold: &Hold,
     ) -> impl Future<Output = Result<Released, StoreError>> + Send {
         let release = Release::new(hold.clone());
-        async move { only(self.release(from_ref(&release)).await?) }
+        async move { self.release_alone(&release).await }
     }
 
     /// Releases one hold and leaves `record` under its key.
@@ -35,14 +34,14 @@ pub trait LockStoreExt: LockStore {
         record: &Record,
     ) -> impl Future<Output = Result<Released, StoreError>> + Send {
         let release = Release::new(hold.clone()).record(record.clone());
-        async move { only(self.release(from_ref(&release)).await?) }
+        async move { self.release_alone(&release).await }
     }
 }
 
 impl<S: LockStore + ?Sized> LockStoreExt for S {}
 
 /// The only answer of a question about one hold.
-fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
+pub(super) fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
     let count = answers.len();
     let mut answers = answers.into_iter();
     match (answers.next(), answers.next()) {

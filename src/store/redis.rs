@@ -287,21 +287,6 @@ impl RedisStore {
         Ok(released)
     }
 
-    /// Releases a hold, which is confirmed when enough replicas have acknowledged it.
-    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
-        let Release { hold, record } = release;
-        let call = |publish| match record {
-            None => Ok(calls::release(hold, publish)),
-            Some(record) => records::release(hold, record, publish),
-        };
-        let (answer, effect) = self.call_counting(&hold.key, call).await?;
-        let released = self.released(hold, &answer)?;
-        if released.status == HoldStatus::Held {
-            effect.counts().await?;
-        }
-        Ok(released)
-    }
-
     /// Waits until a grant counts; a grant that does not count is withdrawn.
     async fn grant(&self, attempts: &[Attempt], effect: ReplicaAck) -> Result<(), StoreError> {
         let Err(error) = effect.counts().await else {
@@ -352,11 +337,25 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        if let [release] = releases {
-            return Ok(vec![self.release_alone(release).await?]);
+        match releases {
+            [release] => Ok(vec![self.release_alone(release).await?]),
+            releases => self.release_several(releases).await,
         }
-        // Boxed, so that the future of a single release is small.
-        Box::pin(self.release_several(releases)).await
+    }
+
+    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
+        let Release { hold, record } = release;
+        let call = |publish| match record {
+            None => Ok(calls::release(hold, publish)),
+            Some(record) => records::release(hold, record, publish),
+        };
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.status == HoldStatus::Held {
+            // It is confirmed when enough replicas have acknowledged it.
+            effect.counts().await?;
+        }
+        Ok(released)
     }
 
     async fn acquire_several(

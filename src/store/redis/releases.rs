@@ -7,7 +7,7 @@ use super::batches::{Placed, in_batches, in_order};
 use super::many;
 use super::pooled::Purpose;
 use crate::error::StoreError;
-use crate::store::{HoldStatus, Release, Released, several};
+use crate::store::{HoldStatus, LockStore, Release, Released, several};
 
 impl RedisStore {
     /// Releases several holds: those of one server by one script per [`BATCH`](crate::store::BATCH), those that leave a record

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{LockClient, LockError, LockMode, Owner};
+use tower_distributed_lock::{Ended, LockClient, LockError, LockMode, Owner};
 
 use super::wired::Wired;
 
@@ -36,6 +36,40 @@ async fn no_future_of_a_store_is_dropped_before_its_end() {
     drop(held);
     sleep(1000 * MS).await;
     assert!(store.is_empty());
+}
+
+/// A release that its caller drops before, while or after the store is asked asks once, and goes on.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_dropped_at_any_moment_is_asked_once() {
+    const RELEASES: u32 = 30;
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    store.slow(10 * MS);
+    for millis in 0..RELEASES / 2 {
+        let guard = locks.lock("n").await.expect("free");
+        drop(guard.release());
+        let guard = locks.lock("n").await.expect("released in the background");
+        let _ = timeout(millis * MS, guard.release()).await;
+    }
+    sleep(1000 * MS).await;
+    assert_eq!(store.abandoned(), Vec::<&str>::new());
+    assert_eq!(store.calls("release", 0).len(), RELEASES as usize);
+    assert!(store.is_empty());
+}
+
+/// What waits for a release that panics is not left waiting: its observers, and a shutdown.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_panics_ends_its_hold() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock("n").await.expect("free");
+    let handle = guard.handle();
+    store.slow(10 * MS);
+    store.panic_in_release();
+    let released = tokio::spawn(guard.release()).await;
+    assert!(released.expect_err("it panics").is_panic());
+    assert_eq!(timeout(1000 * MS, handle.ended()).await, Ok(Ended::Lost));
+    locks.shutdown(1000 * MS).await.expect("nothing is left");
 }
 
 /// Ten thousand guards that are dropped together are released in turn.

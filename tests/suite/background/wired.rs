@@ -33,6 +33,7 @@ struct Shared {
     most_in_flight: AtomicUsize,
     abandoned: Mutex<Vec<&'static str>>,
     panics: AtomicUsize,
+    release_panics: AtomicBool,
     answers_wrongly: AtomicBool,
     runtime: Mutex<Option<Handle>>,
 }
@@ -68,6 +69,11 @@ impl Wired {
     /// The next `times` renewals panic.
     pub(super) fn panic_in_renewals(&self, times: usize) {
         self.shared.panics.store(times, Ordering::SeqCst);
+    }
+
+    /// The next release panics.
+    pub(super) fn panic_in_release(&self) {
+        self.shared.release_panics.store(true, Ordering::SeqCst);
     }
 
     /// Sets whether later answers about several holds omit the last one.
@@ -201,7 +207,11 @@ impl LockStore for Wired {
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         let keys: Vec<_> = releases.iter().map(|release| &release.hold.key).collect();
-        let answer = self.shared.inner.release(releases);
+        let answer = async {
+            let panics = self.shared.release_panics.swap(false, Ordering::SeqCst);
+            assert!(!panics, "the release that was to panic");
+            self.shared.inner.release(releases).await
+        };
         self.call("release", &keys, answer).await
     }
 

@@ -67,8 +67,8 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert_eq!(peer.hear().await, "warm");
     let in_memory = counted(&mut peer).await;
     println!("allocations of a pair: {on_redis} on Redis, {in_memory} in memory");
-    assert!(on_redis <= 14.0 + INSTRUMENTS, "{on_redis}");
-    assert!(in_memory <= 4.0 + INSTRUMENTS, "{in_memory}");
+    assert!(on_redis <= 9.0 + INSTRUMENTS, "{on_redis}");
+    assert!(in_memory <= 3.0 + INSTRUMENTS, "{in_memory}");
 }
 
 /// The guard of many keys, and all guards at the shutdown, end by few scripts for each hundred.

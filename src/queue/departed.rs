@@ -1,0 +1,84 @@
+//! A hold whose last share has ended.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::wait_queue::Handoff;
+use super::{Intent, Queues, Turn};
+use crate::background::{Background, EndOfHold};
+use crate::store::Released;
+use crate::watchdog::LiveHold;
+
+/// The last share of a hold has ended: the hold must be released in the store.
+///
+/// The next request asks only after the release was sent; a nested read asks only when nothing is left of the previous one.
+pub(super) struct Departed {
+    queues: Arc<Queues>,
+    live: Arc<LiveHold>,
+    /// When the share ended, while the turn of the next request waits for the release.
+    turn_since: Option<Instant>,
+    /// The turn, if it differs from that of the side of the hold. Boxed: most queues have no request that waits.
+    special: Option<Box<(Intent, Handoff)>>,
+}
+
+impl Departed {
+    /// `turn`: that of the next request.
+    pub(super) fn new(
+        queues: &Arc<Queues>,
+        live: &Arc<LiveHold>,
+        now: Instant,
+        turn: Option<(Intent, Handoff)>,
+    ) -> Self {
+        let turn_since = turn.is_some().then_some(now);
+        let usual = Intent::of_side(live.hold.mode);
+        let special = turn.filter(|(intent, handoff)| *intent != usual || !handoff.is_empty());
+        Self {
+            queues: queues.clone(),
+            live: live.clone(),
+            turn_since,
+            special: special.map(Box::new),
+        }
+    }
+
+    /// Whether the turn is that of a nested read.
+    fn is_nested(&self) -> bool {
+        let special = self.special.as_deref();
+        special.is_some_and(|(intent, _)| intent.nested.is_some())
+    }
+
+    /// Takes the turn, and when the share ended.
+    fn turn(&mut self) -> Option<(Turn, Instant)> {
+        let since = self.turn_since.take()?;
+        let (intent, handoff) = match self.special.take() {
+            Some(special) => *special,
+            None => (Intent::of_side(self.live.hold.mode), Handoff::default()),
+        };
+        let turn = Turn::new(&self.queues, &self.live.hold.key, intent, handoff);
+        Some((turn, since))
+    }
+}
+
+impl EndOfHold for Departed {
+    fn live(&self) -> &Arc<LiveHold> {
+        &self.live
+    }
+
+    fn background(&self) -> &Background {
+        self.queues.background()
+    }
+
+    fn asked(&mut self, released: Released) {
+        if !self.is_nested()
+            && let Some((mut turn, since)) = self.turn()
+        {
+            turn.released(released, since.elapsed());
+        }
+    }
+}
+
+impl Drop for Departed {
+    fn drop(&mut self) {
+        drop(self.turn());
+    }
+}
