@@ -32,20 +32,6 @@ impl Carriers {
         (self.counted.and(held).len() >= majority).then_some(HoldStatus::Held)
     }
 
-    /// Whether a majority renewed the lease; late stores count as well. A hold that cannot be confirmed any more is gone,
-    /// so that its holder learns of the loss now and not at the release.
-    pub(super) fn renewed(
-        self,
-        majority: usize,
-        held: Members,
-        gone: Members,
-    ) -> Option<HoldStatus> {
-        match self.unbroken(majority, held, gone) {
-            None if held.len() >= majority => Some(HoldStatus::Held),
-            standing => standing,
-        }
-    }
-
     /// Counts the stores that were `late` when a question was sent. The answers have proved the hold unbroken until then.
     pub(super) fn follow(&mut self, late: Members) {
         let followed = self.late.and(late);

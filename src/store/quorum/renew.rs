@@ -1,6 +1,7 @@
 //! Renewals and checks of holds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -8,7 +9,7 @@ use super::QuorumStore;
 use super::acquire::REMEMBERED;
 use super::carriers::Carriers;
 use super::hold::QuorumHold;
-use super::majority::{Conclusion, MajorityCall, Votes, answered, no_majority};
+use super::majority::{Conclusion, MajorityCall, Vote, Votes, answered, no_majority};
 use super::members::Members;
 use crate::error::StoreError;
 use crate::limits::after;
@@ -16,15 +17,13 @@ use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.
 struct HoldQuestion {
-    hold: Option<Arc<QuorumHold>>,
+    hold: Arc<QuorumHold>,
     carriers: Carriers,
+    /// The lease that it is to have; `None`: it is only checked.
+    lease: Option<Duration>,
     /// How long the question waits for the stores to decide about this hold.
     until: Instant,
-    /// The rule by which the votes make the hold held or gone.
-    rule: Rule,
 }
-
-type Rule = fn(Carriers, usize, Members, Members) -> Option<HoldStatus>;
 
 type Statuses = Vec<HoldStatus>;
 
@@ -38,17 +37,13 @@ impl<S: LockStore> QuorumStore<S> {
         let now = Instant::now();
         let one = |renewal| self.one(renewal, now);
         let asked: Vec<_> = renewals.iter().map(one).collect();
-        let renewals: Arc<[Renewal]> = renewals.into();
-        let call = self.poll(&asked, renewals.clone()).await;
+        let call = self.poll(&asked, renewals.into()).await;
         call.close(|votes| {
-            let touched = renewals.iter().any(|renewal| renewal.lease.is_some());
-            let decision = self.decide(&asked, votes, touched);
-            let statuses = decision.iter().flatten();
-            for ((one, status), renewal) in asked.iter().zip(statuses).zip(&*renewals) {
-                if let (Some(hold), HoldStatus::Held, Some(lease)) =
-                    (&one.hold, status, renewal.lease)
-                {
-                    hold.renewed(after(now, lease.saturating_add(REMEMBERED)));
+            let decision = self.decide(&asked, votes);
+            for (one, status) in asked.iter().zip(decision.iter().flatten()) {
+                if let (HoldStatus::Held, Some(lease)) = (status, one.lease) {
+                    let lease = lease.saturating_add(REMEMBERED);
+                    one.hold.renewed(after(now, lease));
                 }
             }
             (Conclusion::Majority, decision)
@@ -56,14 +51,10 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Decides about each hold. The question fails if too few stores answered to decide about any hold.
-    fn decide(
-        &self,
-        asked: &[HoldQuestion],
-        votes: &Votes<Statuses>,
-        touched: bool,
-    ) -> Result<Vec<HoldStatus>, StoreError> {
+    fn decide(&self, asked: &[HoldQuestion], votes: &Votes<Statuses>) -> Vote<Statuses> {
         let counts = self.counts(asked, votes);
         if counts.iter().all(Option::is_none) && answered(votes) < self.majority_count() {
+            let touched = asked.iter().any(|one| one.lease.is_some());
             return Err(no_majority(self.majority_count(), votes, touched));
         }
         let known = |status: Option<_>| status.unwrap_or(HoldStatus::Unknown);
@@ -71,21 +62,15 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     fn one(&self, renewal: &Renewal, now: Instant) -> HoldQuestion {
-        let foreign = Carriers {
-            counted: self.all(),
-            late: Members::default(),
-        };
-        let hold = self.shared.holds.find(&renewal.hold);
-        let carriers = hold.as_ref().map_or(foreign, |hold| hold.carriers());
-        let (until, rule): (_, Rule) = match renewal.lease {
-            Some(lease) => (self.until(now, lease), Carriers::renewed),
-            None => (self.deadline(), Carriers::unbroken),
-        };
+        let hold = self.known(&renewal.hold);
         HoldQuestion {
+            carriers: hold.carriers(),
             hold,
-            carriers,
-            until,
-            rule,
+            lease: renewal.lease,
+            until: match renewal.lease {
+                Some(lease) => self.until(now, lease),
+                None => self.deadline(),
+            },
         }
     }
 
@@ -138,12 +123,14 @@ impl<S: LockStore> QuorumStore<S> {
                 (0..votes.len()).filter(says).collect()
             };
             let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
-            if let Some(hold) = &one.hold
-                && one.carriers.unbroken(majority, held, gone) == Some(HoldStatus::Held)
-            {
-                hold.proved(one.carriers.late);
+            let unbroken = one.carriers.unbroken(majority, held, gone);
+            if unbroken == Some(HoldStatus::Held) {
+                one.hold.proved(one.carriers.late);
             }
-            (one.rule)(one.carriers, majority, held, gone)
+            // The lease is renewed if a majority says so, late stores included. A hold that cannot be confirmed any more is gone,
+            // so that its holder learns of the loss now and not at the release.
+            let renewed = one.lease.is_some() && held.len() >= majority;
+            unbroken.or(renewed.then_some(HoldStatus::Held))
         };
         asked.iter().enumerate().map(count).collect()
     }

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use super::QuorumStore;
 use super::hold::QuorumHold;
 use super::members::Members;
+use crate::lock::Hold;
 use crate::store::{Attempt, LockStore};
 
 /// An attempt, and the state of its hold in all stores.
@@ -32,10 +33,15 @@ impl<S> StoreHold<S> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// An attempt whose hold is to end. The hold should be known. If it is not, another client took it.
-    pub(super) fn given_up(&self, attempt: Attempt) -> AttemptedHold {
+    /// A hold that should be known. If it is not, another client took it.
+    pub(super) fn known(&self, name: &Hold) -> Arc<QuorumHold> {
         let foreign = || QuorumHold::foreign(self.count());
-        let hold = self.shared.holds.find_or(attempt.hold.clone(), foreign);
+        self.shared.holds.find_or(name.clone(), foreign)
+    }
+
+    /// An attempt whose hold is to end.
+    pub(super) fn given_up(&self, attempt: Attempt) -> AttemptedHold {
+        let hold = self.known(&attempt.hold);
         AttemptedHold { attempt, hold }
     }
 
