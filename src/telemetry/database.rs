@@ -16,21 +16,6 @@ impl Database {
             None => "internal",
         }
     }
-
-    pub(super) fn record(&self, span: &Span) {
-        if span.is_disabled() {
-            return;
-        }
-        if let Some(system) = self.system {
-            span.record("db.system.name", system);
-        }
-        if let Some(address) = &self.address {
-            span.record("server.address", address);
-        }
-        if let Some(port) = self.port {
-            span.record("server.port", port);
-        }
-    }
 }
 
 /// Marks a span as failed.

@@ -64,11 +64,10 @@ impl Journal {
 
     /// Records a lost hold.
     pub(crate) fn lost(&self, route: &Route, hold: &Hold, reason: &'static str) {
-        let Some(data) = self.data() else {
-            return;
-        };
-        let (mode, cause) = (Some(hold.mode.as_str()), EventCause::Lost(reason));
-        data.events.lock().add(&hold.key, mode, route, cause);
+        if let Some(data) = self.data() {
+            let (mode, cause) = (Some(hold.mode.as_str()), EventCause::Lost(reason));
+            data.events.lock().add(&hold.key, mode, route, cause);
+        }
     }
 
     /// Records a lock that a user broke.
@@ -92,26 +91,26 @@ impl Journal {
 /// The data for a console. A closed journal is empty.
 impl Journal {
     pub(crate) fn events(&self) -> Events {
-        let data = self.data();
-        data.map_or_else(Events::default, |data| data.events.lock().clone())
+        self.read(|data| data.events.lock().clone())
     }
 
     /// Since the journal was opened, by route and mode.
     pub(crate) fn durations(&self) -> Vec<Durations> {
-        self.data()
-            .map_or_else(Vec::new, |data| data.durations.all())
+        self.read(|data| data.durations.all())
     }
 
     /// The most contended keys of the last minutes, the hottest first.
     pub(crate) fn contended(&self) -> Vec<Contended> {
-        let data = self.data();
-        data.map_or_else(Vec::new, |data| data.contended.lock().all(Instant::now()))
+        self.read(|data| data.contended.lock().all(Instant::now()))
     }
 
     /// Every request that the store has refused and that waits for it now.
     pub(crate) fn store_waiters(&self) -> Vec<StoreWaiter> {
-        let data = self.data();
-        data.map_or_else(Vec::new, |data| data.waiters.lock().all())
+        self.read(|data| data.waiters.lock().all())
+    }
+
+    fn read<T: Default>(&self, read: impl FnOnce(&JournalData) -> T) -> T {
+        self.data().map(|data| read(data)).unwrap_or_default()
     }
 }
 

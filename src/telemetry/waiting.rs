@@ -44,13 +44,12 @@ impl Waiting {
             outcome = Empty,
             waited_ms = Empty,
             otel.kind = database.kind(),
-            db.system.name = Empty,
-            server.address = Empty,
-            server.port = Empty,
+            db.system.name = database.system,
+            server.address = database.address.as_deref(),
+            server.port = database.port,
             error.type = Empty,
             otel.status_code = Empty
         );
-        database.record(&span);
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         let labels = Labels(route.clone(), mode);
         let gauges = metrics::Gauges::of(&labels);
