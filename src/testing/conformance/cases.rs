@@ -54,7 +54,7 @@ async fn until_overloaded(
     let mut waiters = Vec::new();
     loop {
         assert!(waiters.len() <= 3, "no request is refused");
-        match request.clone().wait(env.moment()).await {
+        match request.clone().wait(env.moment).await {
             Err(LockError::Overloaded) => break,
             Err(LockError::Busy { .. }) => waiters.push(wait(env, request.clone()).await),
             other => panic!("{other:?}"),

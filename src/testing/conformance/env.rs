@@ -19,9 +19,13 @@ pub struct Env {
     testbed: Box<dyn DynTestbed>,
     clock: Clock,
     settles: Duration,
-    moment: Duration,
-    modes: &'static [LockMode],
-    calls: Arc<Calls>,
+    /// Long enough for everything under way to arrive, and short compared with every lease and every poll: for asserting
+    /// that something does *not* happen, and as the length of a piece of work.
+    pub(super) moment: Duration,
+    /// The modes of the store.
+    pub(super) modes: &'static [LockMode],
+    /// The record of the clients' questions.
+    pub(super) calls: Arc<Calls>,
     clients: Mutex<Vec<LockClient>>,
 }
 
@@ -119,11 +123,6 @@ impl Env {
         self.clients.lock().unwrap().clear();
     }
 
-    /// The record of the clients' questions.
-    pub(super) fn calls(&self) -> &Calls {
-        &self.calls
-    }
-
     /// Whether the time of the test passes only while nothing else happens.
     pub(super) fn is_paused(&self) -> bool {
         matches!(self.clock, Clock::Paused)
@@ -132,12 +131,6 @@ impl Env {
     /// A lease that is renewed or expires during the test.
     pub(super) fn short_lease(&self) -> Duration {
         self.millis(5000, 2000)
-    }
-
-    /// Long enough for everything under way to arrive, and short compared with every lease and every poll: for asserting
-    /// that something does *not* happen, and as the length of a piece of work.
-    pub(super) fn moment(&self) -> Duration {
-        self.moment
     }
 
     /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up
@@ -151,11 +144,6 @@ impl Env {
         for hold in self.calls.granted(&LockKey::new(KEY)) {
             self.testbed.steal(&hold).await;
         }
-    }
-
-    /// The modes of the store.
-    pub(super) fn modes(&self) -> &[LockMode] {
-        self.modes
     }
 
     /// Both modes of a family; where the store has one of them only, that one twice.

@@ -33,7 +33,7 @@ impl Waiter {
             prompt: env.prompt(),
         };
         if let Some(hold) = asked {
-            let refused = async || env.calls().is_refused(hold);
+            let refused = async || env.calls.is_refused(hold);
             env.until("the store refuses", refused).await;
         }
         waiter
@@ -75,9 +75,9 @@ impl Waiter {
         let asking = poll_fn(|context| {
             let (polled, asked) = Calls::asked_during(|| acquiring.as_mut().poll(context));
             hold = asked.or(hold);
-            let is_refused = hold.is_some_and(|hold| env.calls().is_refused(hold));
+            let is_refused = hold.is_some_and(|hold| env.calls.is_refused(hold));
             match polled {
-                Poll::Pending if is_refused && env.calls().under_way() == 0 => Poll::Ready(None),
+                Poll::Pending if is_refused && env.calls.under_way() == 0 => Poll::Ready(None),
                 other => other.map(Some),
             }
         });
@@ -113,7 +113,7 @@ impl Waiter {
 
     /// Asserts that it continues to wait.
     pub(super) async fn keeps_waiting(&self, env: &Env) {
-        sleep(env.moment()).await;
+        sleep(env.moment).await;
         assert!(!self.task.is_finished(), "it does not wait any more");
     }
 

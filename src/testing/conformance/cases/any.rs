@@ -52,7 +52,7 @@ pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env, mode: Loc
     let other = any.clone().wait(Duration::ZERO).await.unwrap();
     let waiter = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     let any = tokio::spawn(any.into_future());
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     any.abort();
     drop(any.await);
     guard.release().await.unwrap();
@@ -82,12 +82,12 @@ pub async fn few_requests_for_any_ask_at_each_release(env: &Env, mode: LockMode)
     let mut holders = acquire_all(holding).await;
     let asking = (0..CROWD).map(|_| locks.lock_any(["one", "two"]).mode(mode));
     let mut takes = crowd(asking);
-    sleep(env.moment()).await;
-    let before = env.calls().questions();
+    sleep(env.moment).await;
+    let before = env.calls.questions();
     holders.pop().unwrap().release().await.unwrap();
     let first = timeout(env.prompt(), takes.recv()).await.unwrap().unwrap();
-    sleep(env.moment()).await;
-    let asked = env.calls().questions() - before;
+    sleep(env.moment).await;
+    let asked = env.calls.questions() - before;
     assert!(asked <= CROWD / 2, "{asked} questions");
     drop((first, holders));
     for _ in 1..CROWD {

@@ -11,7 +11,7 @@ const POLLS: usize = 10;
 pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     for polls in 0..=POLLS {
-        for rest in [Duration::ZERO, env.moment()] {
+        for rest in [Duration::ZERO, env.moment] {
             cancel_after(polls, rest, locks.lock(KEY).mode(mode)).await;
             env.no_key_is_in_use(&locks).await;
             env.store_is_empty().await;
@@ -23,7 +23,7 @@ pub async fn a_cancelled_request_for_a_taken_lock_leaves_nothing(env: &Env, mode
     let here = env.client().await;
     for holder in [&here, &env.client().await] {
         for polls in 0..=POLLS {
-            for rest in [Duration::ZERO, env.moment()] {
+            for rest in [Duration::ZERO, env.moment] {
                 let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
                 cancel_after(polls, rest, here.lock(KEY).mode(mode)).await;
                 guard.release().await.unwrap();

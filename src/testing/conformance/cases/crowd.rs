@@ -25,7 +25,7 @@ pub async fn every_request_of_a_crowd_is_granted(env: &Env, mode: LockMode) {
 
 /// A busy process hands the lock over to its own requests, but not for ever.
 pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env, mode: LockMode) {
-    let times = [env.moment() / 10; 4];
+    let times = [env.moment / 10; 4];
     let mut busy = busy(&[env.client().await], mode, &times);
     let other = env.request(rival(mode)).await;
     for _ in 0..5 {

@@ -27,7 +27,7 @@ async fn overlap(env: &Env, mode: LockMode, clients: &[LockClient], tasks: usize
     let writers = family.iter().filter(|mode| **mode != LockMode::Read);
     let writes = writers.count() * clients.len() * tasks / 2 * ROUNDS;
     assert_eq!(site.count(), writes);
-    assert!(env.calls().questions() > 0);
+    assert!(env.calls.questions() > 0);
 }
 
 /// So is a request with an owner that holds nothing.
@@ -52,7 +52,7 @@ pub async fn a_late_release_does_not_end_the_next_hold(env: &Env, mode: LockMode
     let next = env.held_elsewhere(KEY, rival(mode)).await;
     assert!(first.is_lost());
     drop(first);
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     assert!(second.wait(Duration::ZERO).await.is_err());
     next.release().await.unwrap();
 }

@@ -58,5 +58,5 @@ pub async fn readers_and_permits_cannot_be_fenced(env: &Env, mode: LockMode) {
     let locks = env.client().await;
     let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
     assert_err!(asking.await, Invalid);
-    assert_eq!(env.calls().questions(), 0);
+    assert_eq!(env.calls.questions(), 0);
 }

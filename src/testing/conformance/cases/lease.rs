@@ -38,14 +38,14 @@ pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) 
         assert!(guard.deadline() <= Instant::now() + lease && !guard.is_lost());
         next.keeps_waiting(env).await;
     }
-    let renewals = env.calls().renewals();
+    let renewals = env.calls.renewals();
     assert!((3..=8).contains(&renewals), "{renewals} in two leases");
 
     guard.release().await.unwrap();
     next.promptly().await.release().await.unwrap();
-    let renewals = env.calls().renewals();
+    let renewals = env.calls.renewals();
     sleep(lease / 2).await;
-    assert_eq!(env.calls().renewals(), renewals, "after its release");
+    assert_eq!(env.calls.renewals(), renewals, "after its release");
 }
 
 pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env, mode: LockMode) {
@@ -111,22 +111,22 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
 async fn joined_late(env: &Env, mode: LockMode) -> bool {
     let lease = env.short_lease();
     let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
-    let (earlier, begun) = (env.calls().renewals(), Instant::now());
+    let (earlier, begun) = (env.calls.renewals(), Instant::now());
     let outer = asking.clone().await.unwrap();
     let limited = asking.clone().max_hold(lease / 2).await.unwrap();
     let limit = Instant::now() + lease / 2;
     drop(outer);
     // The first renewal is due after a third of the lease.
-    if env.calls().renewals() > earlier || begun.elapsed() > lease / 4 {
+    if env.calls.renewals() > earlier || begun.elapsed() > lease / 4 {
         return false;
     }
-    let is_renewed = async || env.calls().renewals() > earlier;
+    let is_renewed = async || env.calls.renewals() > earlier;
     env.until("it was renewed", is_renewed).await;
-    sleep(env.moment()).await;
-    let renewals = env.calls().renewals();
+    sleep(env.moment).await;
+    let renewals = env.calls.renewals();
     let late = asking.await.unwrap();
     let deadline = late.deadline();
-    if env.calls().renewals() > renewals || Instant::now() >= limit {
+    if env.calls.renewals() > renewals || Instant::now() >= limit {
         return false;
     }
     assert!(deadline <= limit, "{:?} too long", deadline - limit);
@@ -154,7 +154,7 @@ pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env, mode: LockMode) 
     let leased = asking.clone().lease(Lease::Renewed(short));
     assert_err!(leased.await, Invalid);
     assert_err!(asking.max_hold(short).await, Invalid);
-    assert_eq!(env.calls().questions(), 0);
+    assert_eq!(env.calls.questions(), 0);
 }
 
 /// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted
@@ -168,7 +168,7 @@ pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMo
     let mut deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
     let mut first = None;
     while asked.elapsed() < lease * 3 {
-        sleep(env.moment()).await;
+        sleep(env.moment).await;
         for (guard, last) in guards.iter().zip(&mut deadlines) {
             let deadline = guard.deadline();
             assert!(deadline >= *last, "a renewal took something away");

@@ -29,7 +29,7 @@ pub async fn a_release_wakes_only_the_first_in_line(env: &Env, mode: LockMode) {
     for _ in 0..WAITERS {
         waiters.push(env.waiter(mode).await);
     }
-    let refused = env.calls().refused();
+    let refused = env.calls.refused();
     for waiter in waiters {
         holder.release().await.unwrap();
         holder = waiter.promptly().await;
@@ -37,7 +37,7 @@ pub async fn a_release_wakes_only_the_first_in_line(env: &Env, mode: LockMode) {
     holder.release().await.unwrap();
     // If each release woke all of them, half of all questions would be refused. Each process also polls once a
     // second.
-    let vain = env.calls().refused() - refused;
+    let vain = env.calls.refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
 }
 

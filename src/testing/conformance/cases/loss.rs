@@ -46,7 +46,7 @@ pub async fn a_lost_hold_blocks_no_request(env: &Env, mode: LockMode) {
     }
     let next = locks.lock(KEY).mode(mode).await.unwrap();
     drop(lost);
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     next.release().await.unwrap();
 }
 

@@ -26,7 +26,7 @@ pub async fn no_more_hold_than_there_are_permits(env: &Env, _: LockMode) {
     let site = Site::default();
     let clients = [env.client().await, env.client().await, env.client().await];
     let requests = clients.iter().cycle().take(12).map(permit);
-    let requests = requests.map(|request| (request, env.moment() / 4));
+    let requests = requests.map(|request| (request, env.moment / 4));
     visits(&site, 5, requests).join_all().await;
     assert_eq!(site.most_holders(), LIMIT as usize);
 }
@@ -36,7 +36,7 @@ pub async fn every_permit_is_granted(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let guards = all(&here, &elsewhere).await;
     assert!(is_taken(env).await);
-    assert_err!(permit(&here).wait(env.moment()).await, Busy);
+    assert_err!(permit(&here).wait(env.moment).await, Busy);
     release_all(guards).await;
     release_all(all(&elsewhere, &here).await).await;
 }
@@ -46,13 +46,13 @@ pub async fn one_release_admits_one(env: &Env, _: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let mut guards = all(&here, &elsewhere).await;
     let mut entering = crowd([&here, &elsewhere, &here, &elsewhere].map(permit));
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     for _ in 0..4 {
         assert!(entering.try_recv().is_err(), "there is no permit");
         guards.swap_remove(0).release().await.unwrap();
         let next = timeout(env.prompt(), entering.recv()).await;
         guards.push(next.expect("one enters").unwrap());
-        sleep(env.moment()).await;
+        sleep(env.moment).await;
     }
     release_all(guards).await;
 }
@@ -107,7 +107,7 @@ pub async fn a_lapsed_permit_is_given_back_once(env: &Env, _: LockMode) {
     let next = permit(&elsewhere).wait(env.prompt());
     guards.push(next.await.unwrap());
     drop(lapsed);
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     assert!(is_taken(env).await);
     release_all(guards).await;
 }
@@ -158,7 +158,7 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode
     let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
     let granted = join_all(asking).await;
     let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
-    assert_eq!(env.calls().questions(), MANY as usize);
+    assert_eq!(env.calls.questions(), MANY as usize);
     release_all(guards).await;
 }
 
@@ -172,16 +172,16 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     // The crowd waits when it asks nothing any more.
     let mut before = 0;
     env.until("the crowd waits", async || {
-        sleep(env.moment()).await;
-        let asked = env.calls().questions();
+        sleep(env.moment).await;
+        let asked = env.calls.questions();
         std::mem::replace(&mut before, asked) == asked
     })
     .await;
     guards.pop().unwrap().release().await.unwrap();
     let next = timeout(env.prompt(), entering.recv()).await;
     guards.push(next.unwrap().unwrap());
-    sleep(env.moment()).await;
-    let asked = env.calls().questions() - before;
+    sleep(env.moment).await;
+    let asked = env.calls.questions() - before;
     // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
     drop(guards);
@@ -197,14 +197,14 @@ pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
     let mut guards = VecDeque::from(all(&here, &elsewhere).await);
     let clients = join_all((0..WAITERS).map(|_| env.client())).await;
     let waiters = Waiter::queue_all(env, clients.iter().map(permit)).await;
-    let refused = env.calls().refused();
+    let refused = env.calls.refused();
     for waiter in waiters {
         guards.pop_front().unwrap().release().await.unwrap();
         guards.push_back(waiter.promptly().await);
     }
     // If each release woke all of them, half of all questions would be refused. Each process also polls once a
     // second.
-    let vain = env.calls().refused() - refused;
+    let vain = env.calls.refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
     release_all(guards).await;
 }

@@ -7,10 +7,10 @@ use LockMode::{Read, Write};
 pub async fn readers_share_the_lock(env: &Env, mode: LockMode) {
     let site = Site::default();
     let clients = [env.client().await, env.client().await];
-    let reading = |locks: &LockClient| (locks.lock(KEY).mode(mode), env.moment() * 4);
+    let reading = |locks: &LockClient| (locks.lock(KEY).mode(mode), env.moment * 4);
     let first = visits(&site, 1, clients.iter().map(reading));
     let joining = visits(&site, 1, clients.iter().map(reading));
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     let too_late_to_join = visits(&site, 1, clients.iter().map(reading));
     for readers in [first, joining, too_late_to_join] {
         readers.join_all().await;
@@ -21,7 +21,7 @@ pub async fn readers_share_the_lock(env: &Env, mode: LockMode) {
 pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMode) {
     let (here, elsewhere) = (env.client().await, env.client().await);
     let reader = here.lock(KEY).mode(Read).await.unwrap();
-    sleep(env.moment()).await; // The time in which others join without asking the store is over.
+    sleep(env.moment).await; // The time in which others join without asking the store is over.
     let writer = Waiter::queue(env, elsewhere.lock(KEY).mode(mode)).await;
     for locks in [&here, &elsewhere, &env.client().await] {
         assert_err!(locks.lock(KEY).mode(Read).wait(Duration::ZERO).await, Busy);
@@ -35,7 +35,7 @@ pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env, mode: LockMod
 /// Readers that waited for it are granted beside the reader that holds.
 pub async fn a_cancelled_writer_blocks_no_readers(env: &Env, mode: LockMode) {
     let (locks, reader) = env.held_here(Read).await;
-    sleep(env.moment()).await; // The time in which others join without asking the store is over.
+    sleep(env.moment).await; // The time in which others join without asking the store is over.
     let writer = env.waiter(mode).await;
     let here = Waiter::queue(env, locks.lock(KEY).mode(Read)).await;
     let elsewhere = env.waiter(Read).await;
@@ -114,7 +114,7 @@ pub async fn a_reader_is_granted_among_writers(env: &Env, mode: LockMode) {
 /// Six requests work without a pause, in two clients; another request is still granted repeatedly.
 async fn is_granted_among(env: &Env, crowd: LockMode, alone: LockMode) {
     let clients = [env.client().await, env.client().await];
-    let mut working = busy(&clients, crowd, &[1, 2, 3].map(|n| env.moment() / 4 * n));
+    let mut working = busy(&clients, crowd, &[1, 2, 3].map(|n| env.moment / 4 * n));
     for locks in [env.client().await, env.client().await] {
         for _ in 0..4 {
             granted_within(env.prompt() * 2, locks.lock(KEY).mode(alone)).await;
@@ -255,7 +255,7 @@ pub async fn readers_of_one_process_share_few_holds(env: &Env, mode: LockMode) {
     let locks = env.client_with(unshared).await;
     let reader = |_| locks.lock(KEY).mode(mode).owner(&Owner::new());
     let mut guards = acquire_all((0..READERS).map(reader)).await;
-    let holds = env.calls().granted(&LockKey::new(KEY)).len();
+    let holds = env.calls.granted(&LockKey::new(KEY)).len();
     assert!(holds < READERS / 2, "{holds} holds of one process");
     // A writer is granted when the last of them releases.
     let writer = env.waiter(rival(mode)).await;

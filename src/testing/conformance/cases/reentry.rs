@@ -5,10 +5,10 @@ use super::*;
 pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMode) {
     let asking = env.owned(mode).await;
     let outer = asking.clone().await.unwrap();
-    let questions = env.calls().questions();
+    let questions = env.calls.questions();
     let inner = asking.clone().await.unwrap();
     let innermost = asking.wait(Duration::ZERO).await.unwrap();
-    assert_eq!(env.calls().questions(), questions);
+    assert_eq!(env.calls.questions(), questions);
     drop((innermost, inner));
     outer.release().await.unwrap();
 }

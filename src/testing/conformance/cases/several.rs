@@ -40,7 +40,7 @@ pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Env, mode: LockMode) {
     let keys = ["a", "b", "c"];
     for holder in [&locks, &env.client().await] {
         let taken = holder.lock("b").mode(rival(mode)).await.unwrap();
-        for wait in [Duration::ZERO, env.moment() * 5] {
+        for wait in [Duration::ZERO, env.moment * 5] {
             let asked = Instant::now();
             assert_err!(locks.lock_all(keys).mode(mode).wait(wait).await, Busy);
             assert!(wait <= asked.elapsed() && asked.elapsed() < wait + env.prompt());
@@ -146,10 +146,10 @@ pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Env, mode: 
 /// Requests for the same two keys, which are always in use by one of them.
 pub async fn a_request_for_all_is_granted_under_contention(env: &Env, mode: LockMode) {
     let clients = [env.client().await, env.client().await];
-    let stop = Instant::now() + env.moment() * 100;
+    let stop = Instant::now() + env.moment * 100;
     let mut working = JoinSet::new();
     for (n, key) in ["a", "b", "a", "b"].into_iter().enumerate() {
-        let (locks, moment) = (clients[n % 2].clone(), env.moment());
+        let (locks, moment) = (clients[n % 2].clone(), env.moment);
         working.spawn(async move {
             while Instant::now() < stop {
                 let guard = locks.lock(key).mode(mode).await.unwrap();
@@ -158,7 +158,7 @@ pub async fn a_request_for_all_is_granted_under_contention(env: &Env, mode: Lock
             }
         });
     }
-    sleep(env.moment()).await;
+    sleep(env.moment).await;
     let both = clients[0].lock_all(["a", "b"]).mode(rival(mode));
     both.await.unwrap().release().await.unwrap();
     assert!(Instant::now() < stop, "granted when no other asked");
@@ -171,7 +171,7 @@ pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Env, mode: LockMod
     let keys = |count| (0..count).map(|n| format!("key:{n}"));
     assert_err!(locks.lock_all(keys(4)).mode(mode).await, Invalid);
     assert_err!(locks.lock_any(keys(4)).mode(mode).await, Invalid);
-    assert_eq!(env.calls().questions(), 0);
+    assert_eq!(env.calls.questions(), 0);
     let guard = locks.lock_all(keys(3)).mode(mode).await.unwrap();
     guard.release().await.unwrap();
 }

@@ -46,7 +46,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode)
     let locks = env.client().await;
     locks.shutdown(LIMIT).await.unwrap();
     locks.shutdown(LIMIT).await.unwrap();
-    let questions = env.calls().questions();
+    let questions = env.calls.questions();
     for asking in [
         locks.lock(KEY),
         locks.lock_all([KEY, "other"]),
@@ -54,7 +54,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode)
     ] {
         assert_err!(asking.mode(mode).await, Shutdown);
     }
-    assert_eq!(env.calls().questions(), questions);
+    assert_eq!(env.calls.questions(), questions);
 }
 
 /// A request that is granted while the client ends is refused or given back; afterwards the store has no

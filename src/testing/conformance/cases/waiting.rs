@@ -8,7 +8,7 @@ pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env, mode: Lo
 }
 
 pub async fn a_wait_ends_at_its_time_limit(env: &Env, mode: LockMode) {
-    is_refused_after(env, mode, env.moment() * 5).await;
+    is_refused_after(env, mode, env.moment * 5).await;
 }
 
 /// A request of the process that holds the lock, and one of another process.
@@ -28,7 +28,7 @@ async fn is_refused_after(env: &Env, mode: LockMode, wait: Duration) {
 pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env, mode: LockMode) {
     let holder = env.held_elsewhere(KEY, rival(mode)).await;
     let locks = env.client().await;
-    let wait = env.moment() * 5;
+    let wait = env.moment * 5;
     let asked = Instant::now();
     let front = Waiter::queue(env, locks.lock(KEY).mode(mode)).await;
     let behind = Waiter::queue(env, locks.lock(KEY).mode(mode).wait(wait)).await;
