@@ -61,14 +61,14 @@ pub(crate) const BATCH: usize = 100;
 /// and the operating system tries to deliver for about 100 seconds more.
 pub const LATENESS: Duration = Duration::from_secs(120);
 
-/// Groups items by a number.
-fn grouped<T>(
+/// Groups items, in their order.
+fn grouped<T, G: Ord>(
     items: impl IntoIterator<Item = T>,
-    number: impl Fn(&T) -> u16,
-) -> BTreeMap<u16, Vec<T>> {
-    let mut groups: BTreeMap<u16, Vec<T>> = BTreeMap::new();
+    group: impl Fn(&T) -> G,
+) -> BTreeMap<G, Vec<T>> {
+    let mut groups: BTreeMap<G, Vec<T>> = BTreeMap::new();
     for item in items {
-        groups.entry(number(&item)).or_default().push(item);
+        groups.entry(group(&item)).or_default().push(item);
     }
     groups
 }

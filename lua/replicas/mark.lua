@@ -1,4 +1,4 @@
--- Runs before a script that changes nothing and whose answer replicas must acknowledge. It writes a key for them to
+-- Runs before a check whose answer replicas must acknowledge. It writes a key for them to
 -- acknowledge, because they may have acknowledged all earlier writes before they were cut off.
 -- KEYS  the last: the key to write, without other use
 redis.call('SET', KEYS[#KEYS], '', 'PX', 1000)

@@ -41,8 +41,6 @@ mod outside;
 mod pooled;
 mod processes;
 mod records;
-mod releases;
-mod renewals;
 mod replicas;
 mod reply;
 mod rights;
@@ -271,7 +269,7 @@ impl RedisStore {
     ) -> Result<(redis::Value, ReplicaAck), StoreError> {
         let router = &self.inner.router;
         let call = call(router.channels().await?)?;
-        router.route(Purpose::Commands).call(key, &call).await
+        router.call(Purpose::Commands, key, &call).await
     }
 
     /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.

@@ -1,72 +1,150 @@
-//! Questions about many holds, in few scripts.
+//! Renewals, checks and releases of many holds, in few scripts.
 
 use std::future::Future;
 
 use futures_util::future::join_all;
-use redis::Value;
 
-use super::router::PartitionRoute;
-use super::script::Call;
-use crate::error::StoreError;
-use crate::store::{BATCH, HoldStatus, Renewal, grouped};
+use super::pooled::Purpose;
+use super::{RedisStore, calls, failure, many, reply};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::{BATCH, HoldStatus, LockStore, Release, Released, Renewal, grouped, several};
 
-/// An item, or an answer about it, and the index of the item in the question.
-pub(super) type Placed<T> = (usize, T);
+impl RedisStore {
+    /// Renews the leases of holds; checks those whose renewal names no lease.
+    pub(super) async fn renew_or_check(
+        &self,
+        renewals: &[Renewal],
+    ) -> Result<Vec<HoldStatus>, StoreError> {
+        if renewals.is_empty() {
+            return self.ping().await.map(|()| Vec::new());
+        }
+        let router = &self.inner.router;
+        let group = |_, renewal: &Renewal| {
+            let purpose = purpose_of(renewal);
+            (purpose, router.together(purpose, &renewal.hold.key))
+        };
+        let answers = in_batches(renewals, group, |batch| self.renew_batch(batch));
+        answers.await.into_iter().collect()
+    }
 
-/// Asks in as few questions as [`BATCH`] and `together` allow: items with the same number may be in one question. Every
-/// question is completed: one that fails does not stop the others.
-pub(super) async fn in_batches<'a, T, A, F>(
-    items: &[Placed<&'a T>],
-    together: impl Fn(&T) -> u16,
+    /// Renews, or checks, the holds of a batch by one script.
+    async fn renew_batch(
+        &self,
+        batch: Vec<&Renewal>,
+    ) -> Result<Vec<Result<HoldStatus, StoreError>>, StoreError> {
+        let (router, purpose) = (&self.inner.router, purpose_of(batch[0]));
+        let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
+        let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
+        let answered = match router.call(purpose, key, &call).await {
+            // There is no connection for renewals. The server may be at its connection limit, while the other connections
+            // are up.
+            Err(error)
+                if purpose == Purpose::Renewals && no_connection(&error) && router.is_up() =>
+            {
+                router.call(Purpose::Commands, key, &call).await
+            }
+            answered => answered,
+        };
+        let (answer, effect) = answered?;
+        let statuses = reply::renewed(&answer, batch.len())?;
+        if statuses.contains(&HoldStatus::Held) {
+            effect.counts().await?;
+        }
+        Ok(statuses.into_iter().map(Ok).collect())
+    }
+
+    /// Asks every server that has locks.
+    async fn ping(&self) -> Result<(), StoreError> {
+        let servers = self.inner.router.servers().await?;
+        let ping = redis::cmd("PING");
+        let pings = servers
+            .iter()
+            .map(|(_, connection)| connection.query(&ping));
+        for answer in join_all(pings).await {
+            if let redis::Value::ServerError(error) = answer? {
+                return Err(failure::refusal(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases several holds. A hold that leaves a record is alone in its batch.
+    pub(super) async fn release_several(
+        &self,
+        releases: &[Release],
+    ) -> Result<Vec<Released>, StoreError> {
+        let group = |place, release: &Release| match release.record {
+            Some(_) => Err(place),
+            None => {
+                let router = &self.inner.router;
+                Ok(router.together(Purpose::Commands, &release.hold.key))
+            }
+        };
+        let answers = in_batches(releases, group, |batch| self.release_batch(batch));
+        several::known(answers.await)
+    }
+
+    /// Releases the holds of a batch by one script.
+    async fn release_batch(
+        &self,
+        batch: Vec<&Release>,
+    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
+        if let [release] = batch[..] {
+            return Ok(vec![self.release_alone(release).await]);
+        }
+        let holds = batch.iter().map(|release| &release.hold);
+        let call = |publish| Ok(many::release(holds.clone(), publish));
+        let (answer, effect) = self.call_counting(&batch[0].hold.key, call).await?;
+        let answers = many::released(&answer, batch.len())?;
+        let released: Vec<_> = holds
+            .zip(answers)
+            .map(|(hold, answer)| self.released(hold, answer))
+            .collect();
+        let is_held = |released: &Released| released.status == HoldStatus::Held;
+        if released.iter().flatten().any(is_held) {
+            effect.counts().await?;
+        }
+        Ok(released)
+    }
+}
+
+/// A check needs no connection for renewals: nothing ends while it waits.
+fn purpose_of(renewal: &Renewal) -> Purpose {
+    match renewal.lease {
+        Some(_) => Purpose::Renewals,
+        None => Purpose::Commands,
+    }
+}
+
+/// Whether an error means that there is no connection.
+fn no_connection(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Unreachable | StoreErrorKind::Transient
+    )
+}
+
+/// Asks in as few questions as [`BATCH`] and `group` allow: items of the same group may be in one question. Every question
+/// is completed: one that fails does not stop the others. The answers are in the order of the items.
+async fn in_batches<'a, T, G: Ord, A: Clone, F>(
+    items: &'a [T],
+    group: impl Fn(usize, &T) -> G,
     ask: impl Fn(Vec<&'a T>) -> F,
-) -> Vec<Placed<Result<A, StoreError>>>
+) -> Vec<Result<A, StoreError>>
 where
-    A: Clone,
     F: Future<Output = Result<Vec<Result<A, StoreError>>, StoreError>>,
 {
-    let groups = grouped(items.iter().copied(), |(_, item)| together(item));
-    let batches = groups.values().flat_map(|group| group.chunks(BATCH));
-    let answers = batches.map(|batch| {
-        let answers = ask(batch.iter().map(|(_, item)| *item).collect());
+    let groups = grouped(0..items.len(), |place| group(*place, &items[*place]));
+    let batches = groups.values().flat_map(|places| places.chunks(BATCH));
+    let answers = batches.map(|places| {
+        let answers = ask(places.iter().map(|place| &items[*place]).collect());
         async move {
             let answers = answers.await;
-            let answers = answers.unwrap_or_else(|error| vec![Err(error); batch.len()]);
-            let places = batch.iter().map(|(place, _)| *place);
-            places.zip(answers).collect::<Vec<_>>()
+            let answers = answers.unwrap_or_else(|error| vec![Err(error); places.len()]);
+            places.iter().zip(answers).collect::<Vec<_>>()
         }
     });
-    join_all(answers).await.into_iter().flatten().collect()
-}
-
-/// Asks for the status of holds, or renews them. `read`: reads the answer about so many holds.
-pub(super) async fn statuses<'a>(
-    route: PartitionRoute<'_>,
-    renewals: &[Placed<&'a Renewal>],
-    call: impl Fn(&[&'a Renewal]) -> Call,
-    read: impl Fn(&Value, usize) -> Result<Vec<HoldStatus>, StoreError>,
-) -> Result<Vec<Placed<HoldStatus>>, StoreError> {
-    let read = &read;
-    let ask = |batch: Vec<&'a Renewal>| {
-        let call = call(&batch);
-        async move {
-            let (answer, effect) = route.call(&batch[0].hold.key, &call).await?;
-            let statuses = read(&answer, batch.len())?;
-            if statuses.contains(&HoldStatus::Held) {
-                effect.counts().await?;
-            }
-            Ok(statuses.into_iter().map(Ok).collect())
-        }
-    };
-    let together = |renewal: &Renewal| route.together(&renewal.hold.key);
-    let answers = in_batches(renewals, together, ask).await;
-    let answers = answers.into_iter();
-    answers
-        .map(|(place, status)| Ok((place, status?)))
-        .collect()
-}
-
-/// The answers in the order of the question.
-pub(super) fn in_order<A>(mut answers: Vec<Placed<A>>) -> impl Iterator<Item = A> {
+    let mut answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
     answers.sort_unstable_by_key(|(place, _)| *place);
-    answers.into_iter().map(|(_, answer)| answer)
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }

@@ -157,8 +157,9 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
     })
 }
 
-/// Renews the leases of some holds.
-pub(super) fn renew(renewals: &[&Renewal]) -> Call {
+/// Renews the leases of some holds; a renewal without a lease asks whether the hold exists. `is_marked`: with a write for
+/// replicas to acknowledge.
+pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
     let kind = |renewal: &Renewal| match renewal.hold.mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Write => "hash",
         LockMode::Read => "reader",
@@ -174,31 +175,16 @@ pub(super) fn renew(renewals: &[&Renewal]) -> Call {
         };
         [names.lock()].into_iter().chain(second)
     });
+    let call = match is_marked {
+        true => script::RENEW_MARKED.call(keys.chain([Names::of(&renewals[0].hold.key).mark()])),
+        false => script::RENEW.call(keys),
+    };
     let runs = renewals.chunk_by(|a, b| kind(a) == kind(b) && a.lease == b.lease);
-    runs.fold(script::RENEW.call(keys), |call, run| {
-        let lease = ms(run[0].lease.unwrap_or_default());
-        let call = call.arg((kind(run[0]), lease, run.len()));
+    runs.fold(call, |call, run| {
+        let call = call.arg((kind(run[0]), run[0].lease.map_or(0, ms), run.len()));
         let fields = run.iter().map(|renewal| field(&renewal.hold));
         fields.fold(call, Call::arg)
     })
-}
-
-/// Asks which of some holds exist. `marked`: with a write for replicas to acknowledge.
-pub(super) fn check<'a>(holds: impl Iterator<Item = &'a Hold> + Clone, marked: bool) -> Call {
-    let (script, mark) = match holds.clone().next() {
-        Some(hold) if marked => (&script::CHECK_MARKED, Some(Names::of(&hold.key).mark())),
-        _ => (&script::CHECK, None),
-    };
-    holds
-        .clone()
-        .fold(about(script, holds, mark), |call, hold| {
-            // The check of a permit differs from that of any other hold.
-            let kind = match hold.mode {
-                LockMode::Permit(_) => "permit",
-                LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Write => "",
-            };
-            call.arg((field(hold), kind))
-        })
 }
 
 /// The channel that reports when such an attempt may succeed.
@@ -221,24 +207,6 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
         LockMode::Read | LockMode::Write => names.rw_channel(),
         LockMode::Permit(_) => names.permit_channel(),
     }
-}
-
-/// A call about several holds, with two keys for each, and optionally one more.
-fn about<'a>(
-    script: &'static Script,
-    holds: impl Iterator<Item = &'a Hold> + Clone,
-    last: Option<Name<'a>>,
-) -> Call {
-    let keys = holds.flat_map(|hold| {
-        let names = Names::of(&hold.key);
-        let second = match hold.mode {
-            LockMode::Read => names.reader_timeout(hold.id),
-            LockMode::Reentrant | LockMode::Fair | LockMode::Write => names.lock(),
-            LockMode::Permit(_) => names.permits(),
-        };
-        [names.lock(), second]
-    });
-    script.call(keys.chain(last))
 }
 
 /// The command with which a script publishes, if the script needs it: `PUBLISH` is the default, but arguments after it need

@@ -1,6 +1,7 @@
 //! One server, with all its connections.
 
 use std::error::Error;
+use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::channels::Channels;
@@ -80,32 +81,17 @@ impl Node {
 
     /// The connection for all commands about this key.
     pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<SharedConnection> {
-        match purpose {
-            Purpose::Commands => &self.commands[self.place(key)],
-            Purpose::Renewals => &self.renewals,
-        }
+        &self.connections(purpose)[self.together(purpose, key)]
     }
 
     /// A connection for commands about the server itself.
     pub(super) fn first(&self, purpose: Purpose) -> &Arc<SharedConnection> {
-        match purpose {
-            Purpose::Commands => &self.commands[0],
-            Purpose::Renewals => &self.renewals,
-        }
+        &self.connections(purpose)[0]
     }
 
     /// Keys with the same number have the same connection.
-    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> u16 {
-        match purpose {
-            Purpose::Commands => {
-                u16::try_from(self.place(key)).expect("fewer connections than a server has ports")
-            }
-            Purpose::Renewals => 0,
-        }
-    }
-
-    fn place(&self, key: &LockKey) -> usize {
-        key.place_among(self.commands.len())
+    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
+        key.place_among(self.connections(purpose).len())
     }
 
     /// Whether commands can be sent at once.
@@ -113,9 +99,12 @@ impl Node {
         self.commands.iter().all(|connection| connection.is_up())
     }
 
-    /// The number of connections for commands.
-    pub(super) fn connections(&self) -> usize {
-        self.commands.len()
+    /// The connections of one purpose.
+    pub(super) fn connections(&self, purpose: Purpose) -> &[Arc<SharedConnection>] {
+        match purpose {
+            Purpose::Commands => &self.commands,
+            Purpose::Renewals => slice::from_ref(&self.renewals),
+        }
     }
 
     /// The connection for subscriptions. The first caller decides on the kind of channels.

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::telemetry;
 
 /// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
     /// The commands of callers. Their runtime drives the connection.
     Commands,

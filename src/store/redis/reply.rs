@@ -101,7 +101,7 @@ pub(super) fn status(answer: &Value) -> Result<HoldStatus, StoreError> {
     }
 }
 
-/// Reads the answer of the script that renews `expected` holds: how many it has renewed, and the places of the others.
+/// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
 pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     let Value::Array(parts) = answer else {
         return Err(unexpected_reply(answer));
@@ -122,14 +122,6 @@ pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>
     match usize::try_from(renewed).is_ok_and(|renewed| renewed + gone.len() == expected) {
         true => Ok(statuses),
         false => Err(unexpected_reply(answer)),
-    }
-}
-
-/// Reads the answer of a script that was asked about `expected` holds.
-pub(super) fn statuses(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
-    match answer {
-        Value::Array(answers) if answers.len() == expected => answers.iter().map(status).collect(),
-        _ => Err(unexpected_reply(answer)),
     }
 }
 

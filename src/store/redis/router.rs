@@ -26,13 +26,6 @@ pub(super) enum Router {
     Cluster(Box<Cluster>),
 }
 
-/// The connections of one purpose.
-#[derive(Clone, Copy)]
-pub(super) struct PartitionRoute<'a> {
-    router: &'a Router,
-    purpose: Purpose,
-}
-
 impl Router {
     /// Connects, and checks that a server answers.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
@@ -42,10 +35,30 @@ impl Router {
         }
     }
 
-    pub(super) fn route(&self, purpose: Purpose) -> PartitionRoute<'_> {
-        PartitionRoute {
-            router: self,
-            purpose,
+    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together).
+    pub(super) async fn call(
+        &self,
+        purpose: Purpose,
+        key: &LockKey,
+        call: &Call,
+    ) -> Result<(Value, ReplicaAck), StoreError> {
+        match self {
+            Self::One(node) => {
+                let connection = node.connection(purpose, key);
+                let (answer, sent) = connection.call(call).await?;
+                Ok((answer, ReplicaAck::new(connection, sent)))
+            }
+            // Boxed, so that the future of a call to the only server is small.
+            Self::Cluster(cluster) => Box::pin(cluster.call(purpose, key, call)).await,
+        }
+    }
+
+    /// Keys with the same number may be in one script: keys of one connection, or of one slot. A command about a key is
+    /// never overtaken by a later one about the same key.
+    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
+        match self {
+            Self::One(node) => node.together(purpose, key),
+            Self::Cluster(_) => Slot::of(key).number().into(),
         }
     }
 
@@ -139,38 +152,13 @@ impl Router {
     }
 }
 
-impl PartitionRoute<'_> {
-    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together).
-    pub(super) async fn call(
-        self,
-        key: &LockKey,
-        call: &Call,
-    ) -> Result<(Value, ReplicaAck), StoreError> {
-        match self.router {
-            Router::One(node) => {
-                let connection = node.connection(self.purpose, key);
-                let (answer, sent) = connection.call(call).await?;
-                Ok((answer, ReplicaAck::new(connection, sent)))
-            }
-            // Boxed, so that the future of a call to the only server is small.
-            Router::Cluster(cluster) => Box::pin(cluster.call(self.purpose, key, call)).await,
-        }
-    }
-
-    /// Keys with the same number may be in one script: keys of one connection, or of one slot. A command about a key is
-    /// never overtaken by a later one about the same key.
-    pub(super) fn together(self, key: &LockKey) -> u16 {
-        match self.router {
-            Router::One(node) => node.together(self.purpose, key),
-            Router::Cluster(_) => Slot::of(key).number(),
-        }
-    }
-}
-
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::One(node) => write!(f, "one, {} connections", node.connections()),
+            Self::One(node) => {
+                let connections = node.connections(Purpose::Commands).len();
+                write!(f, "one, {connections} connections")
+            }
             Self::Cluster(_) => f.write_str("a Cluster"),
         }
     }

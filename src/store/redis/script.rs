@@ -104,9 +104,7 @@ scripts! {
     RIGHTS: "rights";
 
     RENEW: "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
-
-    CHECK: "shared/on_hash" "shared/now" "check";
-    CHECK_MARKED: "replicas/mark" "shared/on_hash" "shared/now" "check";
+    RENEW_MARKED: "replicas/mark" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
 
     ACQUIRE_ALL:
         "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
