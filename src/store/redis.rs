@@ -77,8 +77,8 @@ use thread::ConnectionThread;
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
 ///
-/// Commands share a few connections; those to a single server are created, checked and bounded by deadpool. One more connection
-/// listens for wake-ups, and one is for renewals. All of them are replaced when they break. While Redis is down, calls fail at
+/// Commands share a few connections. One more connection listens for wake-ups, and one is for renewals. All of them are
+/// replaced when they break. While Redis is down, calls fail at
 /// once, and a background task reconnects.
 ///
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
@@ -181,7 +181,8 @@ impl RedisStore {
         RedisStoreBuilder::for_cluster(addresses)
     }
 
-    /// A builder of a store from a configuration of [`deadpool_redis`].
+    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps its connections, so of the settings of
+    /// the pool only the largest size and the time limit for creation count.
     pub fn from_config(config: Config) -> RedisStoreBuilder {
         RedisStoreBuilder::with_config(config)
     }

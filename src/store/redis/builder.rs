@@ -57,7 +57,10 @@ pub struct RedisStoreBuilder {
 
 #[derive(Debug, Clone)]
 enum Connections {
-    Ours(PoolConfig),
+    /// At most so many for commands.
+    Ours {
+        max_size: usize,
+    },
     Given(Pool),
     /// The address has only the credentials and settings.
     Sentinel {
@@ -72,7 +75,9 @@ impl RedisStoreBuilder {
             address: address.into_connection_info().map_err(bad_address),
             seeds: None,
             channels: None,
-            connections: Connections::Ours(PoolConfig::default()),
+            connections: Connections::Ours {
+                max_size: usize::MAX,
+            },
             timeouts: Timeouts::default(),
             commands: CONNECTIONS,
             tls: Tls::default(),
@@ -94,7 +99,9 @@ impl RedisStoreBuilder {
     }
 
     pub(super) fn with_config(config: Config) -> Self {
-        let pool = config.get_pool_config();
+        let PoolConfig {
+            max_size, timeouts, ..
+        } = config.get_pool_config();
         let mut builder = match (config.url, config.connection) {
             (Some(url), None) => Self::new(url),
             (None, connection) => Self::new(connection.unwrap_or_default()),
@@ -105,7 +112,8 @@ impl RedisStoreBuilder {
                 ..Self::new("redis://")
             },
         };
-        builder.connections = Connections::Ours(pool);
+        builder.connections = Connections::Ours { max_size };
+        builder.timeouts.connect = timeouts.create.unwrap_or(builder.timeouts.connect);
         builder
     }
 
@@ -167,7 +175,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how many connections carry the commands, at least one. The default is 2; the pool of a single server limits it.
+    /// Sets how many connections carry the commands, at least one. The default is 2; the largest size of a pool, or of the
+    /// pool in a [configuration](RedisStore::from_config), limits it.
     /// The connections are kept as long as the store lives. Two more connections, outside a pool, are for wake-ups and
     /// for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
     /// its first use.
@@ -268,8 +277,13 @@ impl RedisStoreBuilder {
         } = settings;
         let endpoint = |address| Endpoint::new(address, tls.clone(), *timeouts);
         let server = endpoint(address);
+        let room = match &self.connections {
+            Connections::Ours { max_size } => *max_size,
+            Connections::Given(pool) => pool.status().max_size,
+            Connections::Sentinel { .. } => usize::MAX,
+        };
         let connector = match self.connections {
-            Connections::Ours(config) => Connector::Server(server.pool(config)?),
+            Connections::Ours { .. } => Connector::Server(server),
             Connections::Given(pool) => Connector::Given(pool, Box::new(server)),
             Connections::Sentinel { .. } if sentinels.is_empty() => {
                 return Err(refused("name at least one sentinel"));
@@ -281,7 +295,7 @@ impl RedisStoreBuilder {
                 Connector::Sentinels(Arc::new(group))
             }
         };
-        match self.commands.min(connector.room()) {
+        match self.commands.min(room) {
             0 => Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
             )),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use deadpool::managed::{Manager, Pool};
+use deadpool::managed::Manager;
+use deadpool_redis::{Pool, PoolError};
 use redis::ConnectionAddr;
 
-use super::endpoint::{Endpoint, RawConnection, no_connection};
+use super::endpoint::{Endpoint, RawConnection};
 use super::failure::{self, failing_over, unreachable};
 use super::master::MasterChanged;
 use super::pooled::{PoolPermit, Purpose, Taken};
@@ -17,11 +18,11 @@ use crate::error::StoreError;
 #[derive(Clone)]
 pub(super) enum Connector {
     /// The server that has all keys.
-    Server(Pool<Endpoint>),
+    Server(Endpoint),
     /// A server of a Cluster.
     Node(Endpoint),
     /// The server that has all keys, by a pool of the caller's. The endpoint is for subscriptions.
-    Given(deadpool_redis::Pool, Box<Endpoint>),
+    Given(Pool, Box<Endpoint>),
     /// The master that the sentinels name.
     Sentinels(Arc<SentinelGroup>),
 }
@@ -30,8 +31,7 @@ impl Connector {
     /// The server, or the sentinels that name it.
     fn target(&self) -> Result<&Endpoint, &Arc<SentinelGroup>> {
         match self {
-            Self::Server(pool) => Ok(pool.manager()),
-            Self::Node(endpoint) => Ok(endpoint),
+            Self::Server(endpoint) | Self::Node(endpoint) => Ok(endpoint),
             Self::Given(_, endpoint) => Ok(endpoint),
             Self::Sentinels(sentinels) => Err(sentinels),
         }
@@ -48,31 +48,21 @@ impl Connector {
         }
     }
 
-    /// The largest number of connections for commands.
-    pub(super) fn room(&self) -> usize {
-        match self {
-            Self::Server(pool) => pool.status().max_size,
-            Self::Given(pool, _) => pool.status().max_size,
-            Self::Node(_) | Self::Sentinels(_) => usize::MAX,
-        }
-    }
-
     /// Opens a connection, which the current runtime drives. A connection for renewals has the settings of the pool, and takes
     /// no permit of it. No other runtime has used the connection before.
     pub(super) async fn take(&self, purpose: Purpose) -> Result<Taken, StoreError> {
         match (self, purpose) {
             (Self::Sentinels(sentinels), _) => sentinels.take().await,
-            (Self::Node(server), _) => Taken::open(server).await,
-            (Self::Server(pool), Purpose::Commands) => {
-                let connection = pool.get().await.map_err(no_connection)?;
-                let raw = connection.clone();
-                Ok(Taken::counted(raw, PoolPermit::Ours(Some(connection))))
-            }
-            (Self::Server(pool), Purpose::Renewals) => Taken::open(pool.manager()).await,
+            (Self::Server(server) | Self::Node(server), _) => Taken::open(server).await,
             (Self::Given(pool, _), Purpose::Commands) => {
-                let connection = pool.get().await.map_err(no_connection)?;
-                let raw = RawConnection::given((*connection).clone());
-                Ok(Taken::counted(raw, PoolPermit::Given(Some(connection))))
+                let connection = pool.get().await.map_err(|error| match error {
+                    PoolError::Backend(error) => failure::no_connection(error),
+                    error => unreachable(error),
+                })?;
+                let handle = (*connection).clone();
+                let mut taken = Taken::uncounted(RawConnection::given(handle));
+                taken.place = Some(PoolPermit::new(connection));
+                Ok(taken)
             }
             (Self::Given(pool, _), Purpose::Renewals) => {
                 let handle = pool.manager().create().await;

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Pool, PoolConfig, RecycleResult};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisError,
@@ -14,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
 
-use super::failure::{self, refused, unreachable};
+use super::failure::refused;
 use super::gathering::Gathering;
 use super::stream;
 use super::timeouts::Timeouts;
@@ -37,12 +36,11 @@ pub(super) struct Endpoint {
 }
 
 /// An open connection for commands.
-#[derive(Clone)]
 pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
     /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
     /// task is not accessible.
-    driver: Option<Arc<OwnedTask>>,
+    driver: Option<OwnedTask>,
 }
 
 impl Endpoint {
@@ -125,7 +123,7 @@ impl Endpoint {
         let (handle, driver) = in_time(self.timeouts.connect, opening).await?;
         Ok(RawConnection {
             handle,
-            driver: Some(Arc::new(OwnedTask::new(&tokio::spawn(driver)))),
+            driver: Some(OwnedTask::new(&tokio::spawn(driver))),
         })
     }
 
@@ -147,35 +145,6 @@ impl Endpoint {
             Ok(Err(late_refusal)) => tls::tls_refusal(&late_refusal.into()).unwrap_or(error),
             _ => error,
         }
-    }
-
-    /// A pool of connections to this server.
-    pub(super) fn pool(&self, config: PoolConfig) -> Result<Pool<Self>, StoreError> {
-        Pool::builder(self.clone())
-            .config(config)
-            .runtime(deadpool_redis::Runtime::Tokio1)
-            .build()
-            .map_err(refused)
-    }
-}
-
-impl managed::Manager for Endpoint {
-    type Type = RawConnection;
-    type Error = RedisError;
-
-    async fn create(&self) -> RedisResult<RawConnection> {
-        self.open().await
-    }
-
-    async fn recycle(
-        &self,
-        connection: &mut RawConnection,
-        _: &Metrics,
-    ) -> RecycleResult<RedisError> {
-        let ping = redis::cmd("PING");
-        let answer = connection.handle.send_packed_command(&ping);
-        in_time(self.timeouts.response, answer).await?;
-        Ok(())
     }
 }
 
@@ -218,12 +187,4 @@ pub(super) fn bad_address(error: RedisError) -> StoreError {
         );
     }
     refused(error)
-}
-
-/// The error for a pool that returns no connection.
-pub(super) fn no_connection(error: managed::PoolError<RedisError>) -> StoreError {
-    match error {
-        managed::PoolError::Backend(error) => failure::no_connection(error),
-        error => unreachable(error),
-    }
 }

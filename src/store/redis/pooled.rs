@@ -1,6 +1,4 @@
-//! New connections, and their permits in pools.
-
-use deadpool::managed::Object;
+//! New connections, and their permits in a pool of the caller's.
 
 use super::endpoint::{Endpoint, RawConnection};
 use super::failure;
@@ -37,10 +35,7 @@ pub(super) struct Taken {
 }
 
 /// The permit of a connection in its pool. Dropping it returns the permit, and not the connection.
-pub(super) enum PoolPermit {
-    Ours(Option<Object<Endpoint>>),
-    Given(Option<deadpool_redis::Connection>),
-}
+pub(super) struct PoolPermit(Option<deadpool_redis::Connection>);
 
 impl Taken {
     /// A connection that no pool counts.
@@ -57,22 +52,16 @@ impl Taken {
         let raw = endpoint.open().await.map_err(failure::no_connection)?;
         Ok(Self::uncounted(raw))
     }
+}
 
-    pub(super) fn counted(raw: RawConnection, place: PoolPermit) -> Self {
-        Self {
-            place: Some(place),
-            ..Self::uncounted(raw)
-        }
+impl PoolPermit {
+    pub(super) fn new(connection: deadpool_redis::Connection) -> Self {
+        Self(Some(connection))
     }
 }
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
-        match self {
-            Self::Ours(connection) => drop(connection.take().map(Object::take)),
-            Self::Given(connection) => {
-                drop(connection.take().map(deadpool_redis::Connection::take));
-            }
-        }
+        drop(self.0.take().map(deadpool_redis::Connection::take));
     }
 }

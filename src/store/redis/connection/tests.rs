@@ -2,7 +2,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use deadpool::managed::PoolConfig;
 use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
@@ -16,13 +15,12 @@ fn connection() -> Arc<SharedConnection> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
-    let pool = Endpoint::new(address, tls, timeouts).pool(PoolConfig::default());
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts));
     let settings = ConnectionSettings {
         timeouts,
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
     };
-    let connector = Connector::Server(pool.unwrap());
     SharedConnection::new(connector, Purpose::Commands, &settings, Arc::default())
 }
 
