@@ -5,14 +5,15 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, ServerErrorKind, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connector::Connector;
 use super::failure;
-use super::live::{Live, Sent};
+use super::live::Live;
 use super::master::Master;
 use super::pooled::{PoolPermit, Purpose, Taken};
 use super::replicas::Acknowledgement;
@@ -28,10 +29,7 @@ use crate::telemetry;
 
 mod greeting;
 mod probing;
-mod question;
 mod reconnecting;
-
-use question::Question;
 
 /// The longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -103,10 +101,10 @@ struct NewConnection {
 }
 
 /// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
-pub(super) struct ReplicaAck(Option<(Arc<WaitCoalescer>, Sent)>);
+pub(super) struct ReplicaAck(Option<(Arc<WaitCoalescer>, Arc<Live>)>);
 
 impl ReplicaAck {
-    pub(super) fn new(connection: &SharedConnection, sent: Sent) -> Self {
+    pub(super) fn new(connection: &SharedConnection, sent: Arc<Live>) -> Self {
         let waits = &connection.waits;
         Self(waits.is_wanted().then(|| (waits.clone(), sent)))
     }
@@ -172,12 +170,15 @@ impl SharedConnection {
     /// Calls a script, and returns the connection on which it was answered.
     ///
     /// The script is sent a second time only if the server did not know it.
-    pub(super) async fn call(self: &Arc<Self>, call: &Call) -> Result<(Value, Sent), StoreError> {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        call: &Call,
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         let (answer, sent) = self.answer(call, false).await?;
         match answer {
             Value::ServerError(error) => {
                 if failure::is_demotion(&error) {
-                    self.demoted(sent.generation());
+                    self.demoted(sent.generation);
                 }
                 Err(failure::refusal(error))
             }
@@ -191,25 +192,29 @@ impl SharedConnection {
         self: &Arc<Self>,
         call: &Call,
         asking: bool,
-    ) -> Result<(Value, Sent), StoreError> {
-        let (answer, sent) = self.send(&Question::new(&call.command, asking)).await?;
+    ) -> Result<(Value, Arc<Live>), StoreError> {
+        let (answer, sent) = self.send(&call.command, asking).await?;
         match is_unknown_script(&answer) {
-            true => self.send(&Question::new(&call.in_full(), asking)).await,
+            true => self.send(&call.in_full(), asking).await,
             false => Ok((answer, sent)),
         }
     }
 
     /// The server's answer to a command; it may be an error.
     pub(super) async fn query(self: &Arc<Self>, command: &Cmd) -> Result<Value, StoreError> {
-        Ok(self.send(&Question::Plain(command)).await?.0)
+        Ok(self.send(command, false).await?.0)
     }
 
-    async fn send(self: &Arc<Self>, question: &Question<'_>) -> Result<(Value, Sent), StoreError> {
+    async fn send(
+        self: &Arc<Self>,
+        command: &Cmd,
+        asking: bool,
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         let live = self.live().await?;
-        let mut handle = live.raw.handle.clone();
+        let mut handle = live.handle();
         let began = Instant::now();
         let answered = {
-            let mut answer = pin!(question.put(&mut handle));
+            let mut answer = pin!(put(&mut handle, command, asking));
             let soon = self.timeouts.probe_after() + self.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
@@ -220,7 +225,7 @@ impl SharedConnection {
         let unanswered = match answered {
             Some(Ok(answer)) => {
                 telemetry::store::answered(carries, began);
-                return Ok((answer, Sent::new(live)));
+                return Ok((answer, live));
             }
             // The command may have been sent: only an error from before the first poll proves that it was not.
             Some(Err(error)) => {
@@ -358,6 +363,21 @@ impl SharedConnection {
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock()
     }
+}
+
+async fn put(
+    handle: &mut MultiplexedConnection,
+    command: &Cmd,
+    asking: bool,
+) -> RedisResult<Value> {
+    if !asking {
+        return handle.send_packed_command(command).await;
+    }
+    // Boxed, so that the future of one command is small.
+    let mut both = Box::new(Pipeline::with_capacity(2));
+    both.cmd("ASKING").add_command(command.clone());
+    let answers = Box::pin(handle.send_packed_commands(&both, 1, 1)).await?;
+    Ok(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
 fn is_running(task: &Option<JoinHandle<()>>) -> bool {

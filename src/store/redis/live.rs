@@ -1,6 +1,4 @@
-//! A connection that is up, and the mark of a command that was sent on it.
-
-use std::sync::Arc;
+//! A connection that is up.
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
@@ -14,7 +12,7 @@ pub(super) struct Live {
     /// The number of this connection in its `SharedConnection`.
     pub(super) generation: u64,
     /// The number of its server, which rises when the connection leads to another server.
-    server: u64,
+    pub(super) server: u64,
     given_up: watch::Sender<bool>,
     _up: ConnectionUp,
 }
@@ -30,6 +28,11 @@ impl Live {
         }
     }
 
+    /// Sends commands on this connection.
+    pub(super) fn handle(&self) -> MultiplexedConnection {
+        self.raw.handle.clone()
+    }
+
     /// Marks the connection as dead: commands without an answer fail.
     pub(super) fn give_up(&self) {
         self.given_up.send_replace(true);
@@ -41,33 +44,5 @@ impl Live {
         if given_up.wait_for(|given_up| *given_up).await.is_err() {
             std::future::pending().await
         }
-    }
-}
-
-/// The connection that a command was answered on.
-#[derive(Clone)]
-pub(super) struct Sent(Arc<Live>);
-
-impl Sent {
-    pub(super) fn new(live: Arc<Live>) -> Self {
-        Self(live)
-    }
-
-    /// The connection, for a command that must follow on it.
-    pub(super) fn handle(&self) -> MultiplexedConnection {
-        self.0.raw.handle.clone()
-    }
-
-    pub(super) fn generation(&self) -> u64 {
-        self.0.generation
-    }
-
-    pub(super) fn server(&self) -> u64 {
-        self.0.server
-    }
-
-    /// Returns when the connection is given up.
-    pub(super) async fn given_up(&self) {
-        self.0.given_up().await;
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::live::Sent;
+use super::live::Live;
 use super::replicas::{Acknowledgement, Replicas};
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
@@ -36,7 +36,7 @@ struct WaitState {
 }
 
 struct Caller {
-    sent: Sent,
+    sent: Arc<Live>,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -72,7 +72,7 @@ impl WaitCoalescer {
     }
 
     /// Waits until enough replicas have everything that was written on this connection before.
-    pub(super) async fn join(self: &Arc<Self>, sent: Sent) -> Result<(), StoreError> {
+    pub(super) async fn join(self: &Arc<Self>, sent: Arc<Live>) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.state();
@@ -93,13 +93,13 @@ impl WaitCoalescer {
         let _callers = DropCallers(&self);
         while let Some(round) = self.next() {
             let last = round.iter().map(|caller| &caller.sent);
-            let Some(last) = last.max_by_key(|sent| sent.generation()).cloned() else {
+            let Some(last) = last.max_by_key(|sent| sent.generation).cloned() else {
                 continue;
             };
-            let generation = last.generation();
+            let generation = last.generation;
             let answer = self.ask(last).await;
             for caller in round {
-                let answer = match caller.sent.generation() == generation {
+                let answer = match caller.sent.generation == generation {
                     true => answer.clone(),
                     false => Err(unacknowledged("its connection broke before")),
                 };
@@ -119,8 +119,8 @@ impl WaitCoalescer {
         Some(std::mem::take(&mut state.next))
     }
 
-    async fn ask(&self, sent: Sent) -> Result<(), StoreError> {
-        let server = sent.server();
+    async fn ask(&self, sent: Arc<Live>) -> Result<(), StoreError> {
+        let server = sent.server;
         let over = Instant::now() + self.wanted.within;
         loop {
             let expected = self.needed();
@@ -180,7 +180,7 @@ impl WaitCoalescer {
     /// Sends `WAIT`. Returns how many replicas have acknowledged, and for `Replicas::All` the answer to `ROLE`.
     async fn wait(
         &self,
-        sent: &Sent,
+        sent: &Live,
         replicas: usize,
         left: Duration,
     ) -> Result<(usize, Value), StoreError> {

@@ -25,7 +25,7 @@ impl SharedConnection {
 
     async fn find_out(self: Arc<Self>, live: Arc<Live>) {
         let ping = redis::cmd("PING");
-        let mut handle = live.raw.handle.clone();
+        let mut handle = live.handle();
         let mut answer = pin!(handle.send_packed_command(&ping));
         let patience = self.timeouts.probe() + self.waits.delay();
         let another = async {
