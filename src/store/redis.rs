@@ -402,7 +402,7 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        records::value(self.call(key, |_| Ok(records::read(key))).await?)
+        reply::read(self.call(key, |_| Ok(records::read(key))).await?)
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::names::Names;
-use super::reply::{array, conflict, status, text, unexpected_reply};
+use super::reply::{conflict, read, status, unexpected_reply};
 use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
@@ -24,7 +24,7 @@ impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         match self.call(key, |_| Ok(inspect(key))).await? {
             Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => inspection(&answer).ok_or_else(|| unexpected_reply(&answer)),
+            answer => inspection(answer),
         }
     }
 
@@ -123,53 +123,50 @@ fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> C
     script::PERMIT_SET.call(keys).arg((limit, publish))
 }
 
-fn inspection(answer: &Value) -> Option<Inspection> {
-    let [holders, waiters, Value::Int(more), Value::Int(limit)] = array(answer)? else {
-        return None;
-    };
-    let limit = u32::try_from(*limit).ok().and_then(NonZeroU32::new);
-    let holder = |answer| holder(answer, limit);
-    Some(Inspection {
-        holders: array(holders)?.iter().map(holder).collect::<Option<_>>()?,
-        waiters: array(waiters)?.iter().map(text).collect::<Option<_>>()?,
-        truncated: *more == 1,
+fn inspection(answer: Value) -> Result<Inspection, StoreError> {
+    let (holders, waiters, truncated, limit): (Vec<HolderReply>, Vec<Vec<u8>>, bool, i64) =
+        read(answer)?;
+    let limit = u32::try_from(limit).ok().and_then(NonZeroU32::new);
+    let holders = holders.into_iter().map(|one| holder(one, limit));
+    Ok(Inspection {
+        holders: holders.collect::<Result<_, _>>()?,
+        waiters: waiters.iter().map(|id| text(id)).collect(),
+        truncated,
         limit: limit.map(NonZeroU32::get),
     })
 }
 
-fn holder(answer: &Value, limit: Option<NonZeroU32>) -> Option<Holder> {
-    let [id, mode, Value::Int(count), Value::Int(left)] = array(answer)? else {
-        return None;
-    };
-    let mode = match &*text(mode)? {
+/// The id, the mode, the count and the lifetime in ms.
+type HolderReply = (Vec<u8>, String, u64, i64);
+
+fn holder(
+    (id, mode, count, left): HolderReply,
+    limit: Option<NonZeroU32>,
+) -> Result<Holder, StoreError> {
+    let mode = match &*mode {
         "exclusive" => LockMode::Reentrant,
         "read" => LockMode::Read,
         "write" => LockMode::Write,
         // More are held than there are permits after a limit of one was lowered.
         "permit" => LockMode::Permit(limit.unwrap_or(NonZeroU32::MIN)),
-        _ => return None,
+        _ => return Err(unexpected_reply(&Value::SimpleString(mode))),
     };
-    let id = match mode {
-        LockMode::Permit(_) => permit(id)?,
-        _ => text(id)?,
+    let id = match (mode, id.len()) {
+        // A permit of Redisson, which shows it in hexadecimal.
+        (LockMode::Permit(_), 16) => id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        _ => text(&id),
     };
-    Some(Holder::new(id, mode, lifetime(*left)).count(u64::try_from(*count).ok()?))
+    Ok(Holder::new(id, mode, lifetime(left)).count(count))
+}
+
+/// Bytes that are not UTF-8 are replaced.
+fn text(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).into_owned()
 }
 
 /// A negative number means no expiry.
 pub(super) fn lifetime(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
-}
-
-/// The name of a permit: ours is a hold id, Redisson's are bytes, which Redisson shows in hexadecimal.
-fn permit(value: &Value) -> Option<String> {
-    let Value::BulkString(bytes) = value else {
-        return None;
-    };
-    match bytes.len() {
-        16 => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        _ => text(value),
-    }
 }
 
 fn no_lock() -> StoreError {

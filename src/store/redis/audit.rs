@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::join_all;
-use redis::{ServerErrorKind, Value, from_redis_value};
+use redis::{ServerErrorKind, Value};
 
 use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::info::Info;
 use super::node::Node;
 use super::pooled::Purpose;
-use super::reply::unexpected_reply;
+use super::reply::read;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
@@ -35,12 +35,8 @@ pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audi
 }
 
 async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError> {
-    let missing = match connection
-        .call(&rights::question())
-        .await
-        .map(|(answer, _)| answer)
-    {
-        Ok(answer) => rights::missing(&answer)?,
+    let missing = match connection.call(&rights::question()).await {
+        Ok((answer, _)) => rights::missing(answer)?,
         // The audit uses no connection whose user lacks rights.
         Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
     };
@@ -256,10 +252,6 @@ async fn ask(
         },
         answer => Ok(Some(answer)),
     }
-}
-
-fn read<T: redis::FromRedisValue>(answer: Value) -> Result<T, StoreError> {
-    from_redis_value(answer.clone()).map_err(|_| unexpected_reply(&answer))
 }
 
 #[cfg(test)]

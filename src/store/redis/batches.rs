@@ -61,9 +61,7 @@ impl RedisStore {
             .iter()
             .map(|(_, connection)| connection.query(&ping));
         for answer in join_all(pings).await {
-            if let redis::Value::ServerError(error) = answer? {
-                return Err(failure::refusal(error));
-            }
+            failure::accepted(answer?)?;
         }
         Ok(())
     }

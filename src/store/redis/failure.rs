@@ -1,6 +1,6 @@
 //! What a failure of Redis means for the operation.
 
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::tls;
 use crate::error::{BoxError, StoreError, StoreErrorKind};
@@ -23,6 +23,14 @@ pub(super) fn unreachable(why: impl Into<BoxError>) -> StoreError {
 /// The server answered with an error, so it has not executed the command.
 pub(super) fn refusal(error: ServerError) -> StoreError {
     StoreError::new(meaning(error.code(), error.details()), error)
+}
+
+/// An answer that is no error.
+pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(refusal(error)),
+        answer => Ok(answer),
+    }
 }
 
 /// The server is a replica and refuses writes.

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
+use redis::{InfoDict, Value};
+
 /// The answer to `INFO`, by field.
-pub(super) struct Info(HashMap<String, String>);
+pub(super) struct Info(InfoDict);
 
 /// A replica of this server.
 pub(super) struct Replica {
@@ -15,15 +17,14 @@ pub(super) struct Replica {
 
 impl Info {
     pub(super) fn parse(text: &str) -> Self {
-        let field = |line: &str| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.to_owned(), value.trim().to_owned()))
-        };
-        Self(text.lines().filter_map(field).collect())
+        Self(InfoDict::new(text))
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        match self.0.find(&name)? {
+            Value::SimpleString(text) => Some(text),
+            _ => None,
+        }
     }
 
     pub(super) fn is(&self, name: &str, value: &str) -> bool {

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use redis::Value;
-
 use super::RedisStore;
 use super::admin::lifetime;
 use super::connection::SharedConnection;
 use super::failure;
 use super::names::Names;
-use super::reply::{array, text, unexpected_reply};
+use super::reply::read;
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
@@ -25,15 +23,6 @@ const STEPS: usize = 16;
 /// The first and the last cursor of a `SCAN`.
 const END: &str = "0";
 
-/// A server, and its name in cursors.
-type Server = (String, Arc<SharedConnection>);
-
-/// The type and the names of the keys that a `SCAN` returns.
-struct Search {
-    kind: &'static str,
-    pattern: String,
-}
-
 /// The type of the keys of locks.
 const LOCKS: &str = "hash";
 
@@ -43,22 +32,24 @@ const PERMITS: &str = "zset";
 /// The type of the keys of records.
 const RECORDS: &str = "string";
 
-/// A `SCAN` over the keys of all servers, one after the other; several `SCAN`s, if there are several searches.
-struct Walk {
-    servers: Vec<Server>,
-    searches: Vec<Search>,
-    at: Place,
-    steps: usize,
+/// A `SCAN` over the keys of one server.
+struct Search {
+    /// The name of the server in cursors.
+    server: String,
+    connection: Arc<SharedConnection>,
+    /// The type and the names of the keys.
+    kind: &'static str,
+    pattern: String,
 }
 
-/// The position of a walk.
-struct Place {
-    /// The index of the current server; past the last one at the end.
-    server: usize,
-    /// The index of the current search on that server.
-    search: usize,
-    /// That search's own cursor.
+/// Several searches, one after the other.
+struct Walk {
+    searches: Vec<Search>,
+    /// The index of the current search; past the last one at the end.
+    current: usize,
+    /// The current search's own cursor.
     cursor: String,
+    steps: usize,
 }
 
 impl RedisStore {
@@ -71,7 +62,7 @@ impl RedisStore {
             (LOCKS, format!("{prefix}*")),
             (PERMITS, format!("*{prefix}*{}", Names::PERMITS)),
         ];
-        let mut walk = self.walk(query, searches).await?;
+        let mut walk = self.walk(query, &searches).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
             && let Some((kind, names)) = walk.step().await?
@@ -96,7 +87,7 @@ impl RedisStore {
     ) -> Result<Page<RecordEntry>, StoreError> {
         // A name with a hash tag of its own has no further braces in the key.
         let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
-        let mut walk = self.walk(query, [(RECORDS, pattern)]).await?;
+        let mut walk = self.walk(query, &[(RECORDS, pattern)]).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
             && let Some((_, names)) = walk.step().await?
@@ -108,17 +99,30 @@ impl RedisStore {
         Ok(Page::new(entries, walk.position()))
     }
 
+    /// Begins where the query's page begins. Each server is searched for all of `searches`.
     async fn walk(
         &self,
         query: &ListQuery,
-        searches: impl IntoIterator<Item = (&'static str, String)>,
+        searches: &[(&'static str, String)],
     ) -> Result<Walk, StoreError> {
         let servers = self.inner.router.servers().await?;
-        let search = |(kind, pattern)| Search { kind, pattern };
-        let searches: Vec<_> = searches.into_iter().map(search).collect();
+        let of_server = |(server, connection): &(String, Arc<SharedConnection>)| {
+            let search = |(kind, pattern): &(&'static str, String)| Search {
+                server: server.clone(),
+                connection: connection.clone(),
+                kind,
+                pattern: pattern.clone(),
+            };
+            searches.iter().map(search).collect::<Vec<_>>()
+        };
+        let searches: Vec<_> = servers.iter().flat_map(of_server).collect();
+        let (current, cursor) = match query.position() {
+            Some(text) => begin(text, &searches).ok_or_else(foreign_cursor)?,
+            None => (0, END),
+        };
         Ok(Walk {
-            at: Place::of(query, &servers, &searches)?,
-            servers,
+            current,
+            cursor: cursor.to_owned(),
             searches,
             steps: 0,
         })
@@ -145,51 +149,37 @@ impl RedisStore {
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
         let call = script::RECORD_SIZE.call([Names::of(&key).record()]);
-        let answer = self.call(&key, |_| Ok(call)).await?;
-        match array(&answer) {
-            Some([Value::Int(_), Value::Int(-2)]) => Ok(None),
-            Some([Value::Int(size), Value::Int(left)]) => {
-                let size = u64::try_from(*size).unwrap_or_default();
-                Ok(Some(RecordEntry::new(key, size, lifetime(*left))))
-            }
-            _ => Err(unexpected_reply(&answer)),
-        }
+        let (size, left): (u64, i64) = read(self.call(&key, |_| Ok(call)).await?)?;
+        // It has expired since.
+        let is_gone = left == -2;
+        Ok((!is_gone).then(|| RecordEntry::new(key, size, lifetime(left))))
     }
 }
 
 impl Walk {
-    /// The type and the names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s.
+    /// The type and the names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s. Keys that are not UTF-8 are not
+    /// keys of this crate and are skipped.
     async fn step(&mut self) -> Result<Option<(&'static str, Vec<String>)>, StoreError> {
-        let Some((_, connection)) = self.servers.get(self.at.server) else {
+        let search = self.searches.get(self.current);
+        let Some(search) = search.filter(|_| self.steps < STEPS) else {
             return Ok(None);
         };
-        if self.steps == STEPS {
-            return Ok(None);
-        }
         self.steps += 1;
-        let search = &self.searches[self.at.search];
-        let answer = match connection.query(&search.scan(&self.at.cursor)).await? {
-            Value::ServerError(error) => return Err(failure::refusal(error)),
-            answer => answer,
-        };
-        let (next, names) = read(&answer).ok_or_else(|| unexpected_reply(&answer))?;
-        let kind = search.kind;
+        let answer = search.connection.query(&search.scan(&self.cursor)).await?;
+        let (next, names): (String, Vec<Vec<u8>>) = read(failure::accepted(answer)?)?;
+        let names = names.into_iter().map(String::from_utf8);
+        let found = (search.kind, names.filter_map(Result::ok).collect());
         if next == END {
-            self.at.search += 1;
+            self.current += 1;
         }
-        if self.at.search == self.searches.len() {
-            self.at.search = 0;
-            self.at.server += 1;
-        }
-        self.at.cursor = next;
-        Ok(Some((kind, names)))
+        self.cursor = next;
+        Ok(Some(found))
     }
 
     /// The start of the next page; `None` at the end.
     fn position(&self) -> Option<Cursor> {
-        let (server, _) = self.servers.get(self.at.server)?;
-        let (kind, cursor) = (self.searches[self.at.search].kind, &self.at.cursor);
-        Some(Cursor::new(format!("{server}/{kind}:{cursor}")))
+        let Search { server, kind, .. } = self.searches.get(self.current)?;
+        Some(Cursor::new(format!("{server}/{kind}:{}", self.cursor)))
     }
 }
 
@@ -202,52 +192,19 @@ impl Search {
     }
 }
 
-impl Place {
-    /// The start of a page. If its server is gone, the next one follows.
-    fn of(query: &ListQuery, servers: &[Server], searches: &[Search]) -> Result<Self, StoreError> {
-        let first = |server| Self {
-            server,
-            search: 0,
-            cursor: END.to_owned(),
-        };
-        let Some(text) = query.position() else {
-            return Ok(first(0));
-        };
-        let (name, rest) = text.rsplit_once('/').ok_or_else(foreign_cursor)?;
-        let (kind, cursor) = rest.split_once(':').ok_or_else(foreign_cursor)?;
-        let mut kinds = searches.iter().map(|search| search.kind);
-        let search = kinds.position(|other| other == kind);
-        let search = search.ok_or_else(foreign_cursor)?;
-        if cursor.is_empty() || !cursor.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(foreign_cursor());
-        }
-        let server = servers.partition_point(|(other, _)| **other < *name);
-        let is_there = servers.get(server).is_some_and(|(other, _)| other == name);
-        Ok(match is_there {
-            true => Self {
-                server,
-                search,
-                cursor: cursor.to_owned(),
-            },
-            false => first(server),
-        })
-    }
-}
-
-/// The next cursor, and the keys. Keys that are not UTF-8 are not keys of this crate and are
-/// skipped.
-fn read(answer: &Value) -> Option<(String, Vec<String>)> {
-    let [cursor, names] = array(answer)? else {
+/// The search with which a page begins, and its cursor; `None` for a position of another list. If the server is gone, the
+/// next one follows.
+fn begin<'a>(position: &'a str, searches: &[Search]) -> Option<(usize, &'a str)> {
+    let (server, rest) = position.rsplit_once('/')?;
+    let (kind, cursor) = rest.split_once(':')?;
+    let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number || searches.iter().all(|search| search.kind != kind) {
         return None;
-    };
-    let name = |name: &Value| match name {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        _ => None,
-    };
-    Some((
-        text(cursor)?,
-        array(names)?.iter().filter_map(name).collect(),
-    ))
+    }
+    let mut same = searches.iter();
+    let same = same.position(|search| search.server == server && search.kind == kind);
+    let next = || searches.partition_point(|search| *search.server < *server);
+    Some(same.map_or_else(|| (next(), END), |same| (same, cursor)))
 }
 
 /// A pattern that matches exactly this text.

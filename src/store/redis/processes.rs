@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::failure::refused;
 use super::names::Names;
-use super::reply::status;
+use super::reply::{read, status};
 use super::timeouts::ms;
-use super::{RedisStore, records, script};
+use super::{RedisStore, script};
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::{BATCH, ProcessInfo};
@@ -64,7 +64,7 @@ impl RedisStore {
     async fn process(&self, client: &Uuid) -> Result<Option<ProcessInfo>, StoreError> {
         let key = entry(client);
         let call = script::RECORD.call([Names::of(&key).lock()]);
-        let value = records::value(self.call(&key, |_| Ok(call)).await?)?;
+        let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
         Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
     }
 }

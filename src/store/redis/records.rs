@@ -1,12 +1,8 @@
 //! Records of finished work.
 
-use bytes::Bytes;
-use redis::Value;
-
 use super::calls::{field, release_by};
 use super::channels::Channels;
 use super::names::Names;
-use super::reply::unexpected_reply;
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
@@ -28,13 +24,4 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
 /// Reads a record.
 pub(super) fn read(key: &LockKey) -> Call {
     script::RECORD.call([Names::of(key).record()])
-}
-
-/// Reads the answer to [`read`].
-pub(super) fn value(answer: Value) -> Result<Option<Bytes>, StoreError> {
-    match answer {
-        Value::Nil => Ok(None),
-        Value::BulkString(value) => Ok(Some(value.into())),
-        answer => Err(unexpected_reply(&answer)),
-    }
 }

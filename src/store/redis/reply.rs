@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value, from_redis_value};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, LockFamily};
@@ -129,25 +129,15 @@ pub(super) fn conflict(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, text)
 }
 
+/// Reads an answer of the form of `T`.
+pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|error| StoreError::new(StoreErrorKind::Unanswered, error))
+}
+
 /// An unexpected reply: the script may have taken effect.
 pub(super) fn unexpected_reply(answer: &Value) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),
     )
-}
-
-pub(super) fn array(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
-}
-
-/// A name in the store; bytes that are not UTF-8 are replaced.
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    }
 }

@@ -8,7 +8,7 @@ use redis::Value;
 use super::failure::refused;
 use super::names::Names;
 use super::processes::ENTRIES;
-use super::reply::{array, text, unexpected_reply};
+use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
 
@@ -227,20 +227,17 @@ pub(super) fn question() -> Call {
 }
 
 /// Reads the answer to [`question`].
-pub(super) fn missing(answer: &Value) -> Result<Vec<String>, StoreError> {
-    let rule = |right: &Value| {
-        let right = text(right)?;
-        Some(match right.starts_with('&') {
-            true => right,
-            false => format!("+{}", right.to_lowercase()),
-        })
+pub(super) fn missing(answer: Value) -> Result<Vec<String>, StoreError> {
+    let rule = |right: String| match right.starts_with('&') {
+        true => right,
+        false => format!("+{}", right.to_lowercase()),
     };
-    let rules = array(answer).and_then(|rights| rights.iter().map(rule).collect());
-    rules.ok_or_else(|| unexpected_reply(answer))
+    let rights: Vec<String> = read(answer)?;
+    Ok(rights.into_iter().map(rule).collect())
 }
 
 /// Refuses a user without all rights that locks need.
-pub(super) fn suffice(answer: &Value) -> Result<(), StoreError> {
+pub(super) fn suffice(answer: Value) -> Result<(), StoreError> {
     match missing(answer)? {
         missing if missing.is_empty() => Ok(()),
         missing => Err(refused(MissingRights(missing))),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Role, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -165,15 +165,13 @@ impl WaitCoalescer {
         if self.wanted.replicas != Replicas::All {
             return Ok(());
         }
-        match role {
-            Value::Array(parts) => match parts.get(2) {
-                Some(Value::Array(replicas)) => {
-                    self.state().known.saw(replicas.len());
-                    Ok(())
-                }
-                _ => Err(unacknowledged("the server is not a master any more")),
-            },
-            answer => Err(unexpected_reply("ROLE", Some(answer))),
+        match Role::from_redis_value_ref(role) {
+            Ok(Role::Primary { replicas, .. }) => {
+                self.state().known.saw(replicas.len());
+                Ok(())
+            }
+            Ok(_) => Err(unacknowledged("the server is not a master any more")),
+            Err(_) => Err(unexpected_reply("ROLE", Some(role))),
         }
     }
 

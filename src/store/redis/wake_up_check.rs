@@ -29,9 +29,7 @@ pub(super) async fn check(
         sink.subscribe(&channel).await.map_err(failed)?;
         let text = format!("{:032x}", fastrand::u128(..));
         let publish = redis::cmd("PUBLISH").arg(&channel).arg(&text).to_owned();
-        if let redis::Value::ServerError(error) = connection.query(&publish).await? {
-            return Err(failure::refusal(error));
-        }
+        failure::accepted(connection.query(&publish).await?)?;
         while let Some(message) = messages.next().await {
             if message.get_payload_bytes() == text.as_bytes() {
                 return Ok(());

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::Role;
 
 use super::super::connection::SharedConnection;
-use super::super::reply::array;
+use super::super::reply::read;
 use super::super::sentinel::SentinelGroup;
 use super::{ask, setting, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
@@ -135,9 +135,11 @@ impl std::fmt::Display for Fence {
 
 /// How many replicas follow the master now.
 async fn replicas(connection: &Arc<SharedConnection>) -> Result<Option<usize>, StoreError> {
-    let Some(Value::Array(parts)) = ask(connection, "ROLE", &[]).await? else {
+    let Some(role) = ask(connection, "ROLE", &[]).await? else {
         return Ok(None);
     };
-    let replicas = parts.get(2).and_then(array);
-    Ok(replicas.map(<[Value]>::len))
+    Ok(match read(role)? {
+        Role::Primary { replicas, .. } => Some(replicas.len()),
+        _ => None,
+    })
 }

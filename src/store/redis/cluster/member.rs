@@ -55,10 +55,7 @@ impl Member {
 
     /// Asks this server which server has which slots.
     pub(super) async fn slots(&self, purpose: Purpose) -> Result<Vec<Range>, StoreError> {
-        let answer = match self.query(purpose, "CLUSTER", "SLOTS").await? {
-            Value::ServerError(error) => return Err(failure::refusal(error)),
-            answer => answer,
-        };
+        let answer = failure::accepted(self.query(purpose, "CLUSTER", "SLOTS").await?)?;
         let none = || format!("{:?} knows of no slots", self.address);
         ranges(&answer, &self.address)
             .filter(|ranges| !ranges.is_empty())

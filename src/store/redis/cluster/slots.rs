@@ -6,7 +6,6 @@ use std::sync::Arc;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use crate::store::redis::endpoint::is_encrypted;
-use crate::store::redis::reply::array;
 use crate::store::redis::slot::SLOTS;
 
 /// Host and port of a server.
@@ -78,8 +77,8 @@ pub(super) struct Range {
 
 /// Reads the answer of the server at `teller` to `CLUSTER SLOTS`, in the order of the slots.
 pub(super) fn ranges(answer: &Value, teller: &Address) -> Option<Vec<Range>> {
-    let ranges = array(answer)?.iter().map(|range| {
-        let [Value::Int(first), Value::Int(last), servers @ ..] = array(range)? else {
+    let ranges = answer.as_sequence()?.iter().map(|range| {
+        let [Value::Int(first), Value::Int(last), servers @ ..] = range.as_sequence()? else {
             return None;
         };
         let mut servers = servers.iter().map(|server| address(server, teller));
@@ -96,7 +95,7 @@ pub(super) fn ranges(answer: &Value, teller: &Address) -> Option<Vec<Range>> {
 }
 
 fn address(server: &Value, teller: &Address) -> Option<Address> {
-    let [host, Value::Int(port), ..] = array(server)? else {
+    let [host, Value::Int(port), ..] = server.as_sequence()? else {
         return None;
     };
     let host = match host {

@@ -19,7 +19,7 @@ pub(super) async fn ask(
     // If the server does not know the command, as a proxy may not, the role is what the address
     // implies.
     let role = answers.next().as_ref().and_then(Role::read);
-    let answer = understood(answers.next().unwrap_or(Value::Nil))?;
+    let answer = failure::accepted(answers.next().unwrap_or(Value::Nil))?;
     Ok((answer, role))
 }
 
@@ -30,16 +30,9 @@ pub(super) async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(
     if is_unknown_script(&answer) {
         answer = answered(handle.send_packed_command(&rights.in_full()).await)?;
     }
-    rights::suffice(&understood(answer)?)
+    rights::suffice(failure::accepted(answer)?)
 }
 
 fn answered<T>(answer: RedisResult<T>) -> Result<T, StoreError> {
     answer.map_err(failure::no_connection)
-}
-
-fn understood(answer: Value) -> Result<Value, StoreError> {
-    match answer {
-        Value::ServerError(error) => Err(failure::refusal(error)),
-        answer => Ok(answer),
-    }
 }
