@@ -29,7 +29,7 @@ use crate::lock::LockKey;
 use crate::store::Wakeups;
 use member::Member;
 pub(super) use member::MemberFactory;
-use redirect_loop::{Redirect, RedirectLoop};
+use redirect_loop::RedirectLoop;
 use slots::Address;
 pub(super) use slots::addresses;
 use topology::Topology;
@@ -109,9 +109,8 @@ impl Cluster {
                     continue;
                 }
             };
-            match Redirect::read(&error, &target.member.address) {
-                Some(redirect) => redirects.redirect(&target, redirect).await?,
-                None => return Err(failure::refusal(error)),
+            if !redirects.redirect(&target, &error).await? {
+                return Err(failure::refusal(error));
             }
             refusal = Some(error);
         }

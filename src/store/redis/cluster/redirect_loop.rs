@@ -18,33 +18,6 @@ use crate::store::redis::slot::Slot;
 /// The pauses before a command is sent again to a server that cannot serve it now.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
 
-/// Why a server did not execute a command, and where or when to send it again.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
-    /// Another server has the slot.
-    Moved(Address),
-    /// Another server may have the key: the slot is being moved to it.
-    Ask(Address),
-    /// Some of the keys have moved and some have not: the slot is being moved.
-    Later,
-    /// The server is cut off, or is not a master any more.
-    Elsewhere,
-}
-
-impl Redirect {
-    /// Reads the error of the server at `teller`; `None` if it is not a redirection.
-    pub(super) fn read(error: &ServerError, teller: &Address) -> Option<Self> {
-        let address = || Address::read(error.details()?.split(' ').nth(1)?, teller);
-        match error.code() {
-            "MOVED" => address().map(Self::Moved),
-            "ASK" => address().map(Self::Ask),
-            "TRYAGAIN" => Some(Self::Later),
-            "CLUSTERDOWN" | "READONLY" | "MASTERDOWN" => Some(Self::Elsewhere),
-            _ => None,
-        }
-    }
-}
-
 /// Where to send a command about a slot, after the answers of the servers so far.
 pub(super) struct RedirectLoop<'a> {
     topology: &'a Arc<Topology>,
@@ -100,29 +73,35 @@ impl<'a> RedirectLoop<'a> {
         }
     }
 
-    /// Takes in a redirection: the server has not executed the command.
+    /// Takes in the error of a server that has not executed the command. Returns `false` if another server would not execute
+    /// it either.
     pub(super) async fn redirect(
         &mut self,
         from: &RedirectTarget,
-        redirect: Redirect,
-    ) -> Result<(), StoreError> {
-        match redirect {
-            Redirect::Moved(address) => {
+        error: &ServerError,
+    ) -> Result<bool, StoreError> {
+        let address = || Address::read(error.details()?.split(' ').nth(1)?, &from.member.address);
+        match (error.code(), address()) {
+            ("MOVED", Some(address)) => {
                 self.refresh(Stale::Moved(address.clone())).await?;
                 // The new map is older than the state of this server.
                 if self.map.is_master(self.slot, &from.member) {
                     self.redirected = Some(self.target(&address, false));
                 }
             }
-            Redirect::Ask(address) => self.redirected = Some(self.target(&address, true)),
-            Redirect::Later => self.backoff.pause().await,
-            Redirect::Elsewhere => {
+            // The slot is being moved to this server, which may have the key.
+            ("ASK", Some(address)) => self.redirected = Some(self.target(&address, true)),
+            // Some of the keys have moved and some have not.
+            ("TRYAGAIN", _) => self.backoff.pause().await,
+            // The server is cut off, or is not a master any more.
+            ("CLUSTERDOWN" | "READONLY" | "MASTERDOWN", _) => {
                 self.backoff.pause().await;
                 self.refresh(Stale::Failed(from.member.address.clone()))
                     .await?;
             }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes in a failure: the command was not sent, or not answered. Returns an error if it must not, or cannot, be
