@@ -16,7 +16,6 @@ use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
-use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{RedisStore, StoreInner};
@@ -42,12 +41,13 @@ const CONNECTIONS: usize = 2;
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
+    /// With sentinels, only its credentials and settings count.
     address: Result<ConnectionInfo, StoreError>,
-    /// All addresses of a Cluster; `address` is the first.
-    seeds: Option<Vec<ConnectionInfo>>,
+    /// The sentinels, or the servers of a Cluster, of which `address` is the first.
+    others: Result<Vec<ConnectionInfo>, StoreError>,
+    target: Target,
     /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
-    connections: Connections,
     timeouts: Timeouts,
     /// The number of connections for commands.
     commands: usize,
@@ -55,29 +55,29 @@ pub struct RedisStoreBuilder {
     acknowledgement: Acknowledgement,
 }
 
+/// Where the locks are.
 #[derive(Debug, Clone)]
-enum Connections {
-    /// At most so many for commands.
-    Ours {
+enum Target {
+    /// In one server, with at most so many connections for commands.
+    Server {
         max_size: usize,
     },
-    Given(Pool),
-    /// The address has only the credentials and settings.
-    Sentinel {
-        sentinels: Result<Vec<ConnectionInfo>, StoreError>,
-        master: String,
-    },
+    /// In the server of this pool.
+    Pool(Pool),
+    /// In the server that the sentinels name as this master.
+    Sentinels(String),
+    Cluster,
 }
 
 impl RedisStoreBuilder {
     pub(super) fn new(address: impl IntoConnectionInfo) -> Self {
         Self {
             address: address.into_connection_info().map_err(bad_address),
-            seeds: None,
-            channels: None,
-            connections: Connections::Ours {
+            others: Ok(Vec::new()),
+            target: Target::Server {
                 max_size: usize::MAX,
             },
+            channels: None,
             timeouts: Timeouts::default(),
             commands: CONNECTIONS,
             tls: Tls::default(),
@@ -93,7 +93,8 @@ impl RedisStoreBuilder {
         let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
         Self {
             address: seeds.as_ref().map_err(Clone::clone).and_then(first),
-            seeds: Some(seeds.unwrap_or_default()),
+            others: seeds,
+            target: Target::Cluster,
             ..Self::new("redis://")
         }
     }
@@ -112,14 +113,14 @@ impl RedisStoreBuilder {
                 ..Self::new("redis://")
             },
         };
-        builder.connections = Connections::Ours { max_size };
+        builder.target = Target::Server { max_size };
         builder.timeouts.connect = timeouts.create.unwrap_or(builder.timeouts.connect);
         builder
     }
 
     pub(super) fn with_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> Self {
         Self {
-            connections: Connections::Given(pool),
+            target: Target::Pool(pool),
             ..Self::new(subscriptions)
         }
     }
@@ -135,10 +136,8 @@ impl RedisStoreBuilder {
             _ => "redis://any",
         };
         Self {
-            connections: Connections::Sentinel {
-                sentinels,
-                master: master.into(),
-            },
+            others: sentinels,
+            target: Target::Sentinels(master.into()),
             ..Self::new(servers)
         }
     }
@@ -150,8 +149,8 @@ impl RedisStoreBuilder {
     ///
     /// For every other store these settings are in its address; if it has both, `connect` fails.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
-        self.address = match self.connections {
-            Connections::Sentinel { .. } => like.into_connection_info().map_err(bad_address),
+        self.address = match self.target {
+            Target::Sentinels(_) => like.into_connection_info().map_err(bad_address),
             _ => Err(refused(
                 "`servers` is for sentinels: put credentials and database into the address",
             )),
@@ -238,82 +237,67 @@ impl RedisStoreBuilder {
     ///
     /// If the address cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let background = Arc::new(ConnectionThread::default());
         let settings = ConnectionSettings {
             timeouts: self.timeouts,
             acknowledgement: self.acknowledgement,
-            background: background.clone(),
-        };
-        let acknowledging = self.acknowledgement.is_wanted();
-        let router = match self.seeds.is_some() {
-            true => Router::Cluster(Box::new(self.cluster(settings)?)),
-            false => Router::One(Box::new(self.one(&settings)?)),
+            background: Arc::default(),
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
-            router: Arc::new(router),
-            background,
-            acknowledging,
+            background: settings.background.clone(),
+            acknowledging: self.acknowledgement.is_wanted(),
+            router: Arc::new(self.router(settings)?),
         });
         Ok(RedisStore { inner })
     }
 
-    fn one(self, settings: &ConnectionSettings) -> Result<Node, StoreError> {
-        if self.channels.is_some() {
+    fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
+        if self.channels.is_some() && !matches!(self.target, Target::Cluster) {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        let address = self.address?;
-        let sentinels = match &self.connections {
-            Connections::Sentinel { sentinels, .. } => sentinels.clone()?,
-            _ => Vec::new(),
-        };
-        let tls = self.tls.config(sentinels.iter().chain([&address]))?;
-        let ConnectionSettings {
-            timeouts,
-            background,
-            ..
-        } = settings;
-        let endpoint = |address| Endpoint::new(address, tls.clone(), *timeouts);
+        let (address, others) = (self.address?, self.others?);
+        let tls = self.tls.config(others.iter().chain([&address]))?;
+        let endpoint = |address| Endpoint::new(address, tls.clone(), self.timeouts);
         let server = endpoint(address);
-        let room = match &self.connections {
-            Connections::Ours { max_size } => *max_size,
-            Connections::Given(pool) => pool.status().max_size,
-            Connections::Sentinel { .. } => usize::MAX,
-        };
-        let connector = match self.connections {
-            Connections::Ours { .. } => Connector::Server(server),
-            Connections::Given(pool) => Connector::Given(pool, Box::new(server)),
-            Connections::Sentinel { .. } if sentinels.is_empty() => {
+        let (connector, room) = match self.target {
+            Target::Server { max_size } => (Connector::Server(server), max_size),
+            Target::Pool(pool) => {
+                let room = pool.status().max_size;
+                (Connector::Given(pool, Box::new(server)), room)
+            }
+            Target::Sentinels(_) if others.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }
-            Connections::Sentinel { master, .. } => {
-                let sentinels = sentinels.into_iter().map(endpoint);
-                let background = background.clone();
-                let group = SentinelGroup::new(sentinels, master, server, *timeouts, background);
-                Connector::Sentinels(Arc::new(group))
+            Target::Sentinels(master) => {
+                let sentinels = others.into_iter().map(endpoint);
+                let background = settings.background.clone();
+                let group =
+                    SentinelGroup::new(sentinels, master, server, self.timeouts, background);
+                (Connector::Sentinels(Arc::new(group)), usize::MAX)
+            }
+            Target::Cluster => {
+                let seeds = cluster::addresses(&others).map_err(refused)?;
+                let factory = MemberFactory {
+                    like: server,
+                    connections: self.commands,
+                    settings,
+                };
+                let cluster = Cluster::new(seeds, factory, self.channels);
+                return Ok(Router::Cluster(Box::new(cluster)));
             }
         };
         match self.commands.min(room) {
             0 => Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
             )),
-            connections => Ok(Node::new(connector, connections, settings)),
+            connections => Ok(Router::One(Box::new(Node::new(
+                connector,
+                connections,
+                &settings,
+            )))),
         }
-    }
-
-    fn cluster(self, settings: ConnectionSettings) -> Result<Cluster, StoreError> {
-        let address = self.address?;
-        let seeds = self.seeds.unwrap_or_default();
-        let tls = self.tls.config(&seeds)?;
-        let factory = MemberFactory {
-            like: Endpoint::new(address, tls, settings.timeouts),
-            connections: self.commands,
-            settings,
-        };
-        let seeds = cluster::addresses(&seeds).map_err(refused)?;
-        Ok(Cluster::new(seeds, factory, self.channels))
     }
 }
 

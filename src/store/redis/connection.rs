@@ -54,7 +54,7 @@ pub(super) struct SharedConnection {
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. No other mutex is taken under it.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutex of the `WAIT`s is taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `closed` is final: afterwards no connection is

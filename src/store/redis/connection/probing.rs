@@ -34,7 +34,6 @@ impl SharedConnection {
             self.state().place = None;
             self.open().await
         };
-        let reason = "its server does not answer on it";
         tokio::select! {
             biased;
             answered = &mut answer => {
@@ -42,33 +41,27 @@ impl SharedConnection {
                     self.replace(live.generation, "it broke");
                 }
             }
-            another = another => match another {
-                Ok(opened) => self.exchange(&live, opened, reason),
-                Err(error) => self.give_up(&live, error),
-            },
+            another = another => self.give_up(&live, another),
         }
     }
 
-    /// Installs the connection that answers in place of the one that does not.
-    fn exchange(self: &Arc<Self>, live: &Live, opened: NewConnection, reason: &'static str) {
-        {
-            let state = self.state();
-            if state.generation != live.generation || !matches!(state.link, LinkState::Up(_)) {
-                return;
-            }
-            tracing::warn!(reason, "a connection to Redis is replaced");
-        }
-        self.install(opened);
-        live.give_up();
-    }
-
-    /// Gives the connection up: the server answers on no connection.
-    fn give_up(self: &Arc<Self>, live: &Live, error: StoreError) {
+    /// Gives the connection up, and installs the one that answers instead; an error means that the server answers on none.
+    fn give_up(self: &Arc<Self>, live: &Live, another: Result<NewConnection, StoreError>) {
         let mut state = self.state();
         if state.generation == live.generation && matches!(state.link, LinkState::Up(_)) {
-            tracing::warn!(%error, "a connection to Redis is replaced");
-            state.link = LinkState::Down(error);
-            self.ensure_reconnecting(&mut state);
+            let error = another.as_ref().err().map(tracing::field::display);
+            tracing::warn!(
+                error,
+                reason = "its server does not answer on it",
+                "a connection to Redis is replaced"
+            );
+            match another {
+                Ok(opened) => self.install_in(&mut state, opened),
+                Err(error) => {
+                    state.link = LinkState::Down(error);
+                    self.ensure_reconnecting(&mut state);
+                }
+            }
         }
         drop(state);
         live.give_up();

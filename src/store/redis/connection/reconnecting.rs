@@ -63,11 +63,18 @@ impl SharedConnection {
         }
     }
 
-    pub(super) fn install(self: &Arc<Self>, NewConnection { taken, answer, .. }: NewConnection) {
+    pub(super) fn install(self: &Arc<Self>, opened: NewConnection) {
         let mut state = self.state();
-        if state.closed {
-            return;
+        if !state.closed {
+            self.install_in(&mut state, opened);
         }
+    }
+
+    pub(super) fn install_in(
+        self: &Arc<Self>,
+        state: &mut ConnectionState,
+        NewConnection { taken, answer, .. }: NewConnection,
+    ) {
         let Taken {
             raw,
             place,
