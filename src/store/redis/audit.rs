@@ -22,6 +22,12 @@ use crate::telemetry;
 const OLDEST: [u64; 2] = [6, 2];
 const OLDEST_NAME: &str = "Redis 6.2";
 
+/// When the append-only file is written to the disk: `always`, `everysec` or `no`.
+const FSYNC: &str = "appendfsync";
+
+/// When the server makes snapshots; empty if never.
+const SNAPSHOTS: &str = "save";
+
 mod watched;
 
 /// Audits one server and its sentinels. `acknowledging`: the store waits for replicas.
@@ -51,7 +57,7 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
     if let (Some(server), Some(offset)) = (info.field("run_id"), clock_offset) {
         telemetry::store::clock_offset(server, offset);
     }
-    let settings = ServerConfig::of(connection).await?;
+    let settings = settings(connection, [FSYNC, SNAPSHOTS]).await?;
 
     let mut audit = Audit::new(deployment(&info, &settings));
     audit.server_id = info.field("run_id").map(str::to_owned);
@@ -91,31 +97,20 @@ fn blind(missing: Vec<String>) -> Audit {
     audit
 }
 
-/// Settings that `INFO` does not contain; `None` where the user may not read them.
-struct ServerConfig {
-    /// `always`, `everysec` or `no`.
-    fsync: Option<String>,
-    /// When the server makes snapshots; empty if never.
-    snapshots: Option<String>,
-}
+/// Settings that `INFO` does not contain, by name, without those that the user may not read.
+type Settings = HashMap<String, String>;
 
-impl ServerConfig {
-    async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
-        Ok(Self {
-            fsync: setting(connection, "appendfsync").await?,
-            snapshots: setting(connection, "save").await?,
-        })
-    }
-}
-
-async fn setting(
+async fn settings(
     connection: &Arc<SharedConnection>,
-    name: &str,
-) -> Result<Option<String>, StoreError> {
-    Ok(match ask(connection, "CONFIG", &["GET", name]).await? {
-        Some(answer) => read::<HashMap<String, String>>(answer)?.remove(name),
-        None => None,
-    })
+    names: [&str; 2],
+) -> Result<Settings, StoreError> {
+    let mut settings = Settings::new();
+    for name in names {
+        if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
+            settings.extend(read::<Settings>(answer)?);
+        }
+    }
+    Ok(settings)
 }
 
 fn is_logged(info: &Info) -> bool {
@@ -127,12 +122,12 @@ fn is_replaced(info: &Info) -> bool {
     others || info.is("cluster_enabled", "1") || !info.is("role", "master")
 }
 
-fn deployment(info: &Info, settings: &ServerConfig) -> Deployment {
+fn deployment(info: &Info, settings: &Settings) -> Deployment {
     if is_replaced(info) {
         return Deployment::Failover;
     }
     match is_logged(info) {
-        true if settings.fsync.as_deref() == Some("always") => Deployment::Durable,
+        true if settings.get(FSYNC).is_some_and(|fsync| fsync == "always") => Deployment::Durable,
         // The default of servers, so it also holds if the user may not read the setting.
         true => Deployment::Delayed,
         false => Deployment::Volatile,
@@ -160,9 +155,13 @@ fn replicas(info: &Info) -> String {
 }
 
 /// What the server writes to its disk, and what weakens that.
-fn persistence(info: &Info, settings: &ServerConfig) -> (String, Vec<Warning>) {
+fn persistence(info: &Info, settings: &Settings) -> (String, Vec<Warning>) {
     let unseen = |what| unseen(what, "+config|get");
-    match (is_logged(info), &settings.fsync, &settings.snapshots) {
+    match (
+        is_logged(info),
+        settings.get(FSYNC),
+        settings.get(SNAPSHOTS),
+    ) {
         (true, Some(fsync), _) => (format!("append-only file, fsync {fsync}"), Vec::new()),
         (true, None, _) => (
             "append-only file, fsync unknown".to_owned(),
@@ -198,7 +197,7 @@ fn clock(offset: f64) -> String {
     format!("{:.3} s {side} this process's", offset.abs())
 }
 
-fn warnings(info: &Info, settings: &ServerConfig) -> Vec<Warning> {
+fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if !info.is_at_least(OLDEST) {
         warnings.push(Warning::OldServer {
@@ -260,10 +259,9 @@ mod tests {
 
     #[test]
     fn a_server_that_is_too_old_is_a_warning() {
-        let settings = ServerConfig {
-            fsync: Some("always".to_owned()),
-            snapshots: Some(String::new()),
-        };
+        let settings = [(FSYNC, "always"), (SNAPSHOTS, "")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = Settings::from(settings);
         for (version, expected) in [("6.0.9", 1), ("6.2.0", 0)] {
             let text = format!("redis_version:{version}\r\nrole:master\r\naof_enabled:1\r\n");
             let warnings = warnings(&Info::parse(&text), &settings);

@@ -4,14 +4,14 @@ use super::channels::Channels;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use super::timeouts::ms;
-use crate::lock::{Hold, HoldId, LockMode};
+use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let (names, id) = (Names::of(&hold.key), Field::Plain(hold.id));
-    let tombstone = names.tombstone(tombstone_of(attempt));
+    let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
+    let tombstone = names.tombstone(Field::of(attempt.id, hold.mode));
     let lease = ms(attempt.lease);
     let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
     let stands_in_line = attempt.stands_in_line();
@@ -118,7 +118,7 @@ pub(super) fn release_by(
         let call = script.call(keys.chain(more.iter().copied()));
         // Scripts with more keys have more arguments after this one, and so have those of `Fair`.
         let channels = named_if(publish, is_fair || !more.is_empty());
-        call.arg((Field::Plain(hold.id), channels))
+        call.arg((Field::plain(hold.id), channels))
     };
     match hold.mode {
         LockMode::Reentrant => call(&[channel, waiting, line, outside]),
@@ -142,7 +142,7 @@ pub(super) fn release_by(
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
-    let tombstone = names.tombstone(tombstone_of(attempt));
+    let tombstone = names.tombstone(Field::of(attempt.id, hold.mode));
     let reader = [tombstone, names.waiting_readers(), names.passes()];
     let (script, more) = match hold.mode {
         LockMode::Reentrant => (&script::EXCLUSIVE_WITHDRAW, &reader[..1]),
@@ -182,7 +182,9 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
     let runs = renewals.chunk_by(|a, b| kind(a) == kind(b) && a.lease == b.lease);
     runs.fold(call, |call, run| {
         let call = call.arg((kind(run[0]), run[0].lease.map_or(0, ms), run.len()));
-        let fields = run.iter().map(|renewal| field(&renewal.hold));
+        let fields = run
+            .iter()
+            .map(|renewal| Field::of(renewal.hold.id, renewal.hold.mode));
         fields.fold(call, Call::arg)
     })
 }
@@ -213,22 +215,4 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
 /// it in its place.
 fn named_if(publish: Channels, is_followed: bool) -> Option<Channels> {
     (is_followed || publish == Channels::Sharded).then_some(publish)
-}
-
-pub(super) fn field(hold: &Hold) -> Field {
-    field_with(hold.mode, hold.id)
-}
-
-/// What distinguishes the tombstone of an attempt from those of other attempts for the key.
-fn tombstone_of(attempt: &Attempt) -> Field {
-    field_with(attempt.hold.mode, attempt.id)
-}
-
-fn field_with(mode: LockMode, id: HoldId) -> Field {
-    match mode {
-        LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Permit(_) => {
-            Field::Plain(id)
-        }
-        LockMode::Write => Field::Write(id),
-    }
 }

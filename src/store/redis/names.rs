@@ -6,7 +6,7 @@ use redis::{RedisWrite, ToRedisArgs};
 use smallvec::SmallVec;
 
 use super::slot::hash_tag;
-use crate::lock::{HoldId, LockKey};
+use crate::lock::{HoldId, LockKey, LockMode};
 
 /// Why a name cannot be locked in a Cluster.
 const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
@@ -90,10 +90,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Ours: the tombstone of a withdrawn attempt. A writer reads under the id of its write, so the field distinguishes
-    /// the two.
-    pub(super) fn tombstone(self, field: Field) -> Name<'a> {
-        let (id, suffix) = field.parts();
+    /// Ours: the tombstone of a withdrawn attempt.
+    pub(super) fn tombstone(self, Field(id, suffix): Field) -> Name<'a> {
         Name {
             suffix,
             ..self.tombstones().of(id)
@@ -235,25 +233,29 @@ impl ToRedisArgs for Name<'_> {
     }
 }
 
-/// The field that a hold has in the lock's hash.
+/// The field that a hold has in the lock's hash: its id and a suffix.
 #[derive(Clone, Copy)]
-pub(super) enum Field {
-    Plain(HoldId),
-    Write(HoldId),
-}
+pub(super) struct Field(HoldId, &'static str);
 
 impl Field {
-    fn parts(self) -> (HoldId, &'static str) {
-        match self {
-            Self::Plain(id) => (id, ""),
-            Self::Write(id) => (id, ":write"),
+    pub(super) fn plain(id: HoldId) -> Self {
+        Self(id, "")
+    }
+
+    /// A writer reads under the id of its write, so the suffix distinguishes the two.
+    pub(super) fn of(id: HoldId, mode: LockMode) -> Self {
+        match mode {
+            LockMode::Write => Self(id, ":write"),
+            LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Permit(_) => {
+                Self::plain(id)
+            }
         }
     }
 }
 
 impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        let (id, suffix) = self.parts();
+        let Self(id, suffix) = self;
         write_arg(&[id.encode(&mut [0; HoldId::LONGEST]), suffix], out);
     }
 }

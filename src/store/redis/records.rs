@@ -1,8 +1,8 @@
 //! Records of finished work.
 
-use super::calls::{field, release_by};
+use super::calls::release_by;
 use super::channels::Channels;
-use super::names::Names;
+use super::names::{Field, Names};
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
@@ -18,7 +18,11 @@ pub(super) fn release(hold: &Hold, record: &Record, publish: Channels) -> Result
         LockMode::Read | LockMode::Permit(_) => return Err(shared_work()),
     };
     let call = release_by(script, hold, &[Names::of(&hold.key).record()], publish);
-    Ok(call.arg((field(hold), &record.value[..], ms(record.retention))))
+    Ok(call.arg((
+        Field::of(hold.id, hold.mode),
+        &record.value[..],
+        ms(record.retention),
+    )))
 }
 
 /// Reads a record.

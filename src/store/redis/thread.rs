@@ -1,6 +1,5 @@
 //! A runtime for the store alone. It lives as long as the store, and callers cannot block it.
 
-use std::future::Future;
 use std::io;
 use std::sync::OnceLock;
 
@@ -25,7 +24,7 @@ impl ConnectionThread {
                 )
                 .ok()
         });
-        thread.as_ref().map(Thread::runtime)
+        thread.as_ref().map(|thread| thread.runtime.clone())
     }
 
     /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
@@ -51,22 +50,12 @@ impl Thread {
         let (alive, ended) = oneshot::channel();
         // The runtime is dropped on its own thread, where it may block.
         let thread = std::thread::Builder::new().name(name.to_owned());
-        thread.spawn(move || drive(runtime, ended))?;
+        thread.spawn(move || drop(runtime.block_on(ended)))?;
         Ok(Self {
             runtime: handle,
             _alive: alive,
         })
     }
-
-    fn runtime(&self) -> Handle {
-        self.runtime.clone()
-    }
-}
-
-fn drive(runtime: tokio::runtime::Runtime, ended: impl Future) {
-    runtime.block_on(async {
-        ended.await;
-    });
 }
 
 #[cfg(test)]
@@ -80,7 +69,7 @@ mod tests {
     fn tasks_of_the_thread_end_with_it() {
         let thread = Thread::start("renewals").unwrap();
         let (alive, ended) = mpsc::channel::<()>();
-        thread.runtime().spawn(async move {
+        thread.runtime.spawn(async move {
             std::future::pending::<()>().await;
             drop(alive);
         });

@@ -8,7 +8,7 @@ use redis::Role;
 use super::super::connection::SharedConnection;
 use super::super::reply::read;
 use super::super::sentinel::SentinelGroup;
-use super::{ask, setting, unseen};
+use super::{ask, settings, unseen};
 use crate::audit::{self, Audit, Deployment, Warning};
 use crate::error::StoreError;
 use crate::lock::Lease;
@@ -89,10 +89,10 @@ enum Fence {
 
 impl Fence {
     async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
-        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
-        let replicas = number(setting(connection, "min-replicas-to-write").await?);
-        let lag = number(setting(connection, "min-replicas-max-lag").await?);
-        Ok(match (replicas, lag) {
+        let [replicas, lag] = ["min-replicas-to-write", "min-replicas-max-lag"];
+        let settings = settings(connection, [replicas, lag]).await?;
+        let number = |name| settings.get(name)?.parse::<u64>().ok();
+        Ok(match (number(replicas), number(lag)) {
             (None, _) | (_, None) => Self::Unseen,
             // Redis treats a lag of zero as no rule.
             (Some(0), _) | (_, Some(0)) => Self::None,

@@ -58,11 +58,11 @@ fn names_are_redissons_with_and_without_a_hash_tag() {
                 format!("{tag}:{uuid}:7:rwlock_timeout:1"),
             ),
             (
-                names.tombstone(Field::Plain(id)),
+                names.tombstone(Field::of(id, LockMode::Read)),
                 format!("tower_lock_void:{tag}:{uuid}:7"),
             ),
             (
-                names.tombstone(Field::Write(id)),
+                names.tombstone(Field::of(id, LockMode::Write)),
                 format!("tower_lock_void:{tag}:{uuid}:7:write"),
             ),
             (names.alive(), format!("tower_lock_alive:{tag}")),
