@@ -365,16 +365,9 @@ impl LockStore for RedisStore {
         if !self.takes_at_once(attempts) {
             return several::one_by_one(self, attempts, want).await;
         }
-        let script = match want {
-            Want::All => &script::ACQUIRE_ALL,
-            Want::Any => &script::ACQUIRE_ANY,
-        };
-        let call = |publish| Ok(many::acquire(script, attempts, publish));
+        let call = |publish| Ok(many::acquire(attempts, want, publish));
         let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
-        let outcome = match want {
-            Want::All => many::all(&answer, attempts)?,
-            Want::Any => many::any(&answer, attempts)?,
-        };
+        let outcome = many::outcome(&answer, attempts, want)?;
         if let SeveralOutcome::Granted(grants) = &outcome {
             let granted = grants.iter().map(|grant| attempts[grant.index].clone());
             self.grant(&granted.collect::<Vec<_>>(), effect).await?;

@@ -2,16 +2,20 @@
 
 use redis::Value;
 
-use super::calls;
 use super::channels::Channels;
-use super::reply::{outcome, unexpected_reply};
+use super::reply::unexpected_reply;
 use super::script::{self, Call, Script};
+use super::{calls, reply};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
+use crate::store::{Attempt, Grant, Outcome, SeveralOutcome, Want};
 
 /// Asks several questions by one script.
-pub(super) fn acquire(script: &'static Script, attempts: &[Attempt], publish: Channels) -> Call {
+pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Call {
+    let script = match want {
+        Want::All => &script::ACQUIRE_ALL,
+        Want::Any => &script::ACQUIRE_ANY,
+    };
     let calls = attempts.iter().map(|attempt| {
         let impatient = Attempt {
             patience: None,
@@ -47,65 +51,44 @@ pub(super) fn released(answer: &Value, expected: usize) -> Result<&[Value], Stor
     }
 }
 
-/// Reads the answer of the script that grants all or nothing.
-pub(super) fn all(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
-    let (index, answer) = indexed(answer)?;
-    let Some(index) = index else {
-        let Value::Array(grants) = answer else {
-            return Err(unexpected_reply(answer));
-        };
+/// Reads the answer to [`acquire`]: the number of an attempt, and the answer to it. The number 0 stands for all attempts: all are
+/// granted, each with an answer, or none of any.
+pub(super) fn outcome(
+    answer: &Value,
+    attempts: &[Attempt],
+    want: Want,
+) -> Result<SeveralOutcome, StoreError> {
+    let misfit = || unexpected_reply(answer);
+    let Some([Value::Int(number), about]) = answer.as_sequence() else {
+        return Err(misfit());
+    };
+    let index = usize::try_from(*number).map_err(|_| misfit())?;
+    let index = index.checked_sub(1);
+    if let (Want::All, None) = (want, index) {
+        let grants = about.as_sequence().ok_or_else(misfit)?;
         if grants.len() != attempts.len() {
-            return Err(unexpected_reply(answer));
+            return Err(misfit());
         }
         let grants = grants.iter().zip(attempts).enumerate();
-        let grants = grants.map(|(index, (grant, attempt))| {
-            match outcome(grant, attempt.hold.mode.family())? {
-                Outcome::Granted { token } => Ok(Grant { index, token }),
-                Outcome::Refused { .. } => Err(unexpected_reply(answer)),
-            }
+        let grants = grants.map(|(index, (grant, attempt))| match one(grant, attempt)? {
+            Outcome::Granted { token } => Ok(Grant { index, token }),
+            Outcome::Refused { .. } => Err(misfit()),
         });
         return Ok(SeveralOutcome::Granted(grants.collect::<Result<_, _>>()?));
-    };
-    let attempt = attempts
-        .get(index)
-        .ok_or_else(|| unexpected_reply(answer))?;
-    match outcome(answer, attempt.hold.mode.family())? {
-        Outcome::Refused { retry_after } => Ok(SeveralOutcome::Refused {
-            index: Some(index),
-            retry_after,
-        }),
-        Outcome::Granted { .. } => Err(unexpected_reply(answer)),
     }
-}
-
-/// Reads the answer of the script that grants the first free key.
-pub(super) fn any(answer: &Value, attempts: &[Attempt]) -> Result<SeveralOutcome, StoreError> {
-    let (index, answer) = indexed(answer)?;
-    let attempt = attempts.get(index.unwrap_or(0));
-    let attempt = attempt.ok_or_else(|| unexpected_reply(answer))?;
-    match (index, outcome(answer, attempt.hold.mode.family())?) {
-        (Some(index), Outcome::Granted { token }) => {
+    let attempt = attempts.get(index.unwrap_or(0)).ok_or_else(misfit)?;
+    match (want, index, one(about, attempt)?) {
+        (Want::Any, Some(index), Outcome::Granted { token }) => {
             Ok(SeveralOutcome::Granted(vec![Grant { index, token }]))
         }
-        (None, Outcome::Refused { retry_after }) => Ok(SeveralOutcome::Refused {
-            index: None,
-            retry_after,
-        }),
-        _ => Err(unexpected_reply(answer)),
+        (Want::Any, None, Outcome::Refused { retry_after })
+        | (Want::All, Some(_), Outcome::Refused { retry_after }) => {
+            Ok(SeveralOutcome::Refused { index, retry_after })
+        }
+        _ => Err(misfit()),
     }
 }
 
-/// Reads an answer that begins with the number of its attempt; 0 means all of them.
-fn indexed(answer: &Value) -> Result<(Option<usize>, &Value), StoreError> {
-    let parts = match answer {
-        Value::Array(parts) => &parts[..],
-        _ => &[],
-    };
-    match parts {
-        [Value::Int(number), answer] => {
-            let number = usize::try_from(*number).map_err(|_| unexpected_reply(answer))?;
-            Ok((number.checked_sub(1), answer))
-        }
-        _ => Err(unexpected_reply(answer)),
-    }
+fn one(answer: &Value, attempt: &Attempt) -> Result<Outcome, StoreError> {
+    reply::outcome(answer, attempt.hold.mode.family())
 }

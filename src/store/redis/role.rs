@@ -1,6 +1,8 @@
 //! The role of a server.
 
-use redis::Value;
+use std::collections::HashMap;
+
+use redis::{FromRedisValue, Value};
 
 use super::failure::refused;
 use crate::error::StoreError;
@@ -21,11 +23,9 @@ pub(super) enum Role {
 impl Role {
     /// Reads the answer to `HELLO`; `None` if it names no role.
     pub(super) fn read(answer: &Value) -> Option<Self> {
-        let field = |name: &str| {
-            let mut fields = answer.as_map_iter()?;
-            fields.find_map(|(field, value)| (text(field)? == name).then(|| text(value))?)
-        };
-        match (field("mode")?, field("role")) {
+        let fields = HashMap::<String, Value>::from_redis_value_ref(answer).ok()?;
+        let field = |name| String::from_redis_value_ref(fields.get(name)?).ok();
+        match (field("mode")?.as_str(), field("role").as_deref()) {
             ("sentinel", _) => Some(Self::Sentinel),
             ("cluster", _) => Some(Self::ClusterNode),
             (_, Some("master" | "primary")) => Some(Self::Master),
@@ -49,14 +49,6 @@ impl Role {
             }
         };
         Err(refused(text))
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
     }
 }
 
