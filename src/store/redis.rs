@@ -48,11 +48,11 @@ mod role;
 mod router;
 mod script;
 mod sentinel;
+mod server;
 mod slot;
 mod stream;
 mod subscriber;
 mod subscriptions;
-mod suspicion;
 mod thread;
 mod timeouts;
 #[cfg(feature = "redis-tls")]

@@ -8,7 +8,6 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::channels::Channels;
 use super::cluster::{self, Cluster, MemberFactory};
-use super::connection::ConnectionSettings;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address, is_encrypted};
 use super::failure::refused;
@@ -16,6 +15,7 @@ use super::node::Node;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
+use super::server::ConnectionSettings;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{RedisStore, StoreInner};
@@ -292,11 +292,10 @@ impl RedisStoreBuilder {
             0 => Err(refused(
                 "the pool has no room for a connection: raise its maximum size",
             )),
-            connections => Ok(Router::One(Box::new(Node::new(
-                connector,
-                connections,
-                &settings,
-            )))),
+            connections => {
+                let node = Node::new(connector, connections, settings);
+                Ok(Router::One(Box::new(node)))
+            }
         }
     }
 }

@@ -11,17 +11,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connector::Connector;
 use super::failure;
 use super::live::Live;
 use super::master::Master;
 use super::pooled::{PoolPermit, Purpose, Taken};
-use super::replicas::Acknowledgement;
 use super::role::Role;
 use super::script::Call;
-use super::suspicion::Suspicion;
-use super::thread::ConnectionThread;
-use super::timeouts::Timeouts;
+use super::server::Server;
 use super::waits::WaitCoalescer;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
@@ -39,16 +35,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
 /// attempt. When the first attempt has failed, commands fail at once, and the task continues.
 ///
-/// A command without an answer after [`Timeouts::probe_after`] starts a probe of the connection, and of the others to the
+/// A command without an answer after [`Timeouts::probe_after`](super::timeouts::Timeouts::probe_after) starts a probe of the connection, and of the others to the
 /// same server. If a `PING` on it has no answer either, but another connection gets one, the connection is replaced, and the
 /// commands on it fail as `Unanswered`.
 pub(super) struct SharedConnection {
-    connector: Connector,
+    server: Arc<Server>,
     purpose: Purpose,
-    timeouts: Timeouts,
     waits: Arc<WaitCoalescer>,
-    suspicion: Arc<Suspicion>,
-    background: Arc<ConnectionThread>,
     state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
@@ -84,14 +77,6 @@ enum LinkState {
     Down(StoreError),
 }
 
-/// The settings of a [`SharedConnection`], and what it shares with the others to the same server.
-#[derive(Clone)]
-pub(super) struct ConnectionSettings {
-    pub(super) timeouts: Timeouts,
-    pub(super) acknowledgement: Acknowledgement,
-    pub(super) background: Arc<ConnectionThread>,
-}
-
 /// A connection on which the server has answered.
 struct NewConnection {
     taken: Taken,
@@ -121,19 +106,11 @@ impl ReplicaAck {
 
 impl SharedConnection {
     /// Connects when it is first used.
-    pub(super) fn new(
-        connector: Connector,
-        purpose: Purpose,
-        settings: &ConnectionSettings,
-        suspicion: Arc<Suspicion>,
-    ) -> Arc<Self> {
+    pub(super) fn new(server: &Arc<Server>, purpose: Purpose) -> Arc<Self> {
         let connection = Arc::new(Self {
-            connector,
+            server: server.clone(),
             purpose,
-            timeouts: settings.timeouts,
-            waits: WaitCoalescer::new(settings.acknowledgement, settings.timeouts),
-            suspicion: suspicion.clone(),
-            background: settings.background.clone(),
+            waits: WaitCoalescer::new(server.settings.acknowledgement, server.timeouts()),
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
@@ -148,12 +125,7 @@ impl SharedConnection {
             }),
             settled: Notify::new(),
         });
-        let probed = Arc::downgrade(&connection);
-        suspicion.on_raised(move || {
-            if let Some(connection) = probed.upgrade() {
-                connection.probe();
-            }
-        });
+        server.on_silence(&connection, Self::probe);
         connection
     }
 
@@ -161,7 +133,7 @@ impl SharedConnection {
     pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         let opened = self.open().await?;
         if let Some(role) = opened.role {
-            self.connector.expect(role)?;
+            self.server.connector.expect(role)?;
         }
         self.install(opened);
         Ok(())
@@ -215,7 +187,7 @@ impl SharedConnection {
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
-            let soon = self.timeouts.probe_after() + self.waits.delay();
+            let soon = self.server.timeouts().probe_after() + self.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
                 Err(_) => Box::pin(self.patiently(&live, answer)).await,
@@ -247,11 +219,9 @@ impl SharedConnection {
         live: &Live,
         answer: Pin<&mut impl Future<Output = RedisResult<Value>>>,
     ) -> Option<RedisResult<Value>> {
-        self.suspicion.raise();
-        let rest = self
-            .timeouts
-            .response
-            .saturating_sub(self.timeouts.probe_after());
+        self.server.probe_all();
+        let timeouts = self.server.timeouts();
+        let rest = timeouts.response.saturating_sub(timeouts.probe_after());
         tokio::select! {
             biased;
             answered = answer => Some(answered),
@@ -282,7 +252,7 @@ impl SharedConnection {
             }
         };
         // The task has a time limit; this limit is for a task that ended with its runtime.
-        timeout(self.timeouts.connect * 2, settling)
+        timeout(self.server.timeouts().connect * 2, settling)
             .await
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
     }

@@ -5,12 +5,12 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::channels::Channels;
-use super::connection::{ConnectionSettings, SharedConnection};
+use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::pooled::Purpose;
+use super::server::{ConnectionSettings, Server};
 use super::subscriptions::Subscriptions;
-use super::suspicion::Suspicion;
 use super::wake_up_check;
 use crate::error::StoreError;
 use crate::lock::LockKey;
@@ -18,36 +18,30 @@ use crate::telemetry;
 
 /// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
 pub(super) struct Node {
-    connector: Connector,
-    settings: ConnectionSettings,
+    server: Arc<Server>,
     /// At least one.
     commands: Box<[Arc<SharedConnection>]>,
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<SharedConnection>,
     /// Made with the first subscription, which decides on the kind of channels.
     pubsub: OnceLock<Subscriptions>,
-    suspicion: Arc<Suspicion>,
 }
 
 impl Node {
     pub(super) fn new(
         connector: Connector,
         connections: usize,
-        settings: &ConnectionSettings,
+        settings: ConnectionSettings,
     ) -> Self {
-        let suspicion = Arc::new(Suspicion::default());
-        let connection = |purpose| {
-            SharedConnection::new(connector.clone(), purpose, settings, suspicion.clone())
-        };
+        let server = Server::new(connector, settings);
+        let connection = |purpose| SharedConnection::new(&server, purpose);
         Self {
             commands: (0..connections.max(1))
                 .map(|_| connection(Purpose::Commands))
                 .collect(),
             renewals: connection(Purpose::Renewals),
             pubsub: OnceLock::new(),
-            settings: settings.clone(),
-            connector,
-            suspicion,
+            server,
         }
     }
 
@@ -56,7 +50,7 @@ impl Node {
         for connection in &self.commands {
             connection.connect().await?;
         }
-        if let Connector::Given(_, endpoint) = &self.connector {
+        if let Connector::Given(_, endpoint) = &self.server.connector {
             self.check_wake_ups(endpoint).await;
         }
         Ok(())
@@ -64,7 +58,7 @@ impl Node {
 
     /// The target of a pool's connections is unknown, so the address for subscriptions may be that of another server.
     async fn check_wake_ups(&self, endpoint: &Endpoint) {
-        let timeouts = self.settings.timeouts;
+        let timeouts = self.server.timeouts();
         if let Err(error) = wake_up_check::check(&self.commands[0], endpoint, timeouts).await {
             telemetry::store::failed(telemetry::store::WAKE_UPS);
             tracing::warn!(
@@ -76,7 +70,7 @@ impl Node {
     }
 
     pub(super) fn connector(&self) -> &Connector {
-        &self.connector
+        &self.server.connector
     }
 
     /// The connection for all commands about this key.
@@ -109,15 +103,9 @@ impl Node {
 
     /// The connection for subscriptions. The first caller decides on the kind of channels.
     pub(super) fn pubsub(&self, channels: Channels) -> &Subscriptions {
-        self.pubsub.get_or_init(|| {
-            Subscriptions::new(
-                self.connector.clone(),
-                channels,
-                self.settings.timeouts,
-                self.settings.background.clone(),
-                self.suspicion.clone(),
-            )
-        })
+        let server = &self.server;
+        self.pubsub
+            .get_or_init(|| Subscriptions::new(server, channels))
     }
 
     /// Wakes the listeners of this store on a channel.
@@ -139,6 +127,6 @@ impl Drop for Node {
         for connection in self.commands.iter().chain([&self.renewals]) {
             connection.close();
         }
-        self.connector.close();
+        self.server.connector.close();
     }
 }

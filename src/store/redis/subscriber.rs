@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::channels::{ChannelSink, ChannelStream, ConnectionLost, ServerMessage};
 use super::master::MasterChanged;
@@ -45,7 +45,7 @@ impl PubSubShared {
                     self.failed(error);
                 }
             }
-            if began.elapsed() > 2 * LONGEST_PAUSE + self.timeouts.connect {
+            if began.elapsed() > 2 * LONGEST_PAUSE + self.server.timeouts().connect {
                 backoff.reset();
             }
             backoff.pause().await;
@@ -53,18 +53,17 @@ impl PubSubShared {
     }
 
     async fn open(&self) -> Result<(ChannelSink, ChannelStream, MasterChanged), StoreError> {
+        let connector = &self.server.connector;
         let opening = async {
-            let (endpoint, changed) = self.connector.locate().await?;
+            let (endpoint, changed) = connector.locate().await?;
             let opened = self.channels.open(&endpoint).await;
             let (sink, stream) = opened.map_err(|error| {
                 let failed = failure::no_connection(error);
-                self.connector.failed(tls::at(endpoint.address(), failed))
+                connector.failed(tls::at(endpoint.address(), failed))
             })?;
             Ok((sink, stream, changed))
         };
-        timeout(self.timeouts.connect, opening)
-            .await
-            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+        self.server.in_time(opening).await
     }
 
     async fn serve(
@@ -93,11 +92,11 @@ impl PubSubShared {
                 _ = heartbeat.tick() => false,
                 () = self.suspected.notified() => true,
             };
-            let patience = self.timeouts.probe();
+            let patience = self.server.timeouts().probe();
             let answered = self.meanwhile(&mut stream, sink.ping(), patience).await;
             if answered.is_err() {
                 if !suspected {
-                    self.suspicion.raise();
+                    self.server.probe_all();
                 }
                 return ConnectionLost;
             }
@@ -111,7 +110,7 @@ impl PubSubShared {
         stream: &mut ChannelStream,
     ) -> Result<(), ConnectionLost> {
         loop {
-            let (difference, patience) = (self.difference(), self.timeouts.response);
+            let (difference, patience) = (self.difference(), self.server.timeouts().response);
             if difference.join.is_empty() && difference.leave.is_empty() {
                 return Ok(());
             }
@@ -155,7 +154,7 @@ impl PubSubShared {
                 heard = stream.next() => self.take_in(heard)?,
                 () = &mut over => return Err(ConnectionLost),
                 () = self.suspected.notified() => {
-                    let soon = Instant::now() + self.timeouts.probe();
+                    let soon = Instant::now() + self.server.timeouts().probe();
                     let earlier = over.deadline().min(soon);
                     over.as_mut().reset(earlier);
                 }

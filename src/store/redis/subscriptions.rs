@@ -7,11 +7,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::channels::Channels;
-use super::connector::Connector;
 use super::failure::transient;
-use super::suspicion::Suspicion;
-use super::thread::ConnectionThread;
-use super::timeouts::Timeouts;
+use super::server::Server;
 use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
@@ -30,11 +27,8 @@ pub(super) struct Subscriptions {
 }
 
 pub(super) struct PubSubShared {
-    pub(super) connector: Connector,
+    pub(super) server: Arc<Server>,
     pub(super) channels: Channels,
-    pub(super) timeouts: Timeouts,
-    pub(super) suspicion: Arc<Suspicion>,
-    background: Arc<ConnectionThread>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
     pub(super) work: Notify,
@@ -84,29 +78,15 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(
-        connector: Connector,
-        channels: Channels,
-        timeouts: Timeouts,
-        background: Arc<ConnectionThread>,
-        suspicion: Arc<Suspicion>,
-    ) -> Self {
+    pub(super) fn new(server: &Arc<Server>, channels: Channels) -> Self {
         let shared = Arc::new(PubSubShared {
-            connector,
+            server: server.clone(),
             channels,
-            timeouts,
-            suspicion: suspicion.clone(),
-            background,
             registry: Mutex::default(),
             work: Notify::new(),
             suspected: Notify::new(),
         });
-        let suspected = Arc::downgrade(&shared);
-        suspicion.on_raised(move || {
-            if let Some(shared) = suspected.upgrade() {
-                shared.suspected.notify_one();
-            }
-        });
+        server.on_silence(&shared, |shared| shared.suspected.notify_one());
         Self { shared }
     }
 
@@ -122,8 +102,10 @@ impl Subscriptions {
         let shared = &self.shared;
         let listening = shared.register(channel)?;
         shared.work.notify_one();
-        let patience = shared.timeouts.connect + shared.timeouts.response;
-        listening.acknowledged(patience).await
+        let timeouts = shared.server.timeouts();
+        listening
+            .acknowledged(timeouts.connect + timeouts.response)
+            .await
     }
 
     /// Wakes the listeners of a channel, as a message does.
@@ -299,7 +281,7 @@ impl Drop for RestartOnDrop {
         if registry.closed || registry.channels.is_empty() {
             return;
         }
-        if let Some(runtime) = shared.background.runtime() {
+        if let Some(runtime) = shared.server.settings.background.runtime() {
             // On that thread it ends with the store.
             registry.task = Some(runtime.spawn(shared.clone().run(false)));
         }

@@ -4,12 +4,12 @@ use redis::Value;
 
 use super::slots::{Address, Range, ranges};
 use crate::error::StoreError;
-use crate::store::redis::connection::ConnectionSettings;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, transient};
 use crate::store::redis::node::Node;
 use crate::store::redis::pooled::Purpose;
+use crate::store::redis::server::ConnectionSettings;
 use crate::store::redis::tls;
 
 /// Makes [`Member`]s with the same connection settings.
@@ -25,7 +25,7 @@ impl MemberFactory {
         let server = Connector::Node(self.like.at(&address.host, address.port));
         Member {
             address: address.clone(),
-            node: Node::new(server, self.connections, &self.settings),
+            node: Node::new(server, self.connections, self.settings.clone()),
         }
     }
 }

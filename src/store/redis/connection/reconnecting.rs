@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::super::live::Live;
 use super::super::master::MasterChanged;
@@ -35,12 +35,10 @@ impl SharedConnection {
 
     /// The runtime that drives the connection and its tasks. Renewals and commands never share one.
     pub(super) fn runtime(&self) -> Option<Handle> {
+        let background = &self.server.settings.background;
         match self.purpose {
-            Purpose::Commands => self.background.callers_runtime(),
-            Purpose::Renewals => self
-                .background
-                .runtime()
-                .or_else(|| Handle::try_current().ok()),
+            Purpose::Commands => background.callers_runtime(),
+            Purpose::Renewals => background.runtime().or_else(|| Handle::try_current().ok()),
         }
     }
 
@@ -116,19 +114,20 @@ impl SharedConnection {
     /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
     /// write but not expire would take locks that never end.
     pub(super) async fn open(&self) -> Result<NewConnection, StoreError> {
+        let connector = &self.server.connector;
         let opening = async {
-            let mut taken = self.connector.take(self.purpose).await?;
+            let mut taken = connector.take(self.purpose).await?;
             let greeting = self.waits.greeting();
             let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
             let (answer, role) = match answer {
-                Err(error) => return Err(self.connector.late_refusal(error).await),
+                Err(error) => return Err(connector.late_refusal(error).await),
                 Ok(answer) => answer,
             };
             // A replica is accepted here: it may be promoted, and refuses commands until then.
             if let Some(role) = role
                 && role != Role::Replica
             {
-                self.connector.expect(role)?;
+                connector.expect(role)?;
             }
             greeting::check_rights(&mut taken.raw.handle).await?;
             Ok(NewConnection {
@@ -137,8 +136,6 @@ impl SharedConnection {
                 role,
             })
         };
-        timeout(self.timeouts.connect, opening)
-            .await
-            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+        self.server.in_time(opening).await
     }
 }

@@ -8,7 +8,11 @@ use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisCon
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 
 use super::*;
+use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::server::ConnectionSettings;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
 
 fn connection() -> Arc<SharedConnection> {
@@ -21,7 +25,7 @@ fn connection() -> Arc<SharedConnection> {
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
     };
-    SharedConnection::new(connector, Purpose::Commands, &settings, Arc::default())
+    SharedConnection::new(&Server::new(connector, settings), Purpose::Commands)
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.

@@ -1,0 +1,77 @@
+//! One server, and what all connections to it share.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::connector::Connector;
+use super::replicas::Acknowledgement;
+use super::thread::ConnectionThread;
+use super::timeouts::Timeouts;
+use crate::error::StoreError;
+use crate::sync::Mutex;
+
+/// One server, or the master that sentinels name.
+pub(super) struct Server {
+    pub(super) connector: Connector,
+    pub(super) settings: ConnectionSettings,
+    /// One probe for each connection. The mutex protects the list, to which probes are only added.
+    probes: Mutex<Vec<Probe>>,
+}
+
+/// The settings of connections.
+#[derive(Clone)]
+pub(super) struct ConnectionSettings {
+    pub(super) timeouts: Timeouts,
+    pub(super) acknowledgement: Acknowledgement,
+    pub(super) background: Arc<ConnectionThread>,
+}
+
+type Probe = Box<dyn Fn() + Send>;
+
+impl Server {
+    pub(super) fn new(connector: Connector, settings: ConnectionSettings) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            settings,
+            probes: Mutex::default(),
+        })
+    }
+
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.settings.timeouts
+    }
+
+    /// Opens a connection within the time limit for connecting.
+    pub(super) async fn in_time<T>(
+        &self,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timeout(self.timeouts().connect, opening)
+            .await
+            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+    }
+
+    /// `probe` begins to probe `connection`, and does not wait for the result.
+    pub(super) fn on_silence<T: Send + Sync + 'static>(
+        &self,
+        connection: &Arc<T>,
+        probe: impl Fn(&Arc<T>) + Send + 'static,
+    ) {
+        let connection = Arc::downgrade(connection);
+        let probe = move || {
+            if let Some(connection) = connection.upgrade() {
+                probe(&connection);
+            }
+        };
+        self.probes.lock().push(Box::new(probe));
+    }
+
+    /// Starts a probe of every connection, because one of them got no answer: the cause, such as a network that drops packets,
+    /// may affect the others.
+    pub(super) fn probe_all(&self) {
+        for probe in self.probes.lock().iter() {
+            probe();
+        }
+    }
+}
