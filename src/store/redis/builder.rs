@@ -294,7 +294,7 @@ impl RedisStoreBuilder {
             )),
             connections => {
                 let node = Node::new(connector, connections, settings);
-                Ok(Router::One(Box::new(node)))
+                Ok(Router::One(Arc::new(node)))
             }
         }
     }

@@ -21,13 +21,13 @@ use super::channels::Channels;
 use super::connection::{ReplicaAck, SharedConnection};
 use super::failure::{self, refused, transient};
 use super::names::Names;
+use super::node::Node;
 use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
-use member::Member;
 pub(super) use member::MemberFactory;
 use redirect_loop::RedirectLoop;
 use slots::Address;
@@ -127,21 +127,10 @@ impl Cluster {
         slot_subscription::listen(self.topology.clone(), channels, slot, channel).await
     }
 
-    /// Wakes the listeners of this store on a channel of a key, if the slot's server is known.
-    pub(super) fn wake(&self, key: &LockKey, channel: &str) {
-        if let Some(member) = self.known_master(key) {
-            member.node.wake(channel);
-        }
-    }
-
-    /// The number of listeners of this store on a channel of a key, if the slot's server is known.
-    pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
-        let member = self.known_master(key);
-        member.map_or(0, |member| member.node.listeners(channel))
-    }
-
-    fn known_master(&self, key: &LockKey) -> Option<Arc<Member>> {
-        self.topology.known()?.master(Slot::of(key)).cloned()
+    /// The server that has the key's slot, as far as this process knows.
+    pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
+        let map = self.topology.known()?;
+        Some(map.master(Slot::of(key))?.node.clone())
     }
 }
 

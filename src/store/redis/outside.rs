@@ -112,7 +112,9 @@ async fn pass_on(router: Arc<Router>, key: LockKey, theirs: String, own: String)
     loop {
         match router.listen(&key, theirs.clone()).await {
             Ok(mut wakeups) => loop {
-                router.wake(&key, &own);
+                if let Some(node) = router.known_node(&key) {
+                    node.wake(&own);
+                }
                 wakeups.wait().await;
             },
             Err(error) => {

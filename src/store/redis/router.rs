@@ -21,7 +21,7 @@ use crate::store::{Feature, Unsupported};
 /// The servers of the locks.
 pub(super) enum Router {
     /// All locks on one server, or on the master that sentinels name.
-    One(Box<Node>),
+    One(Arc<Node>),
     /// Each lock on the server that has its slot.
     Cluster(Box<Cluster>),
 }
@@ -99,19 +99,11 @@ impl Router {
         }
     }
 
-    /// Wakes the listeners of this store on a channel of `key`.
-    pub(super) fn wake(&self, key: &LockKey, channel: &str) {
+    /// The server that has the key, as far as this process knows.
+    pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
         match self {
-            Self::One(node) => node.wake(channel),
-            Self::Cluster(cluster) => cluster.wake(key, channel),
-        }
-    }
-
-    /// The number of listeners of this store on a channel of `key`.
-    pub(super) fn listeners(&self, key: &LockKey, channel: &str) -> usize {
-        match self {
-            Self::One(node) => node.listeners(channel),
-            Self::Cluster(cluster) => cluster.listeners(key, channel),
+            Self::One(node) => Some(node.clone()),
+            Self::Cluster(cluster) => cluster.known_node(key),
         }
     }
 

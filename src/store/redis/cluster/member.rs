@@ -1,5 +1,7 @@
 //! One server of a Cluster, and its connections.
 
+use std::sync::Arc;
+
 use redis::Value;
 
 use super::slots::{Address, Range, ranges};
@@ -25,7 +27,7 @@ impl MemberFactory {
         let server = Connector::Node(self.like.at(&address.host, address.port));
         Member {
             address: address.clone(),
-            node: Node::new(server, self.connections, self.settings.clone()),
+            node: Arc::new(Node::new(server, self.connections, self.settings.clone())),
         }
     }
 }
@@ -33,7 +35,7 @@ impl MemberFactory {
 /// One server of a Cluster.
 pub(super) struct Member {
     pub(super) address: Address,
-    pub(super) node: Node,
+    pub(super) node: Arc<Node>,
 }
 
 impl Member {
