@@ -1,0 +1,185 @@
+//! The operations of the store.
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::channels::Channels;
+use super::connection::ReplicaAck;
+use super::pooled::Purpose;
+use super::router::Router;
+use super::script::Call;
+use super::{RedisStore, StoreInner, audit, calls, many, records, reply};
+use crate::audit::Audit;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::{Hold, LockKey};
+use crate::store::{
+    Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want, several,
+};
+
+impl LockStore for RedisStore {
+    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let Hold { key, mode, .. } = &attempt.hold;
+        let call = |publish| Ok(calls::acquire(attempt, publish));
+        let (answer, effect) = self.call_counting(key, call).await?;
+        let outcome = reply::outcome(&answer, mode.family())?;
+        if attempt.is_called() {
+            let StoreInner {
+                outside, router, ..
+            } = &*self.inner;
+            match reply::names_redissons_channel(&answer) {
+                true => outside.follow(router, attempt),
+                false => outside.forget(attempt),
+            }
+        }
+        if let Outcome::Granted { .. } = outcome {
+            self.grant(std::slice::from_ref(attempt), effect).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+        self.renew_or_check(renewals).await
+    }
+
+    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        match releases {
+            [release] => Ok(vec![self.release_alone(release).await?]),
+            releases => self.release_several(releases).await,
+        }
+    }
+
+    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
+        let Release { hold, record } = release;
+        let call = |publish| match record {
+            None => Ok(calls::release(hold, publish)),
+            Some(record) => records::release(hold, record, publish),
+        };
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.status == HoldStatus::Held {
+            // It is confirmed when enough replicas have acknowledged it.
+            effect.counts().await?;
+        }
+        Ok(released)
+    }
+
+    async fn acquire_several(
+        &self,
+        attempts: &[Attempt],
+        want: Want,
+    ) -> Result<SeveralOutcome, StoreError> {
+        if !self.takes_at_once(attempts) {
+            return several::one_by_one(self, attempts, want).await;
+        }
+        let call = |publish| Ok(many::acquire(attempts, want, publish));
+        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let outcome = many::outcome(&answer, attempts, want)?;
+        if let SeveralOutcome::Granted(grants) = &outcome {
+            let granted = grants.iter().map(|grant| attempts[grant.index].clone());
+            self.grant(&granted.collect::<Vec<_>>(), effect).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        match &*self.inner.router {
+            Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
+            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.servers().await?).await),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.clone();
+        let capabilities = Capabilities::all()
+            .database("redis")
+            .renewal_runtime(move || inner.background.runtime())
+            .inspect(self.clone());
+        match self.inner.router.server() {
+            Some((address, port)) => capabilities.server(address, port),
+            None => capabilities,
+        }
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        reply::read(self.call(key, |_| Ok(records::read(key))).await?)
+    }
+
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        self.inner.router.partition(key)
+    }
+
+    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.inner.outside.forget(attempt);
+        let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
+        reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
+    }
+
+    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+        let router = &self.inner.router;
+        let channel = calls::channel(attempt);
+        let wakeups = router.listen(&attempt.hold.key, channel).await?;
+        if !attempt.is_called() {
+            return Ok(wakeups);
+        }
+        Ok(wakeups.with(self.inner.outside.unfollow_on_drop(attempt)))
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn call(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<Value, StoreError> {
+        Ok(self.call_counting(key, call).await?.0)
+    }
+
+    /// Calls a script whose effect counts when enough replicas have acknowledged it.
+    pub(super) async fn call_counting(
+        &self,
+        key: &LockKey,
+        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+    ) -> Result<(Value, ReplicaAck), StoreError> {
+        let router = &self.inner.router;
+        let call = call(router.channels().await?)?;
+        router.call(Purpose::Commands, key, &call).await
+    }
+
+    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
+    pub(super) fn released(&self, hold: &Hold, answer: &Value) -> Result<Released, StoreError> {
+        let mut released = reply::released(answer)?.in_line(true);
+        if released.notified > 0 {
+            let channel = calls::redissons_channel(hold).to_string();
+            let node = self.inner.router.known_node(&hold.key);
+            let here = node.map_or(0, |node| node.listeners(&channel));
+            // Waiters in line follow the channel, and are woken on their own one.
+            let outside = here.saturating_sub(self.inner.outside.followers(&channel));
+            released.notified = released.notified - here.min(1) + outside;
+        }
+        Ok(released)
+    }
+
+    /// Waits until a grant counts; a grant that does not count is withdrawn.
+    async fn grant(&self, attempts: &[Attempt], effect: ReplicaAck) -> Result<(), StoreError> {
+        let Err(error) = effect.counts().await else {
+            return Ok(());
+        };
+        for attempt in attempts {
+            if let Err(failed) = Box::pin(self.withdraw(attempt, false)).await {
+                tracing::debug!(%failed, "could not take back what no replica acknowledged");
+                // It may be held: the caller gets `Unanswered`, and withdraws it.
+                return Err(StoreError::new(StoreErrorKind::Unanswered, error));
+            }
+        }
+        Err(error)
+    }
+
+    /// Whether one script can ask for all of these.
+    fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
+        let keys = attempts.iter().map(|attempt| &attempt.hold.key);
+        (1..=BATCH).contains(&attempts.len())
+            && several::are_apart(attempts)
+            && self.inner.router.serve_in_one_script(keys)
+    }
+}
