@@ -33,8 +33,6 @@ mod node;
 mod operations;
 mod outside;
 mod pooled;
-mod processes;
-mod records;
 mod replicas;
 mod reply;
 mod rights;

@@ -3,18 +3,22 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 use uuid::Uuid;
 
 use super::RedisStore;
 use super::channels::Channels;
+use super::failure::refused;
 use super::names::Names;
 use super::reply::{conflict, read, status, unexpected_reply};
 use super::script::{self, Call};
+use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{
-    HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
+    BATCH, HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo,
+    RecordEntry,
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
@@ -61,18 +65,48 @@ impl Inspect for RedisStore {
         Ok(status(&answer)? == HoldStatus::Held)
     }
 
+    /// A `lifetime` of zero removes the entry.
     async fn announce(
         &self,
         client: Uuid,
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        self.keep_process(client, process, lifetime).await
+        let key = entry(&client);
+        let keys = [Names::of(&key).lock()];
+        let call = match lifetime.is_zero() {
+            true => script::FORGET.call(keys),
+            false => {
+                let value = serde_json::to_vec(process).map_err(refused)?;
+                script::ANNOUNCE.call(keys).arg((&value[..], ms(lifetime)))
+            }
+        };
+        let answer = self.call(&key, |_| Ok(call)).await?;
+        status(&answer).map(drop)
     }
 
+    /// An entry that is not one of this crate is skipped.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        self.look_up_processes(clients).await
+        let mut processes = Vec::with_capacity(clients.len());
+        for some in clients.chunks(BATCH) {
+            let entries = some.iter().map(|client| async {
+                let key = entry(client);
+                let call = script::RECORD.call([Names::of(&key).lock()]);
+                let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
+                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+            });
+            for process in join_all(entries).await {
+                processes.push(process?);
+            }
+        }
+        Ok(processes)
     }
+}
+
+/// The key of the entry of a process, in every name space: the id of a holder leads to its process without a further question,
+/// and a client cannot guess the ids of others.
+fn entry(client: &Uuid) -> LockKey {
+    LockKey::new(format!("{}{client}", Names::PROCESSES))
 }
 
 fn inspect(key: &LockKey) -> Call {

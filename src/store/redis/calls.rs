@@ -4,8 +4,9 @@ use super::channels::Channels;
 use super::names::{Field, Name, Names};
 use super::script::{self, Call, Script};
 use super::timeouts::ms;
+use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, LATENESS, Renewal, WAITER_LIVENESS};
+use crate::store::{Attempt, LATENESS, Record, Renewal, WAITER_LIVENESS, shared_work};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
@@ -90,25 +91,43 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     }
 }
 
+/// The scripts that release a hold, release it with a record, and withdraw an attempt.
+fn ending(mode: LockMode) -> (&'static Script, Option<&'static Script>, &'static Script) {
+    use script::*;
+    match mode {
+        LockMode::Reentrant => (
+            &EXCLUSIVE_RELEASE,
+            Some(&EXCLUSIVE_RECORD),
+            &EXCLUSIVE_WITHDRAW,
+        ),
+        LockMode::Fair => (&FAIR_RELEASE, Some(&FAIR_RECORD), &FAIR_WITHDRAW),
+        LockMode::Read => (&READ_RELEASE, None, &READ_WITHDRAW),
+        LockMode::Write => (&WRITE_RELEASE, Some(&WRITE_RECORD), &WRITE_WITHDRAW),
+        LockMode::Permit(_) => (&PERMIT_RELEASE, None, &PERMIT_WITHDRAW),
+    }
+}
+
 /// Releases a hold.
 pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
-    let script = match hold.mode {
-        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
-        LockMode::Fair => &script::FAIR_RELEASE,
-        LockMode::Read => &script::READ_RELEASE,
-        LockMode::Write => &script::WRITE_RELEASE,
-        LockMode::Permit(_) => &script::PERMIT_RELEASE,
-    };
-    release_by(script, hold, &[], publish)
+    let (release, ..) = ending(hold.mode);
+    release_by(release, hold, &[], publish)
+}
+
+/// Releases a hold and, if there was one, keeps `record`.
+pub(super) fn release_recording(
+    hold: &Hold,
+    record: &Record,
+    publish: Channels,
+) -> Result<Call, StoreError> {
+    let (_, recording, _) = ending(hold.mode);
+    let recording = recording.ok_or_else(shared_work)?;
+    let call = release_by(recording, hold, &[Names::of(&hold.key).record()], publish);
+    let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
+    Ok(call.arg((field, &record.value[..], retention)))
 }
 
 /// Ends a hold by a script that takes `more` keys after those of [`release`].
-pub(super) fn release_by(
-    script: &'static Script,
-    hold: &Hold,
-    more: &[Name<'_>],
-    publish: Channels,
-) -> Call {
+fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: Channels) -> Call {
     let names = Names::of(&hold.key);
     let channel = redissons_channel(hold);
     let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
@@ -143,15 +162,13 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     let tombstone = names.tombstone(Field::of(attempt.id, hold.mode));
-    let reader = [tombstone, names.waiting_readers(), names.passes()];
-    let (script, more) = match hold.mode {
-        LockMode::Reentrant => (&script::EXCLUSIVE_WITHDRAW, &reader[..1]),
-        LockMode::Fair => (&script::FAIR_WITHDRAW, &reader[..1]),
-        LockMode::Read => (&script::READ_WITHDRAW, &reader[..]),
-        LockMode::Write => (&script::WRITE_WITHDRAW, &reader[..1]),
-        LockMode::Permit(_) => (&script::PERMIT_WITHDRAW, &reader[..1]),
+    let keys = [tombstone, names.waiting_readers(), names.passes()];
+    let more = match hold.mode {
+        LockMode::Read => &keys[..],
+        _ => &keys[..1],
     };
-    release_by(script, hold, more, publish).arg(match unanswered {
+    let (.., withdraw) = ending(hold.mode);
+    release_by(withdraw, hold, more, publish).arg(match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     })
@@ -160,21 +177,11 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
 /// Renews the leases of some holds; a renewal without a lease asks whether the hold exists. `is_marked`: with a write for
 /// replicas to acknowledge.
 pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
-    let kind = |renewal: &Renewal| match renewal.hold.mode {
-        LockMode::Reentrant | LockMode::Fair | LockMode::Write => "hash",
-        LockMode::Read => "reader",
-        LockMode::Permit(_) => "permit",
-    };
     let keys = renewals.iter().flat_map(|renewal| {
-        let hold = &renewal.hold;
-        let names = Names::of(&hold.key);
-        let second = match hold.mode {
-            LockMode::Reentrant | LockMode::Fair | LockMode::Write => None,
-            LockMode::Read => Some(names.reader_timeout(hold.id)),
-            LockMode::Permit(_) => Some(names.permits()),
-        };
-        [names.lock()].into_iter().chain(second)
+        let lock = Names::of(&renewal.hold.key).lock();
+        [lock].into_iter().chain(renewed_by(&renewal.hold).1)
     });
+    let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
     let call = match is_marked {
         true => script::RENEW_MARKED.call(keys.chain([Names::of(&renewals[0].hold.key).mark()])),
         false => script::RENEW.call(keys),
@@ -187,6 +194,16 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
             .map(|renewal| Field::of(renewal.hold.id, renewal.hold.mode));
         fields.fold(call, Call::arg)
     })
+}
+
+/// How a hold is renewed, and the second key that this needs.
+fn renewed_by(hold: &Hold) -> (&'static str, Option<Name<'_>>) {
+    let names = Names::of(&hold.key);
+    match hold.mode {
+        LockMode::Reentrant | LockMode::Fair | LockMode::Write => ("hash", None),
+        LockMode::Read => ("reader", Some(names.reader_timeout(hold.id))),
+        LockMode::Permit(_) => ("permit", Some(names.permits())),
+    }
 }
 
 /// The channel that reports when such an attempt may succeed.

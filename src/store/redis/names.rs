@@ -27,6 +27,9 @@ impl<'a> Names<'a> {
     /// The prefix of the keys that a store writes for replicas to acknowledge.
     pub(super) const MARKS: &'static str = "tower_lock_mark:";
 
+    /// The prefix of the keys of the processes that have announced themselves.
+    pub(super) const PROCESSES: &'static str = "tower_lock_process:";
+
     /// The suffix of the names of the permits that are held.
     pub(super) const PERMITS: &'static str = ":timeout";
 

@@ -5,10 +5,11 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::connection::ReplicaAck;
+use super::names::Names;
 use super::pooled::Purpose;
 use super::router::Router;
-use super::script::Call;
-use super::{RedisStore, StoreInner, audit, calls, many, records, reply};
+use super::script::{self, Call};
+use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey};
@@ -53,7 +54,7 @@ impl LockStore for RedisStore {
         let Release { hold, record } = release;
         let call = |publish| match record {
             None => Ok(calls::release(hold, publish)),
-            Some(record) => records::release(hold, record, publish),
+            Some(record) => calls::release_recording(hold, record, publish),
         };
         let (answer, effect) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
@@ -102,7 +103,8 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        reply::read(self.call(key, |_| Ok(records::read(key))).await?)
+        let call = script::RECORD.call([Names::of(key).record()]);
+        reply::read(self.call(key, |_| Ok(call)).await?)
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

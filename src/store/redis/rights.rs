@@ -7,7 +7,6 @@ use redis::Value;
 
 use super::failure::refused;
 use super::names::Names;
-use super::processes::ENTRIES;
 use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
@@ -146,7 +145,7 @@ impl AclRules {
             rules.extend(self.prefixes.iter().flat_map(patterns));
             // The key and the channels of the check.
             rules.push(format!("~{SCRATCH}"));
-            rules.extend(self.processes.then(|| format!("~{ENTRIES}*")));
+            rules.extend(self.processes.then(|| format!("~{}*", Names::PROCESSES)));
             let channels = Names::CHANNELS.iter();
             rules.extend(channels.map(|before| format!("&{before}{{{SCRATCH}}}")));
         }
