@@ -26,17 +26,12 @@ const NO_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        match self.call(key, |_| Ok(inspect(key))).await? {
-            Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => inspection(answer),
-        }
+        inspection(about_lock(self.call(key, |_| Ok(inspect(key))).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        match self.call(key, |publish| Ok(force(key, publish))).await? {
-            Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => Ok(status(&answer)? == HoldStatus::Held),
-        }
+        let answer = self.call(key, |publish| Ok(force(key, publish))).await?;
+        Ok(status(&about_lock(answer)?)? == HoldStatus::Held)
     }
 
     async fn set_permits(
@@ -45,10 +40,7 @@ impl Inspect for RedisStore {
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
         let call = |publish| Ok(set_permits(key, limit, publish));
-        match self.call(key, call).await? {
-            Value::Int(NO_LOCK) => Err(no_lock()),
-            answer => status(&answer).map(drop),
-        }
+        status(&about_lock(self.call(key, call).await?)?).map(drop)
     }
 
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
@@ -203,6 +195,10 @@ pub(super) fn lifetime(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
 }
 
-fn no_lock() -> StoreError {
-    conflict("the key holds data that is no lock")
+/// The answer about a key, unless the key is not a lock.
+fn about_lock(answer: Value) -> Result<Value, StoreError> {
+    match answer {
+        Value::Int(NO_LOCK) => Err(conflict("the key holds data that is no lock")),
+        answer => Ok(answer),
+    }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use redis::{ServerError, Value};
+use redis::Value;
 use tokio::sync::OnceCell;
 
 mod member;
@@ -19,7 +19,7 @@ mod topology;
 
 use super::channels::Channels;
 use super::connection::{ReplicaAck, SharedConnection};
-use super::failure::{self, refused, transient};
+use super::failure::{self, refused};
 use super::names::Names;
 use super::node::Node;
 use super::pooled::Purpose;
@@ -33,9 +33,6 @@ use redirect_loop::RedirectLoop;
 use slots::Address;
 pub(super) use slots::addresses;
 use topology::Topology;
-
-/// How often a command is sent at most. Each repeat follows an answer that it was not executed.
-const TRIES: u32 = 8;
 
 /// The servers of a Redis Cluster.
 pub(super) struct Cluster {
@@ -97,24 +94,15 @@ impl Cluster {
         call: &Call,
     ) -> Result<(Value, ReplicaAck), StoreError> {
         let mut redirects = RedirectLoop::new(&self.topology, purpose, slot_of(key)?).await?;
-        let mut refusal = None;
-        for _ in 0..TRIES {
+        loop {
             let target = redirects.next().await?;
-            let connection = target.member.node.connection(purpose, key).clone();
-            let error = match connection.answer(call, target.asking).await {
-                Ok((Value::ServerError(error), _)) => error,
-                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(&connection, sent))),
-                Err(error) => {
-                    redirects.failure(&target, error).await?;
-                    continue;
-                }
-            };
-            if !redirects.redirect(&target, &error).await? {
-                return Err(failure::refusal(error));
+            let connection = target.member.node.connection(purpose, key);
+            match connection.answer(call, target.asking).await {
+                Ok((Value::ServerError(error), _)) => redirects.redirect(&target, error).await?,
+                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(connection, sent))),
+                Err(error) => redirects.failure(&target, error).await?,
             }
-            refusal = Some(error);
         }
-        Err(exhausted(refusal))
     }
 
     /// Subscribes to a channel of a key, on the server that has its slot, and follows the slot.
@@ -162,11 +150,4 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
     Names::of(key).share_a_slot().map_err(refused)?;
     Ok(Slot::of(key))
-}
-
-fn exhausted(refusal: Option<ServerError>) -> StoreError {
-    match refusal {
-        Some(error) => transient(error),
-        None => transient("the Cluster is being rearranged"),
-    }
 }

@@ -15,7 +15,6 @@ use super::failure;
 use super::live::Live;
 use super::master::Master;
 use super::pooled::{PoolPermit, Purpose, Taken};
-use super::role::Role;
 use super::script::Call;
 use super::server::Server;
 use super::waits::WaitCoalescer;
@@ -81,8 +80,6 @@ enum LinkState {
 struct NewConnection {
     taken: Taken,
     answer: Value,
-    /// `None` if the server does not say.
-    role: Option<Role>,
 }
 
 /// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
@@ -131,10 +128,7 @@ impl SharedConnection {
 
     /// Connects, and checks that the server answers and that the user has the rights that locks need.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
-        let opened = self.open().await?;
-        if let Some(role) = opened.role {
-            self.server.connector.expect(role)?;
-        }
+        let opened = self.open(false).await?;
         self.install(opened);
         Ok(())
     }

@@ -11,9 +11,12 @@ use super::slots::Address;
 use super::topology::{Stale, Topology};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::failure::transient;
+use crate::store::redis::failure::{refusal, transient};
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
+
+/// How often a command is sent at most. Each repeat follows an answer that it was not executed.
+const TRIES: u32 = 8;
 
 /// The pauses before a command is sent again to a server that cannot serve it now.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
@@ -26,6 +29,9 @@ pub(super) struct RedirectLoop<'a> {
     map: Arc<SlotMap>,
     redirected: Option<RedirectTarget>,
     backoff: Backoff,
+    tries: u32,
+    /// The last redirection.
+    refusal: Option<ServerError>,
 }
 
 /// The server to which the command is sent.
@@ -48,11 +54,20 @@ impl<'a> RedirectLoop<'a> {
             map: topology.map(purpose).await?,
             redirected: None,
             backoff: BACKOFF,
+            tries: 0,
+            refusal: None,
         })
     }
 
-    /// The next server to send the command to.
+    /// The next server to send the command to. Fails after [`TRIES`].
     pub(super) async fn next(&mut self) -> Result<RedirectTarget, StoreError> {
+        if self.tries == TRIES {
+            return Err(match self.refusal.take() {
+                Some(error) => transient(error),
+                None => transient("the Cluster is being rearranged"),
+            });
+        }
+        self.tries += 1;
         if let Some(target) = self.redirected.take() {
             return Ok(target);
         }
@@ -73,13 +88,13 @@ impl<'a> RedirectLoop<'a> {
         }
     }
 
-    /// Takes in the error of a server that has not executed the command. Returns `false` if another server would not execute
-    /// it either.
+    /// Takes in the error of a server that has not executed the command. Returns it if another server would not execute the
+    /// command either.
     pub(super) async fn redirect(
         &mut self,
         from: &RedirectTarget,
-        error: &ServerError,
-    ) -> Result<bool, StoreError> {
+        error: ServerError,
+    ) -> Result<(), StoreError> {
         let address = || Address::read(error.details()?.split(' ').nth(1)?, &from.member.address);
         match (error.code(), address()) {
             ("MOVED", Some(address)) => {
@@ -99,9 +114,10 @@ impl<'a> RedirectLoop<'a> {
                 self.refresh(Stale::Failed(from.member.address.clone()))
                     .await?;
             }
-            _ => return Ok(false),
+            _ => return Err(refusal(error)),
         }
-        Ok(true)
+        self.refusal = Some(error);
+        Ok(())
     }
 
     /// Takes in a failure: the command was not sent, or not answered. Returns an error if it must not, or cannot, be

@@ -9,7 +9,6 @@ use super::member::Member;
 use super::redirect_loop::RedirectLoop;
 use super::slot_map::SlotMap;
 use super::topology::Topology;
-use super::{TRIES, exhausted};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::owned_task::OwnedTask;
@@ -61,7 +60,7 @@ async fn join(
     channel: &str,
 ) -> Result<Attached, StoreError> {
     let mut redirects = RedirectLoop::new(topology, Purpose::Commands, slot).await?;
-    for _ in 0..TRIES {
+    loop {
         let target = redirects.next().await?;
         let pubsub = target.member.node.pubsub(channels);
         let error = match pubsub.join(channel.to_owned()).await {
@@ -77,7 +76,6 @@ async fn join(
             taken_in => taken_in?,
         }
     }
-    Err(exhausted(None))
 }
 
 struct SlotSubscription {

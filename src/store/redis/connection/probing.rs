@@ -32,7 +32,7 @@ impl SharedConnection {
             tokio::time::sleep(patience).await;
             // The pool may have no permit for a second connection.
             self.state().place = None;
-            self.open().await
+            self.open(true).await
         };
         tokio::select! {
             biased;

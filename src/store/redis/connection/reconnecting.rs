@@ -45,7 +45,7 @@ impl SharedConnection {
     async fn reconnect(self: Arc<Self>) {
         let mut backoff = RECONNECT;
         loop {
-            match self.open().await {
+            match self.open(true).await {
                 Ok(opened) => {
                     self.install(opened);
                     return;
@@ -71,7 +71,7 @@ impl SharedConnection {
     pub(super) fn install_in(
         self: &Arc<Self>,
         state: &mut ConnectionState,
-        NewConnection { taken, answer, .. }: NewConnection,
+        NewConnection { taken, answer }: NewConnection,
     ) {
         let Taken {
             raw,
@@ -112,8 +112,9 @@ impl SharedConnection {
     }
 
     /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
-    /// write but not expire would take locks that never end.
-    pub(super) async fn open(&self) -> Result<NewConnection, StoreError> {
+    /// write but not expire would take locks that never end. A replica may be promoted, and refuses commands until then:
+    /// `or_replica` accepts it.
+    pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
         let connector = &self.server.connector;
         let opening = async {
             let mut taken = connector.take(self.purpose).await?;
@@ -123,18 +124,13 @@ impl SharedConnection {
                 Err(error) => return Err(connector.late_refusal(error).await),
                 Ok(answer) => answer,
             };
-            // A replica is accepted here: it may be promoted, and refuses commands until then.
             if let Some(role) = role
-                && role != Role::Replica
+                && !(or_replica && role == Role::Replica)
             {
                 connector.expect(role)?;
             }
             greeting::check_rights(&mut taken.raw.handle).await?;
-            Ok(NewConnection {
-                taken,
-                answer,
-                role,
-            })
+            Ok(NewConnection { taken, answer })
         };
         self.server.in_time(opening).await
     }

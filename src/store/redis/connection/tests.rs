@@ -52,7 +52,6 @@ async fn opened_on(
     let opened = NewConnection {
         taken: Taken::uncounted(RawConnection::given(handle)),
         answer: Value::Okay,
-        role: None,
     };
     (opened, Box::pin(driver))
 }
