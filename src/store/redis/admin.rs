@@ -11,14 +11,13 @@ use super::RedisStore;
 use super::channels::Channels;
 use super::failure::refused;
 use super::names::Names;
-use super::reply::{conflict, read, status, unexpected_reply};
+use super::reply::{conflict, read, unexpected_reply};
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{
-    BATCH, HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo,
-    RecordEntry,
+    BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
@@ -31,7 +30,7 @@ impl Inspect for RedisStore {
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         let answer = self.call(key, |publish| Ok(force(key, publish))).await?;
-        Ok(status(&about_lock(answer)?)? == HoldStatus::Held)
+        read(about_lock(answer)?)
     }
 
     async fn set_permits(
@@ -40,7 +39,7 @@ impl Inspect for RedisStore {
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
         let call = |publish| Ok(set_permits(key, limit, publish));
-        status(&about_lock(self.call(key, call).await?)?).map(drop)
+        read::<bool>(about_lock(self.call(key, call).await?)?).map(drop)
     }
 
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
@@ -53,8 +52,7 @@ impl Inspect for RedisStore {
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
         let call = script::FORGET.call([Names::of(key).record()]);
-        let answer = self.call(key, |_| Ok(call)).await?;
-        Ok(status(&answer)? == HoldStatus::Held)
+        read(self.call(key, |_| Ok(call)).await?)
     }
 
     /// A `lifetime` of zero removes the entry.
@@ -73,8 +71,7 @@ impl Inspect for RedisStore {
                 script::ANNOUNCE.call(keys).arg((&value[..], ms(lifetime)))
             }
         };
-        let answer = self.call(&key, |_| Ok(call)).await?;
-        status(&answer).map(drop)
+        read::<bool>(self.call(&key, |_| Ok(call)).await?).map(drop)
     }
 
     /// An entry that is not one of this crate is skipped.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::failure;
+use super::failure::{self, unreachable};
 use super::live::Live;
 use super::master::Master;
 use super::pooled::{PoolPermit, Purpose, Taken};
@@ -350,10 +350,6 @@ fn is_running(task: &Option<JoinHandle<()>>) -> bool {
 
 fn is_unknown_script(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
-fn unreachable(text: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unreachable, text)
 }
 
 #[cfg(test)]

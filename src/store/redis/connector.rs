@@ -98,12 +98,6 @@ impl Connector {
         }
     }
 
-    /// The error after the time limit for connecting.
-    pub(super) fn too_slow(&self) -> StoreError {
-        let error = "connecting took too long";
-        self.failed(unreachable(error))
-    }
-
     /// The error kind of a failed connection.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self.target() {

@@ -1,20 +1,17 @@
 //! One server, with all its connections.
 
-use std::error::Error;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::channels::Channels;
 use super::connection::SharedConnection;
 use super::connector::Connector;
-use super::endpoint::Endpoint;
 use super::pooled::Purpose;
 use super::server::{ConnectionSettings, Server};
 use super::subscriptions::Subscriptions;
 use super::wake_up_check;
 use crate::error::StoreError;
 use crate::lock::LockKey;
-use crate::telemetry;
 
 /// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
 pub(super) struct Node {
@@ -51,22 +48,9 @@ impl Node {
             connection.connect().await?;
         }
         if let Connector::Given(_, endpoint) = &self.server.connector {
-            self.check_wake_ups(endpoint).await;
+            wake_up_check::warn(&self.commands[0], endpoint, self.server.timeouts()).await;
         }
         Ok(())
-    }
-
-    /// The target of a pool's connections is unknown, so the address for subscriptions may be that of another server.
-    async fn check_wake_ups(&self, endpoint: &Endpoint) {
-        let timeouts = self.server.timeouts();
-        if let Err(error) = wake_up_check::check(&self.commands[0], endpoint, timeouts).await {
-            telemetry::store::failed(telemetry::store::WAKE_UPS);
-            tracing::warn!(
-                %error,
-                reason = error.source().map(tracing::field::display),
-                "no wake-up arrives at the address for subscriptions of `RedisStore::from_pool`: waiters find out by asking again",
-            );
-        }
     }
 
     pub(super) fn connector(&self) -> &Connector {

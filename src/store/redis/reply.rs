@@ -92,15 +92,6 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     }
 }
 
-/// Reads the answer of a script that returns 1 or 0.
-pub(super) fn status(answer: &Value) -> Result<HoldStatus, StoreError> {
-    match answer {
-        Value::Int(1) => Ok(HoldStatus::Held),
-        Value::Int(0) => Ok(HoldStatus::Gone),
-        _ => Err(unexpected_reply(answer)),
-    }
-}
-
 /// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
 pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     let Value::Array(parts) = answer else {

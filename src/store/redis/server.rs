@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::connector::Connector;
+use super::failure::unreachable;
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
@@ -47,9 +48,10 @@ impl Server {
         &self,
         opening: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let too_slow = || unreachable("connecting took too long");
         timeout(self.timeouts().connect, opening)
             .await
-            .unwrap_or_else(|_| Err(self.connector.too_slow()))
+            .unwrap_or_else(|_| Err(self.connector.failed(too_slow())))
     }
 
     /// `probe` begins to probe `connection`, and does not wait for the result.

@@ -1,5 +1,6 @@
 //! Checks that messages reach the connection on which the store subscribes.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -13,9 +14,26 @@ use super::rights::SCRATCH;
 use super::timeouts::Timeouts;
 use crate::error::StoreError;
 use crate::lock::LockKey;
+use crate::telemetry;
 
-/// Publishes a message on `connection`, and checks that it arrives at `endpoint`.
-pub(super) async fn check(
+/// Warns if a message that is published on `connection` does not arrive at `endpoint`: the target of a pool's connections is
+/// unknown, so the address for subscriptions may be that of another server.
+pub(super) async fn warn(
+    connection: &Arc<SharedConnection>,
+    endpoint: &Endpoint,
+    timeouts: Timeouts,
+) {
+    if let Err(error) = check(connection, endpoint, timeouts).await {
+        telemetry::store::failed(telemetry::store::WAKE_UPS);
+        tracing::warn!(
+            %error,
+            reason = error.source().map(tracing::field::display),
+            "no wake-up arrives at the address for subscriptions of `RedisStore::from_pool`: waiters find out by asking again",
+        );
+    }
+}
+
+async fn check(
     connection: &Arc<SharedConnection>,
     endpoint: &Endpoint,
     timeouts: Timeouts,
