@@ -11,6 +11,7 @@ use tower_distributed_lock::Wakeups;
 
 use super::step::SENTINEL;
 use crate::redis_store::woken;
+use crate::support::eventually;
 
 /// The clock of a Redis server.
 pub(super) struct Clock {
@@ -56,11 +57,24 @@ impl Clock {
         Duration::from_millis(now - self.moved.unwrap_or(now))
     }
 
+    /// Waits until the sentinel is the only one that listens on its channel: the server takes a moment to notice that the store
+    /// of the previous sequence has gone.
+    pub(super) async fn until_one_sentinel(&mut self) {
+        eventually("only one sentinel", Duration::from_secs(60), async || {
+            let mut question = redis::cmd("PUBSUB");
+            question.arg("NUMSUB").arg(sentinels_channel());
+            let answer = question.query_async(&mut self.connection).await;
+            let (_, listeners): (String, u64) = answer.expect("their number");
+            listeners == 1
+        })
+        .await;
+    }
+
     /// Waits until all messages of the server so far are delivered: a later message to `sentinel` on the same connection
     /// arrives last.
     pub(super) async fn deliver(&mut self, sentinel: &mut Wakeups) {
         let published = redis::cmd("PUBLISH")
-            .arg(format!("redisson_lock__channel:{{{SENTINEL}}}"))
+            .arg(sentinels_channel())
             .arg("0")
             .query_async::<u64>(&mut self.connection)
             .await;
@@ -85,4 +99,8 @@ impl Clock {
         }
         found
     }
+}
+
+fn sentinels_channel() -> String {
+    format!("redisson_lock__channel:{{{SENTINEL}}}")
 }

@@ -85,10 +85,10 @@ impl Worlds {
         (!empty).then(|| format!("time is over, and this is left in Redis: {left:?}"))
     }
 
-    /// Asserts that the server has only the subscription of its sentinel.
+    /// Asserts that the server has only the subscription of its sentinel after every actor has left.
     pub(super) fn no_client_listens(&mut self) {
-        let (server, limit) = (&self.server, Duration::from_secs(10));
-        self.redis.listening.clear();
+        let (server, limit) = (&self.server, Duration::from_secs(60));
+        self.real.block_on(self.redis.all_leave(&self.asked));
         self.real
             .block_on(eventually("only the sentinel listens", limit, async || {
                 server.pubsub_channels().await.len() == 1
@@ -119,6 +119,7 @@ impl Pair for Worlds {
         // A new store: the previous one may still serve dead actors of the previous sequence.
         let (store, sentinel) = self.real.block_on(connect(&self.server));
         (self.redis, self.sentinel) = (World::new(store), sentinel);
+        self.real.block_on(self.clock.until_one_sentinel());
     }
 
     fn take(&mut self, step: &Step) -> Option<(Seen, Seen)> {
