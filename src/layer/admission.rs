@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::body_mode::BodyMode;
 use super::rejection::{Refusal, Rejection};
 use super::serve::Claim;
-use super::settings::{Confirm, OnMissing, OnUnavailable};
+use super::settings::{Confirm, OnUnavailable};
 use super::{DistributedLockLayer, payload};
 use crate::client::{LockRequest, Started};
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::{KeyError, KeyExtractor, Keys, template};
+use crate::key::{KeyExtractor, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -44,26 +44,16 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
     ) -> Result<(Option<Plan>, B), Refusal>
     where
         M: BodyMode<B>,
+        B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
             return Ok((None, body));
         };
         let reader = &self.policy.serve.body_reader;
         let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
-        let (keys, missing) = match found {
-            Ok(keys) => (keys, KeyError::missing()),
-            Err(error) if error.is_missing() => (Keys::default(), error),
-            Err(error) => return Err(error.into()),
+        let Some(keys) = self.policy.keys(found)? else {
+            return Ok((None, body.into_inner()));
         };
-        let keys = match self.policy.on_missing {
-            _ if !keys.is_empty() => keys,
-            OnMissing::Reject => return Err(missing.into()),
-            OnMissing::Skip => return Ok((None, body.into_inner())),
-            OnMissing::Use(name) => Keys::from(LockKey::from_parts(name, [""; 0])),
-        };
-        if keys.len() > self.policy.max_keys {
-            return Err(KeyError::invalid("the request names too many keys").into());
-        }
         let (body, _) = body.take::<M>(reader).await?;
         let mut targets = keys.targets(mode)?;
         if let Some(tenant) = self.policy.tenant.of(parts).flatten() {

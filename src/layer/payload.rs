@@ -1,6 +1,10 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
+use std::future::{Future, ready};
+
 use bytes::Bytes;
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use http::request::Parts;
 
 use super::body_mode::BodyMode;
@@ -23,19 +27,22 @@ impl<B> Payload<B> {
     }
 
     /// The body as the mode takes it, and its bytes if the mode reads it.
-    pub(crate) async fn take<M: BodyMode<B>>(
+    pub(crate) fn take<M: BodyMode<B>>(
         self,
         reader: &BodyReader,
-    ) -> Result<(B, Option<Bytes>), Rejection> {
+    ) -> impl Future<Output = Result<(B, Option<Bytes>), Rejection>> + Send
+    where
+        B: Send,
+    {
         match self {
-            Self::Unread(body) => M::take(reader, body).await.map_err(Rejection::new),
-            Self::Read(body, read) => Ok((body, read)),
+            Self::Unread(body) => Either::Left(M::take(reader, body).map_err(Rejection::new)),
+            Self::Read(body, read) => Either::Right(ready(Ok((body, read)))),
         }
     }
 }
 
 /// The keys, or why there are none. Reads the body if the keys are in it.
-pub(crate) async fn extract<M: BodyMode<B>, B>(
+pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
     key: &impl KeyExtractor,
     reader: &BodyReader,
     parts: &mut Parts,

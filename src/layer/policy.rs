@@ -14,7 +14,8 @@ use super::rejection::{Refusal, RejectionKind};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
-use crate::lock::{Lease, LockMode};
+use crate::key::{KeyError, Keys};
+use crate::lock::{Lease, LockKey, LockMode};
 use crate::telemetry::Seldom;
 
 /// Every setting of the layer that is not a type parameter.
@@ -80,6 +81,24 @@ impl Policy {
         match self.safe {
             Some(mode) if is_safe(&parts.method) => mode,
             _ => self.mode.mode(parts),
+        }
+    }
+
+    /// The keys of a request; `None`: it is not locked.
+    pub(super) fn keys(&self, found: Result<Keys, KeyError>) -> Result<Option<Keys>, KeyError> {
+        let missing = match found {
+            Ok(keys) if keys.len() > self.max_keys => {
+                return Err(KeyError::invalid("the request names too many keys"));
+            }
+            Ok(keys) if !keys.is_empty() => return Ok(Some(keys)),
+            Ok(_) => KeyError::missing(),
+            Err(error) if error.is_missing() => error,
+            Err(error) => return Err(error),
+        };
+        match self.on_missing {
+            OnMissing::Reject => Err(missing),
+            OnMissing::Skip => Ok(None),
+            OnMissing::Use(name) => Ok(Some(LockKey::from_parts(name, [""; 0]).into())),
         }
     }
 

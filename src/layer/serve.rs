@@ -95,9 +95,9 @@ pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// Serves a request, from its head to its response.
 ///
-/// The future is small: what it captures stays where it is, the rare and large futures are boxed, and those that come one
-/// after the other share their room. A value from which a `match` moves parts occupies room in each `await` of that `match`:
-/// so there is one.
+/// The future is small, because the allocator keeps blocks of at most 1,032 bytes ready. What it captures stays where it is, the
+/// rare and large futures are boxed, and those that come one after the other share their room. What a `match` takes apart
+/// occupies room in each `await` of that `match`, so none is inside one.
 pub(super) fn serve<S, L, B, R>(
     layer: Arc<L>,
     inner: S,
@@ -113,31 +113,34 @@ where
 {
     let (mut parts, body) = request.into_parts();
     Box::pin(async move {
-        let (body, claim) = match layer.admit(&mut parts, body).await {
-            Ok(admitted) => admitted,
-            Err(unclaimed) => return without_lock(layer, inner, parts, unclaimed).await,
+        let unclaimed = 'claimed: {
+            let (body, claim) = match layer.admit(&mut parts, body).await {
+                Ok(admitted) => admitted,
+                Err(unclaimed) => break 'claimed unclaimed,
+            };
+            let head = layer.settings().responder.head(&parts);
+            let request = Request::from_parts(parts, body);
+            let finished = match layer.settings().on_cancel {
+                OnCancel::Drop => {
+                    let handled = {
+                        let mut calling = pin!(Some(Oneshot::new(inner, request)));
+                        handle(&*layer, &claim, Pinned(calling.as_mut())).await
+                    };
+                    layer.finish(claim, &head.method, handled).await
+                }
+                OnCancel::RunToCompletion => {
+                    let method = head.method.clone();
+                    let finished = in_task(run(layer.clone(), inner, request, claim, method));
+                    // `None`: the runtime has ended.
+                    Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
+                }
+            };
+            return finished.unwrap_or_else(|Unconfirmed| {
+                let refusal = layer.refused(LockError::Lost.into());
+                Ok(layer.settings().responder.refuse(refusal, &head))
+            });
         };
-        let head = layer.settings().responder.head(&parts);
-        let request = Request::from_parts(parts, body);
-        let finished = match layer.settings().on_cancel {
-            OnCancel::Drop => {
-                let handled = {
-                    let mut calling = pin!(Some(Oneshot::new(inner, request)));
-                    handle(&*layer, &claim, Pinned(calling.as_mut())).await
-                };
-                layer.finish(claim, &head.method, handled).await
-            }
-            OnCancel::RunToCompletion => {
-                let method = head.method.clone();
-                let finished = in_task(run(layer.clone(), inner, request, claim, method));
-                // `None`: the runtime has ended.
-                Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
-            }
-        };
-        finished.unwrap_or_else(|Unconfirmed| {
-            let refusal = layer.refused(LockError::Lost.into());
-            Ok(layer.settings().responder.refuse(refusal, &head))
-        })
+        without_lock(layer, inner, parts, unclaimed).await
     })
 }
 
@@ -162,27 +165,31 @@ where
             Either::Left(passing.map_ok(|response| response.map(ResponseBody::handlers)))
         }
         Unclaimed::Answer(response) => Either::Right(Either::Left(ready(Ok(response.map(whole))))),
-        Unclaimed::Refused(refusal) => {
-            let refused = async move { Ok(refuse(&*layer, refusal, parts).await) };
-            Either::Right(Either::Right(Box::pin(refused)))
-        }
+        Unclaimed::Refused(refusal) => Either::Right(Either::Right(refuse(layer, refusal, parts))),
     }
 }
 
 /// Answers a request that is not served.
-async fn refuse<L, B, R>(layer: &L, refusal: Refusal, mut parts: Parts) -> Response<ResponseBody<R>>
+fn refuse<L, B, R, E>(
+    layer: Arc<L>,
+    refusal: Refusal,
+    mut parts: Parts,
+) -> Pin<Box<dyn Future<Output = Served<R, E>> + Send>>
 where
     L: Protocol<B, R>,
+    R: 'static,
 {
-    let settings = layer.settings();
-    let refusal = layer.refused(refusal);
-    if OverloadDelay::applies_to(&refusal) {
-        // The key may be in the body.
-        parts.extensions.remove::<RequestBody>();
-        settings.overload_delay.pass(settings.wait).await;
-    }
-    let responder = &settings.responder;
-    responder.refuse(refusal, &responder.head(&parts))
+    Box::pin(async move {
+        let settings = layer.settings();
+        let refusal = layer.refused(refusal);
+        if OverloadDelay::applies_to(&refusal) {
+            // The key may be in the body.
+            parts.extensions.remove::<RequestBody>();
+            settings.overload_delay.pass(settings.wait).await;
+        }
+        let responder = &settings.responder;
+        Ok(responder.refuse(refusal, &responder.head(&parts)))
+    })
 }
 
 /// A future that its caller has pinned, so that the futures around it move only a pointer. It is dropped with this value.
@@ -235,7 +242,12 @@ where
 {
     let guard = &claim.guard;
     let handling = layer.handle(claim, calling);
-    client::around(layer.client().id(), guard.handle(), handling).instrument(guard.span())
+    let handling = client::around(layer.client().id(), guard.handle(), handling);
+    let span = guard.span();
+    match span.is_none() {
+        true => Either::Left(handling),
+        false => Either::Right(handling.instrument(span)),
+    }
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
