@@ -169,7 +169,6 @@ use settings::IdempotencySettings;
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
 pub struct IdempotencyLayer<K = IdempotencyKey> {
-    client: LockClient,
     key: K,
     settings: IdempotencySettings,
 }
@@ -178,9 +177,8 @@ impl IdempotencyLayer {
     /// A layer that uses `client`, with default settings. Also call [`tenant`](Self::tenant) or [`shared`](Self::shared).
     pub fn new(client: LockClient) -> Self {
         Self {
-            client,
             key: IdempotencyKey::default(),
-            settings: IdempotencySettings::default(),
+            settings: IdempotencySettings::new(client),
         }
     }
 }
@@ -190,7 +188,6 @@ impl<K> IdempotencyLayer<K> {
     /// form one.
     pub fn key<N: KeyExtractor>(self, key: N) -> IdempotencyLayer<N> {
         IdempotencyLayer {
-            client: self.client,
             key,
             settings: self.settings,
         }
@@ -394,7 +391,7 @@ impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
     type Service = Idempotency<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        if let Err(reason) = self.settings.check(&self.client) {
+        if let Err(reason) = self.settings.check() {
             panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
         }
         Locking::new(inner, self.clone())
@@ -404,7 +401,6 @@ impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
 impl<K> fmt::Debug for IdempotencyLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
-            .field("client", &self.client)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }

@@ -72,7 +72,11 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         };
         let (body, read) = body.take::<Buffered>(reader).await?;
         let read = read.unwrap_or_default();
-        let name = self.client.named(self.settings.scope.name(parts, keys));
+        let name = self
+            .settings
+            .serve
+            .client
+            .named(self.settings.scope.name(parts, keys));
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
@@ -105,7 +109,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     }
 
     async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {
-        let request = self.client.lock(&identity.name);
+        let request = self.settings.serve.client.lock(&identity.name);
         let request = self.settings.serve.request(request, route(identity.parts));
         request.acquire().await.map_err(|error| {
             let busy = matches!(error, LockError::Busy { .. });
@@ -122,7 +126,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
     async fn look_up(&self, identity: &Identity<'_>) -> Result<Option<Response<Bytes>>, Rejection> {
-        let record = timeout(LOOK_UP, self.client.record(&identity.name)).await;
+        let record = timeout(LOOK_UP, self.settings.serve.client.record(&identity.name)).await;
         let record = record.unwrap_or_else(|elapsed| {
             Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
         })?;

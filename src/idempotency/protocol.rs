@@ -7,7 +7,6 @@ use http_body::Body;
 
 use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
-use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
@@ -82,10 +81,6 @@ where
         idempotent_response(&terms.route, outcome);
         self.settings.serve.hold_times.add(terms.granted.elapsed());
         Ok(confirmed(result, confirmation?))
-    }
-
-    fn client(&self) -> &LockClient {
-        &self.client
     }
 
     fn settings(&self) -> &ServeSettings {

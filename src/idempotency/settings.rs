@@ -32,10 +32,10 @@ pub(super) struct IdempotencySettings {
     pub(super) warned: Arc<Seldom>,
 }
 
-impl Default for IdempotencySettings {
-    fn default() -> Self {
+impl IdempotencySettings {
+    pub(super) fn new(client: LockClient) -> Self {
         Self {
-            serve: ServeSettings::new(Duration::from_secs(3), 64),
+            serve: ServeSettings::new(client, Duration::from_secs(3), 64),
             required: false,
             scope: Scope::Undecided,
             fingerprint: Arc::new(Fingerprint::of),
@@ -47,12 +47,10 @@ impl Default for IdempotencySettings {
             warned: Arc::default(),
         }
     }
-}
 
-impl IdempotencySettings {
     /// Checks the settings; the error names what is wrong.
-    pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
-        if !client.keeps_records() {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if !self.serve.client.keeps_records() {
             return Err(
                 "the lock client's store keeps no records: make the client of a `MemoryStore` or a `RedisStore`",
             );
@@ -74,7 +72,7 @@ impl IdempotencySettings {
                 "a record must outlive the claim: choose a `retention` of at least the lease",
             );
         }
-        let supported = client.supports(LockMode::Reentrant, false);
+        let supported = self.serve.client.supports(LockMode::Reentrant, false);
         supported.map_err(|unsupported| unsupported.reason())
     }
 

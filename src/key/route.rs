@@ -5,10 +5,8 @@ use http::request::Parts;
 pub(crate) fn template(parts: &Parts) -> Option<&str> {
     let matched = parts.extensions.get::<axum::extract::MatchedPath>()?;
     let template = matched.as_str();
-    // Nested services and fallbacks match templates that axum makes itself: their last segment matches the rest of the path.
-    let last = template.bytes().rposition(|byte| byte == b'/');
-    let is_axums = template[last.unwrap_or_default()..].starts_with("/{*__private__axum");
-    (!is_axums).then_some(template)
+    // Nested services and fallbacks match templates that axum makes itself.
+    (!template.contains("__private__axum")).then_some(template)
 }
 
 /// There are no routes without axum.

@@ -78,8 +78,8 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let reads_only = targets.iter().all(|(_, mode)| *mode == LockMode::Read);
         let fenced = policy.fenced && targets.iter().all(exclusive);
         let request = match targets.into_inner() {
-            Ok([(key, mode)]) => self.client.lock(key).mode(mode),
-            Err(targets) => self.client.lock_all(targets),
+            Ok([(key, mode)]) => policy.serve.client.lock(key).mode(mode),
+            Err(targets) => policy.serve.client.lock_all(targets),
         };
         let mut request = policy.serve.request(request.owner(&owner), route);
         if fenced {

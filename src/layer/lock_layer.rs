@@ -55,7 +55,6 @@ use crate::lock::{Lease, LockMode};
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
 pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
-    pub(super) client: LockClient,
     pub(super) key: K,
     pub(super) policy: Policy,
     body: PhantomData<fn() -> M>,
@@ -68,9 +67,8 @@ impl DistributedLockLayer {
     /// Leave such routes out of the layer, or choose a [`key`](Self::key).
     pub fn new(client: LockClient) -> Self {
         Self {
-            client,
             key: DefaultKey::default(),
-            policy: Policy::default(),
+            policy: Policy::new(client),
             body: PhantomData,
         }
     }
@@ -80,7 +78,6 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// Sets the key of a request: an extractor of [`key`](crate::key), or a closure over `&Parts`.
     pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, M> {
         DistributedLockLayer {
-            client: self.client,
             key,
             policy: self.policy,
             body: PhantomData,
@@ -354,7 +351,6 @@ impl<K, M> DistributedLockLayer<K, M> {
 
     fn with_body<N>(self) -> DistributedLockLayer<K, N> {
         DistributedLockLayer {
-            client: self.client,
             key: self.key,
             policy: self.policy,
             body: PhantomData,
@@ -376,7 +372,7 @@ impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
     type Service = DistributedLock<S, K, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        if let Err(reason) = self.policy.check(&self.client) {
+        if let Err(reason) = self.policy.check() {
             panic!("this `DistributedLockLayer` cannot serve requests: {reason}");
         }
         Locking::new(inner, self.clone())
@@ -386,7 +382,6 @@ impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
 impl<K: Clone, M> Clone for DistributedLockLayer<K, M> {
     fn clone(&self) -> Self {
         Self {
-            client: self.client.clone(),
             key: self.key.clone(),
             policy: self.policy.clone(),
             body: PhantomData,
@@ -397,7 +392,6 @@ impl<K: Clone, M> Clone for DistributedLockLayer<K, M> {
 impl<K, M> fmt::Debug for DistributedLockLayer<K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedLockLayer")
-            .field("client", &self.client)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
     }

@@ -47,10 +47,10 @@ pub(super) struct Policy {
     pub(super) by_lease: Arc<Seldom>,
 }
 
-impl Default for Policy {
-    fn default() -> Self {
+impl Policy {
+    pub(super) fn new(client: LockClient) -> Self {
         Self {
-            serve: ServeSettings::new(Duration::from_secs(10), 1024),
+            serve: ServeSettings::new(client, Duration::from_secs(10), 1024),
             mode: Arc::new(ByMethod),
             safe: None,
             max_keys: 32,
@@ -70,9 +70,7 @@ impl Default for Policy {
             by_lease: Arc::default(),
         }
     }
-}
 
-impl Policy {
     /// The mode of a request; `None`: it is not locked.
     pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
         if !self.serve.apply_to(parts) {
@@ -122,8 +120,8 @@ impl Policy {
     }
 
     /// Checks the settings; the error names what is wrong.
-    pub(super) fn check(&self, client: &LockClient) -> Result<(), &'static str> {
-        self.check_modes(client)?;
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        self.check_modes()?;
         self.serve.check()?;
         let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
         if !is_error(self.contended_status) {
@@ -153,7 +151,7 @@ impl Policy {
         Ok(())
     }
 
-    fn check_modes(&self, client: &LockClient) -> Result<(), &'static str> {
+    fn check_modes(&self) -> Result<(), &'static str> {
         let modes = self.known_modes();
         if modes
             .windows(2)
@@ -169,7 +167,11 @@ impl Policy {
         }
         modes
             .into_iter()
-            .try_for_each(|mode| client.supports(mode, self.fenced && mode.is_exclusive()))
+            .try_for_each(|mode| {
+                self.serve
+                    .client
+                    .supports(mode, self.fenced && mode.is_exclusive())
+            })
             .map_err(|unsupported| unsupported.reason())
     }
 

@@ -16,7 +16,6 @@ use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::unless_lost::{even_if_lost, unless_lost};
 use super::{DistributedLockLayer, Unlocked, server_timing};
-use crate::client::LockClient;
 use crate::guard::LockGuard;
 use crate::key::KeyExtractor;
 
@@ -97,10 +96,6 @@ where
             }
             Ok(confirmed(served, by))
         }
-    }
-
-    fn client(&self) -> &LockClient {
-        &self.client
     }
 
     fn settings(&self) -> &ServeSettings {

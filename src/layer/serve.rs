@@ -1,12 +1,11 @@
 //! The steps of a request, which both layers have.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::TryFutureExt;
 use futures_util::future::Either;
 use http::request::Parts;
 use http::{Method, Request, Response};
@@ -21,7 +20,7 @@ use super::overload_delay::OverloadDelay;
 use super::rejection::Refusal;
 use super::serve_settings::ServeSettings;
 use super::settings::OnCancel;
-use crate::client::{self, LockClient};
+use crate::client;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::RequestBody;
@@ -56,7 +55,6 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
         handled: Handling<Self::Handled, E>,
     ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send;
 
-    fn client(&self) -> &LockClient;
     fn settings(&self) -> &ServeSettings;
 
     /// The refusal that replaces `refusal`.
@@ -95,9 +93,8 @@ pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// Serves a request, from its head to its response.
 ///
-/// The future is small, because the allocator keeps blocks of at most 1,032 bytes ready. What it captures stays where it is, the
-/// rare and large futures are boxed, and those that come one after the other share their room. What a `match` takes apart
-/// occupies room in each `await` of that `match`, so none is inside one.
+/// The future is small, because the allocator keeps blocks of at most 1,032 bytes ready: what it captures stays where it is, the
+/// rare and large futures are boxed, and those that come one after the other share their room.
 pub(super) fn serve<S, L, B, R>(
     layer: Arc<L>,
     inner: S,
@@ -113,71 +110,51 @@ where
 {
     let (mut parts, body) = request.into_parts();
     Box::pin(async move {
-        let unclaimed = 'claimed: {
-            let (body, claim) = match layer.admit(&mut parts, body).await {
-                Ok(admitted) => admitted,
-                Err(unclaimed) => break 'claimed unclaimed,
-            };
-            let head = layer.settings().responder.head(&parts);
-            let request = Request::from_parts(parts, body);
-            let finished = match layer.settings().on_cancel {
-                OnCancel::Drop => {
-                    let handled = {
-                        let mut calling = pin!(Some(Oneshot::new(inner, request)));
-                        handle(&*layer, &claim, Pinned(calling.as_mut())).await
-                    };
-                    layer.finish(claim, &head.method, handled).await
-                }
-                OnCancel::RunToCompletion => {
-                    let method = head.method.clone();
-                    let finished = in_task(run(layer.clone(), inner, request, claim, method));
-                    // `None`: the runtime has ended.
-                    Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
-                }
-            };
-            return finished.unwrap_or_else(|Unconfirmed| {
-                let refusal = layer.refused(LockError::Lost.into());
-                Ok(layer.settings().responder.refuse(refusal, &head))
-            });
+        let (body, claim) = match layer.admit(&mut parts, body).await {
+            Ok(claimed) => claimed,
+            Err(Unclaimed::Pass(body)) => {
+                let request = Request::from_parts(parts, body);
+                let response = Oneshot::new(inner, request).await?;
+                return Ok(response.map(ResponseBody::handlers));
+            }
+            Err(Unclaimed::Answer(response)) => return Ok(response.map(whole)),
+            Err(Unclaimed::Refused(refusal)) => {
+                return Ok(refuse(&*layer, refusal, &mut parts).await);
+            }
         };
-        without_lock(layer, inner, parts, unclaimed).await
+        let settings = layer.settings();
+        let head = settings.responder.head(&parts);
+        let request = Request::from_parts(parts, body);
+        let finished = match settings.on_cancel {
+            OnCancel::Drop => {
+                let handled = {
+                    let mut calling = pin!(Some(Oneshot::new(inner, request)));
+                    handle(&*layer, &claim, Pinned(calling.as_mut())).await
+                };
+                layer.finish(claim, &head.method, handled).await
+            }
+            OnCancel::RunToCompletion => {
+                let method = head.method.clone();
+                let finished = in_task(run(layer.clone(), inner, request, claim, method));
+                // `None`: the runtime has ended.
+                Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
+            }
+        };
+        finished.unwrap_or_else(|Unconfirmed| {
+            let refusal = layer.refused(LockError::Lost.into());
+            Ok(settings.responder.refuse(refusal, &head))
+        })
     })
 }
 
-/// Serves a request without a lock, or answers it.
-fn without_lock<S, L, B, R>(
-    layer: Arc<L>,
-    inner: S,
-    parts: Parts,
-    unclaimed: Unclaimed<B>,
-) -> impl Future<Output = Served<R, S::Error>> + Send
-where
-    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    L: Protocol<B, R>,
-    B: Send + 'static,
-    R: Body + Send + 'static,
-{
-    match unclaimed {
-        Unclaimed::Pass(body) => {
-            let passing = Oneshot::new(inner, Request::from_parts(parts, body));
-            Either::Left(passing.map_ok(|response| response.map(ResponseBody::handlers)))
-        }
-        Unclaimed::Answer(response) => Either::Right(Either::Left(ready(Ok(response.map(whole))))),
-        Unclaimed::Refused(refusal) => Either::Right(Either::Right(refuse(layer, refusal, parts))),
-    }
-}
-
 /// Answers a request that is not served.
-fn refuse<L, B, R, E>(
-    layer: Arc<L>,
+fn refuse<L, B, R>(
+    layer: &L,
     refusal: Refusal,
-    mut parts: Parts,
-) -> Pin<Box<dyn Future<Output = Served<R, E>> + Send>>
+    parts: &mut Parts,
+) -> impl Future<Output = Response<ResponseBody<R>>> + Send
 where
     L: Protocol<B, R>,
-    R: 'static,
 {
     Box::pin(async move {
         let settings = layer.settings();
@@ -188,7 +165,7 @@ where
             settings.overload_delay.pass(settings.wait).await;
         }
         let responder = &settings.responder;
-        Ok(responder.refuse(refusal, &responder.head(&parts)))
+        responder.refuse(refusal, &responder.head(parts))
     })
 }
 
@@ -242,7 +219,7 @@ where
 {
     let guard = &claim.guard;
     let handling = layer.handle(claim, calling);
-    let handling = client::around(layer.client().id(), guard.handle(), handling);
+    let handling = client::around(layer.settings().client.id(), guard.handle(), handling);
     let span = guard.span();
     match span.is_none() {
         true => Either::Left(handling),

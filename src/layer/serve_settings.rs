@@ -12,7 +12,7 @@ use super::overload_delay::OverloadDelay;
 use super::predicate::OfRequest;
 use super::respond::Responder;
 use super::settings::OnCancel;
-use crate::client::LockRequest;
+use crate::client::{LockClient, LockRequest};
 use crate::limits;
 use crate::lock::Lease;
 use crate::telemetry::Route;
@@ -20,6 +20,7 @@ use crate::telemetry::Route;
 /// How a layer of this crate serves a request under its lock.
 #[derive(Clone)]
 pub(crate) struct ServeSettings {
+    pub(crate) client: LockClient,
     /// Which requests are looked at.
     pub(crate) when: OfRequest<bool>,
     pub(crate) wait: Duration,
@@ -34,8 +35,9 @@ pub(crate) struct ServeSettings {
 }
 
 impl ServeSettings {
-    pub(crate) fn new(wait: Duration, max_waiters: usize) -> Self {
+    pub(crate) fn new(client: LockClient, wait: Duration, max_waiters: usize) -> Self {
         Self {
+            client,
             when: OfRequest::default(),
             wait,
             lease: Lease::default(),
@@ -77,6 +79,7 @@ impl ServeSettings {
 impl fmt::Debug for ServeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServeSettings")
+            .field("client", &self.client)
             .field("when", &self.when)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
