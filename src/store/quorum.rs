@@ -90,7 +90,7 @@ const NO_COUNTER: &str =
 ///
 /// It asks all stores at the same time, and answers as soon as the result is certain: a dead store delays no caller. When a
 /// majority has granted, the other stores have the same time again, at least 5 ms, so that their grants count when the hold is
-/// confirmed. It does not wait for a store that took longer the last time. Every question to a store is awaited and cleaned up in
+/// confirmed. It does not wait for a store that took longer the last time. Every question about a hold is awaited and cleaned up in
 /// the background: a grant that arrives after the attempt has failed is released, after the store has answered and never before.
 ///
 /// [`LockMode::Fair`], [`LockMode::Permit`] and fencing tokens are refused by its [`capabilities`](LockStore::capabilities), and
