@@ -130,6 +130,6 @@ mod tests {
         let response = service.call(Request::new(Body::empty()));
         let size = size_of_val(&*response.serving);
         println!("{size} bytes");
-        assert!(size <= 1104, "{size} bytes");
+        assert!(size <= 1032, "{size} bytes");
     }
 }
