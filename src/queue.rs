@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::background::Background;
 use crate::error::LockError;
-use crate::lock::{FencingToken, Hold, HoldId, Lease, LockKey, LockMode, Owner};
+use crate::lock::{FencingToken, Hold, Lease, LockKey, LockMode, Owner};
 use crate::store::{DynStore, Wakeups};
 use crate::telemetry::{self, Journal, Route};
 use crate::watchdog::LiveHold;
@@ -28,6 +28,7 @@ use crate::watchdog::LiveHold;
 mod departed;
 mod fairness;
 mod hold;
+mod intent;
 mod key_state;
 mod owed_turns;
 mod owners;
@@ -45,6 +46,7 @@ mod wait_queue;
 
 use fairness::FairnessYield;
 use hold::LocalHolder;
+use intent::Intent;
 use key_state::{Entered, KeyState, Standing};
 pub(crate) use queued::Queued;
 use shards::Shards;
@@ -375,26 +377,6 @@ enum Effect {
     Unsubscribe(Wakeups),
     /// Keeps the turns that are owed to other processes for the next request.
     Owe(Box<FairnessYield>),
-}
-
-/// A question to the store, before it is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Intent {
-    mode: LockMode,
-    owner: Option<Owner>,
-    /// The owner's write hold under which it reads. It asks with that id.
-    nested: Option<HoldId>,
-}
-
-impl Intent {
-    /// That of a request which had its place in the queue of its side.
-    fn of_side(mode: LockMode) -> Self {
-        Self {
-            mode,
-            owner: None,
-            nested: None,
-        }
-    }
 }
 
 /// A share in a live hold, as the state machine describes it.
