@@ -14,6 +14,7 @@ use super::LockGuard;
 use crate::error::LockError;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
+use crate::sync::Mutex;
 use crate::watchdog::LiveHold;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
@@ -157,7 +158,7 @@ impl fmt::Debug for LockHandle {
 /// The state that the handles of one guard share, created with the first of them. It is dropped with the guard, which ends
 /// their observation.
 #[derive(Default)]
-pub(super) struct Handles(OnceLock<Arc<GuardView>>);
+pub(super) struct Handles(Mutex<Option<Arc<GuardView>>>);
 
 impl Handles {
     pub(super) fn handle(&self, shares: &[Share]) -> LockHandle {
@@ -166,13 +167,14 @@ impl Handles {
             end: OnceLock::new(),
             ended: Notify::new(),
         };
-        let observed = self.0.get_or_init(|| Arc::new(observed())).clone();
+        let mut view = self.0.lock();
+        let observed = view.get_or_insert_with(|| Arc::new(observed())).clone();
         LockHandle { observed }
     }
 
     /// The state, if a handle exists that may still read it.
     fn watched(&mut self) -> Option<&GuardView> {
-        let observed = self.0.get_mut()?;
+        let observed = self.0.get_mut().as_mut()?;
         Arc::get_mut(observed).is_none().then_some(&*observed)
     }
 
