@@ -88,6 +88,9 @@ impl Listeners {
 
     /// The signals that wake `wake`.
     pub(super) fn signals(&self, wake: Wake) -> Signals {
+        if self.is_empty() {
+            return Signals::default();
+        }
         let woken = |listener: &&Listener| wake.contains(&Some(listener.channel));
         #[cfg(test)]
         let woken = |listener: &&Listener| {

@@ -92,13 +92,16 @@ impl State {
 
     /// Whether no entry is left that could change an answer.
     pub(super) fn is_idle(&self) -> bool {
-        self.is_free()
-            && self.permits.is_idle()
-            && self.queue.is_empty()
-            && self.waiting.is_empty()
-            && self.readers.is_empty()
-            && self.passes.is_empty()
-            && self.withdrawn.is_empty()
+        self.is_free() && self.permits.is_idle() && !self.has_waiters() && self.withdrawn.is_empty()
+    }
+
+    /// Whether an attempt waits, or is to go first. Those in line are among the `waiting`.
+    fn has_waiters(&self) -> bool {
+        let [queue, waiting] = [&self.queue, &self.waiting];
+        let [readers, passes] = [&self.readers, &self.passes];
+        [queue, waiting, readers, passes]
+            .iter()
+            .any(|list| !list.is_empty())
     }
 
     /// Grants the attempt, or records it as waiting if it has patience.
@@ -323,7 +326,9 @@ impl State {
     }
 
     fn grant(&mut self, hold: &Hold, until: Instant) {
-        self.stop_waiting(hold);
+        if self.has_waiters() {
+            self.stop_waiting(hold);
+        }
         self.live(hold, until);
     }
 
