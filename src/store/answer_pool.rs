@@ -17,8 +17,10 @@ const MOST_IDLE: usize = 64;
 /// The future of a store's answer is larger than what allocators keep ready for each thread, and each pair needs two of them. No
 /// caller waits for the mutex: one that finds it locked allocates a future, or frees it.
 pub(super) struct AnswerPool<Q, T> {
-    idle: Mutex<Vec<Pin<Box<dyn Reusable<Q, T>>>>>,
+    idle: Mutex<Vec<Idle<Q, T>>>,
 }
+
+type Idle<Q, T> = Pin<Box<dyn Reusable<Q, T>>>;
 
 /// The future of an answer. It belongs to a pool.
 pub(super) trait Pooled<T>: Send {
@@ -60,7 +62,7 @@ impl<Q: Send + 'static, T: 'static> AnswerPool<Q, T> {
         future
     }
 
-    fn keep(&self, future: Pin<Box<dyn Reusable<Q, T>>>) {
+    fn keep(&self, future: Idle<Q, T>) {
         if let Ok(mut idle) = self.idle.try_lock()
             && idle.len() < MOST_IDLE
         {

@@ -170,10 +170,6 @@ impl LockStore for MemoryStore {
         Ok(releases.iter().map(release).collect())
     }
 
-    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
-        self.release_now(&release.hold, release.record.as_ref())
-    }
-
     fn capabilities(&self) -> Capabilities {
         Capabilities::all().inspect(self.clone())
     }

@@ -150,7 +150,7 @@ async fn store_pairs(
         while store.acquire(&attempt).await? != (Outcome::Granted { token: None }) {
             tokio::task::yield_now().await;
         }
-        store.release_alone(&Release::new(attempt.hold)).await?;
+        store.release(&[Release::new(attempt.hold)]).await?;
     }
     Ok(())
 }
