@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::slice;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -161,7 +160,7 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # Cancel safety
 ///
-/// The client drives `acquire`, `acquire_several`, `renew`, `release`, `release_alone` and `withdraw` to their end, even if its caller is dropped:
+/// The client drives `acquire`, `acquire_several`, `renew`, `release` and `withdraw` to their end, even if its caller is dropped:
 /// they need not be cancel safe, and are dropped early only with their runtime. `subscribe`, `record`, `audit` and `ping` are
 /// dropped at any await when their caller is dropped or its time is over: a `subscribe` that is dropped must leave no
 /// subscription.
@@ -212,17 +211,6 @@ pub trait LockStore: Send + Sync + 'static {
         &self,
         releases: &[Release],
     ) -> impl Future<Output = Result<Vec<Released>, StoreError>> + Send;
-
-    /// Releases one hold, as [`release`](Self::release) does.
-    ///
-    /// The default asks `release` about the hold alone. Most holds are released alone, so a store that answers without a list may
-    /// save an allocation.
-    fn release_alone(
-        &self,
-        release: &Release,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send {
-        async move { ext::only(self.release(slice::from_ref(release)).await?) }
-    }
 
     /// Withdraws an attempt: its hold, its entries as a waiter. If it went `unanswered`, a copy of it may still arrive, and must
     /// be refused as withdrawn.

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::answer_pool::AnswerPool;
+use super::ext;
 use super::memory::MemoryStore;
+#[cfg(feature = "redis")]
+use super::redis::RedisStore;
 use super::{
     Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Release,
     Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
@@ -175,7 +178,12 @@ impl<S: LockStore> DynStore for Erased<S> {
     fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released> {
         let ask = |(erased, release): (Arc<Self>, Release)| async move {
             erased.check_records(slice::from_ref(&release))?;
-            erased.store.release_alone(&release).await
+            // By its type, as `at_once` does.
+            #[cfg(feature = "redis")]
+            if let Some(store) = (&erased.store as &dyn Any).downcast_ref::<RedisStore>() {
+                return store.release_alone(&release).await;
+            }
+            ext::only(erased.store.release(slice::from_ref(&release)).await?)
         };
         match Self::answers_at_once() {
             true => Answer::at_once(ask((self, release))),

@@ -1,6 +1,7 @@
 //! Operations on single holds, for direct calls of a store.
 
 use std::future::Future;
+use std::slice::from_ref;
 
 use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};
 use crate::error::StoreError;
@@ -24,7 +25,7 @@ pub trait LockStoreExt: LockStore {
         hold: &Hold,
     ) -> impl Future<Output = Result<Released, StoreError>> + Send {
         let release = Release::new(hold.clone());
-        async move { self.release_alone(&release).await }
+        async move { only(self.release(from_ref(&release)).await?) }
     }
 
     /// Releases one hold and leaves `record` under its key.
@@ -34,7 +35,7 @@ pub trait LockStoreExt: LockStore {
         record: &Record,
     ) -> impl Future<Output = Result<Released, StoreError>> + Send {
         let release = Release::new(hold.clone()).record(record.clone());
-        async move { self.release_alone(&release).await }
+        async move { only(self.release(from_ref(&release)).await?) }
     }
 }
 

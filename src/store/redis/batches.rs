@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::pooled::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{BATCH, HoldStatus, LockStore, Release, Released, Renewal, grouped, several};
+use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several};
 
 impl RedisStore {
     /// Renews the leases of holds; checks those whose renewal names no lease.
@@ -80,6 +80,25 @@ impl RedisStore {
         };
         let answers = in_batches(releases, group, |batch| self.release_batch(batch));
         several::known(answers.await)
+    }
+
+    /// Releases one hold. Most are released alone, and answered here without a list.
+    pub(in super::super) async fn release_alone(
+        &self,
+        release: &Release,
+    ) -> Result<Released, StoreError> {
+        let Release { hold, record } = release;
+        let call = |publish| match record {
+            None => Ok(calls::release(hold, publish)),
+            Some(record) => calls::release_recording(hold, record, publish),
+        };
+        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let released = self.released(hold, &answer)?;
+        if released.status == HoldStatus::Held {
+            // It is confirmed when enough replicas have acknowledged it.
+            effect.counts().await?;
+        }
+        Ok(released)
     }
 
     /// Releases the holds of a batch by one script.

@@ -50,21 +50,6 @@ impl LockStore for RedisStore {
         }
     }
 
-    async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
-        let Release { hold, record } = release;
-        let call = |publish| match record {
-            None => Ok(calls::release(hold, publish)),
-            Some(record) => calls::release_recording(hold, record, publish),
-        };
-        let (answer, effect) = self.call_counting(&hold.key, call).await?;
-        let released = self.released(hold, &answer)?;
-        if released.status == HoldStatus::Held {
-            // It is confirmed when enough replicas have acknowledged it.
-            effect.counts().await?;
-        }
-        Ok(released)
-    }
-
     async fn acquire_several(
         &self,
         attempts: &[Attempt],
