@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::call_plan::CallPlan;
 use super::link::Link;
-use super::server::Server;
+use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -36,14 +36,14 @@ use crate::store::{
 ///
 /// As for every [`LockStore`], drive the futures to their end. A call that is dropped may or may not take effect.
 pub struct FaultyStore<S> {
-    server: Arc<Server<S>>,
+    server: Arc<FaultyServer<S>>,
     link: Arc<Link>,
 }
 
 impl<S: LockStore> FaultyStore<S> {
     /// Wraps `store` with `faults`, drawn from `seed`.
     pub fn new(store: S, faults: Faults, seed: u64) -> Self {
-        let server = Arc::new(Server::new(store, faults, seed));
+        let server = Arc::new(FaultyServer::new(store, faults, seed));
         let link = server.connect();
         Self { server, link }
     }
@@ -82,7 +82,7 @@ impl<S: LockStore> FaultyStore<S> {
     async fn call<A, T, F>(
         &self,
         of: &A,
-        execute: impl Fn(Arc<Server<S>>, A::Owned) -> F,
+        execute: impl Fn(Arc<FaultyServer<S>>, A::Owned) -> F,
     ) -> Result<T, StoreError>
     where
         A: ToOwned + ?Sized,

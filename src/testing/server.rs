@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::sync::Mutex;
 
-pub(super) struct Server<S> {
+pub(super) struct FaultyServer<S> {
     pub(super) store: S,
     pub(super) state: Mutex<ServerState>,
 }
@@ -31,7 +31,7 @@ pub(super) struct ServerState {
     waiters: Vec<Attempt>,
 }
 
-impl<S: LockStore> Server<S> {
+impl<S: LockStore> FaultyServer<S> {
     pub(super) fn new(store: S, faults: Faults, seed: u64) -> Self {
         Self {
             store,

@@ -6,13 +6,13 @@ use tokio::sync::watch;
 
 use super::Fault;
 use super::link::Link;
-use super::server::Server;
+use super::server::FaultyServer;
 use crate::owned_task::OwnedTask;
 use crate::store::{LockStore, Wakeups};
 
 /// Forwards wake-ups while the connection is up, and wakes when it is up again.
 pub(super) fn relay<S: LockStore>(
-    server: &Arc<Server<S>>,
+    server: &Arc<FaultyServer<S>>,
     link: &Arc<Link>,
     wakeups: Wakeups,
 ) -> Wakeups {
@@ -22,7 +22,7 @@ pub(super) fn relay<S: LockStore>(
 }
 
 async fn run<S: LockStore>(
-    server: Arc<Server<S>>,
+    server: Arc<FaultyServer<S>>,
     link: Arc<Link>,
     mut wakeups: Wakeups,
     waking: watch::Sender<()>,
@@ -45,7 +45,7 @@ async fn run<S: LockStore>(
     }
 }
 
-fn is_lost<S: LockStore>(server: &Server<S>) -> bool {
+fn is_lost<S: LockStore>(server: &FaultyServer<S>) -> bool {
     let state = &mut *server.state.lock();
     let lost = state.faults.strikes(Fault::WakeupLost, &mut state.random);
     if lost {

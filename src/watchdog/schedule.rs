@@ -16,7 +16,7 @@ mod failing;
 mod looks;
 
 pub(super) use batch::Batch;
-use batch::{Asked, in_batches};
+use batch::{AskedBatches, in_batches};
 use failing::{Failing, PAUSE};
 use looks::{Look, Looks};
 
@@ -45,7 +45,7 @@ pub(super) struct RenewalSchedule {
     new: NewHolds,
     queue: Looks,
     queued: usize,
-    asked: Asked,
+    asked: AskedBatches,
     failing: BTreeMap<u16, Failing>,
     probes: BTreeSet<(Instant, u16)>,
     /// The next scheduled wake-up of the task.

@@ -45,7 +45,7 @@ pub struct RedisStoreBuilder {
     address: Result<ConnectionInfo, StoreError>,
     /// The sentinels, or the servers of a Cluster, of which `address` is the first.
     others: Result<Vec<ConnectionInfo>, StoreError>,
-    target: Target,
+    target: RedisTarget,
     /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
     timeouts: Timeouts,
@@ -57,7 +57,7 @@ pub struct RedisStoreBuilder {
 
 /// Where the locks are.
 #[derive(Debug, Clone)]
-enum Target {
+enum RedisTarget {
     /// In one server, with at most so many connections for commands.
     Server {
         max_size: usize,
@@ -74,7 +74,7 @@ impl RedisStoreBuilder {
         Self {
             address: address.into_connection_info().map_err(bad_address),
             others: Ok(Vec::new()),
-            target: Target::Server {
+            target: RedisTarget::Server {
                 max_size: usize::MAX,
             },
             channels: None,
@@ -94,7 +94,7 @@ impl RedisStoreBuilder {
         Self {
             address: seeds.as_ref().map_err(Clone::clone).and_then(first),
             others: seeds,
-            target: Target::Cluster,
+            target: RedisTarget::Cluster,
             ..Self::new("redis://")
         }
     }
@@ -113,14 +113,14 @@ impl RedisStoreBuilder {
                 ..Self::new("redis://")
             },
         };
-        builder.target = Target::Server { max_size };
+        builder.target = RedisTarget::Server { max_size };
         builder.timeouts.connect = timeouts.create.unwrap_or(builder.timeouts.connect);
         builder
     }
 
     pub(super) fn with_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> Self {
         Self {
-            target: Target::Pool(pool),
+            target: RedisTarget::Pool(pool),
             ..Self::new(subscriptions)
         }
     }
@@ -137,7 +137,7 @@ impl RedisStoreBuilder {
         };
         Self {
             others: sentinels,
-            target: Target::Sentinels(master.into()),
+            target: RedisTarget::Sentinels(master.into()),
             ..Self::new(servers)
         }
     }
@@ -150,7 +150,7 @@ impl RedisStoreBuilder {
     /// For every other store these settings are in its address; if it has both, `connect` fails.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
         self.address = match self.target {
-            Target::Sentinels(_) => like.into_connection_info().map_err(bad_address),
+            RedisTarget::Sentinels(_) => like.into_connection_info().map_err(bad_address),
             _ => Err(refused(
                 "`servers` is for sentinels: put credentials and database into the address",
             )),
@@ -252,7 +252,7 @@ impl RedisStoreBuilder {
     }
 
     fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
-        if self.channels.is_some() && !matches!(self.target, Target::Cluster) {
+        if self.channels.is_some() && !matches!(self.target, RedisTarget::Cluster) {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
@@ -262,22 +262,22 @@ impl RedisStoreBuilder {
         let endpoint = |address| Endpoint::new(address, tls.clone(), self.timeouts);
         let server = endpoint(address);
         let (connector, room) = match self.target {
-            Target::Server { max_size } => (Connector::Server(server), max_size),
-            Target::Pool(pool) => {
+            RedisTarget::Server { max_size } => (Connector::Server(server), max_size),
+            RedisTarget::Pool(pool) => {
                 let room = pool.status().max_size;
                 (Connector::Given(pool, Box::new(server)), room)
             }
-            Target::Sentinels(_) if others.is_empty() => {
+            RedisTarget::Sentinels(_) if others.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }
-            Target::Sentinels(master) => {
+            RedisTarget::Sentinels(master) => {
                 let sentinels = others.into_iter().map(endpoint);
                 let background = settings.background.clone();
                 let group =
                     SentinelGroup::new(sentinels, master, server, self.timeouts, background);
                 (Connector::Sentinels(Arc::new(group)), usize::MAX)
             }
-            Target::Cluster => {
+            RedisTarget::Cluster => {
                 let seeds = cluster::addresses(&others).map_err(refused)?;
                 let factory = MemberFactory {
                     like: server,

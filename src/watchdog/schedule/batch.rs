@@ -25,7 +25,7 @@ impl Batch {
 
 /// The batches that are not answered yet, but for those that probe a partition: the only ones with `Asked` holds. There are few.
 #[derive(Default)]
-pub(super) struct Asked(Vec<AskedBatch>);
+pub(super) struct AskedBatches(Vec<AskedBatch>);
 
 struct AskedBatch {
     batch: Arc<Batch>,
@@ -33,7 +33,7 @@ struct AskedBatch {
     until: Moment,
 }
 
-impl Asked {
+impl AskedBatches {
     /// When the first deadline of an `Asked` hold may pass.
     pub(super) fn until(&self) -> Option<Moment> {
         self.0.iter().map(|asked| asked.until).min()
@@ -87,7 +87,7 @@ type Wanted = (Arc<LiveHold>, Duration, Moment);
 /// The renewals of each partition, in batches.
 pub(super) fn in_batches(
     renewals: BTreeMap<u16, Vec<Wanted>>,
-    asked: &mut Asked,
+    asked: &mut AskedBatches,
 ) -> Vec<Vec<Arc<Batch>>> {
     let batches = renewals.into_iter().map(|(partition, wanted)| {
         let batches = wanted.chunks(BATCH).map(|wanted| {
