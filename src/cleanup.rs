@@ -20,7 +20,7 @@ mod driven;
 mod pace;
 
 pub(crate) use driven::{Driven, PATIENCE, Work, is_in_background, late};
-pub(crate) use pace::ReleasePace;
+pub(crate) use pace::{PaceSlot, ReleasePace};
 
 /// Work without a result.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Background, HoldRelease};
-use crate::cleanup::{self, Driven};
+use crate::cleanup::{self, Driven, PaceSlot};
 use crate::error::{LockError, worst};
 use crate::store::{Record, Released};
 use crate::watchdog::LiveHold;
@@ -40,8 +39,13 @@ impl Background {
             && let Some(until) = end.live().minimum()
         {
             self.release_at(end.live(), until);
-            let left = HoldRelease::boxed(self.clone().leave(end.live().clone()), held);
-            return Driven::new(unfinished, left).of_lost(!held);
+            return match held {
+                true => {
+                    let left = HoldRelease::boxed(self.clone().leave(end.live().clone()));
+                    Driven::new(unfinished, left)
+                }
+                false => Driven::done(Err(LockError::Lost)).of_lost(true),
+            };
         }
         // A lost hold is released as well, because the store may still carry it.
         let record = record.filter(|_| held);
@@ -111,7 +115,7 @@ impl Background {
     }
 
     /// A slot among the releases that no caller waits for.
-    pub(super) async fn slot(&self, partition: u16) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn slot(&self, partition: u16) -> Option<PaceSlot> {
         self.handle.pace.enter(partition).await
     }
 

@@ -72,11 +72,10 @@ impl<E: EndOfHold> HoldRelease<E> {
     /// The same, for a release that does not ask the store about the hold alone.
     pub(super) fn boxed(
         release: impl Future<Output = Result<(), LockError>> + Send + 'static,
-        held: bool,
     ) -> Self {
         Self {
             stage: Stage::Boxed(Box::pin(release)),
-            held,
+            held: true,
         }
     }
 }

@@ -114,9 +114,10 @@ impl<F: Work> Future for Driven<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // Taken out while it is polled, so that work that panics is not polled again.
-        let (mut future, unfinished) = match mem::replace(&mut self.state, Progress::Ended) {
+        // It is counted until it is dropped.
+        let (unfinished, mut future) = match mem::replace(&mut self.state, Progress::Ended) {
             Progress::Done(result) => return Poll::Ready(result),
-            Progress::Working(future, unfinished) => (future, unfinished),
+            Progress::Working(future, unfinished) => (unfinished, future),
             Progress::Ended => panic!("polled after it was ready"),
         };
         let polled = Pin::new(&mut future).poll(cx);

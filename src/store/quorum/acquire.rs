@@ -37,7 +37,7 @@ impl<S: LockStore> QuorumStore<S> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
         let unasked = || QuorumHold::new(self.count());
-        let hold = self.shared.holds.find_or(attempt.hold.clone(), unasked);
+        let hold = self.shared.holds.find_or(&attempt.hold, unasked);
         let needed = after(started, attempt.lease.saturating_add(REMEMBERED));
         let (epoch, asked) = hold.begin(self.all(), needed);
         let attempt = attempt.clone();

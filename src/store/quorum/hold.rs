@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use super::carriers::Carriers;
 use super::members::Members;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::Hold;
+use crate::shared_table::SharedRow;
 use crate::store::HoldStatus;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -49,6 +51,9 @@ struct QuorumHoldState {
     /// Until when the hold is remembered, even if no operation refers to it now.
     needed: Option<Instant>,
 }
+
+/// A reference to a hold that is known.
+pub(super) type HoldRow = SharedRow<Hold, QuorumHold>;
 
 /// Distinguishes the attempts with one hold id.
 pub(super) type Epoch = u64;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::QuorumStore;
 use super::acquire::REMEMBERED;
 use super::carriers::Carriers;
-use super::hold::QuorumHold;
+use super::hold::HoldRow;
 use super::majority::{Conclusion, MajorityCall, Vote, Votes, answered, no_majority};
 use super::members::Members;
 use crate::error::StoreError;
@@ -17,7 +17,7 @@ use crate::store::{HoldStatus, LockStore, Renewal};
 
 /// The state of a hold when the question was sent.
 struct HoldQuestion {
-    hold: Arc<QuorumHold>,
+    hold: HoldRow,
     carriers: Carriers,
     /// The lease that it is to have; `None`: it is only checked.
     lease: Option<Duration>,

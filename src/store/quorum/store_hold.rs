@@ -1,12 +1,11 @@
 //! One hold in one store.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
 use super::QuorumStore;
-use super::hold::QuorumHold;
+use super::hold::{HoldRow, QuorumHold};
 use super::members::Members;
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore};
@@ -15,7 +14,7 @@ use crate::store::{Attempt, LockStore};
 #[derive(Clone)]
 pub(super) struct AttemptedHold {
     pub(super) attempt: Attempt,
-    pub(super) hold: Arc<QuorumHold>,
+    pub(super) hold: HoldRow,
 }
 
 /// One hold in one store of the quorum: what an operation needs to act there.
@@ -34,9 +33,9 @@ impl<S> StoreHold<S> {
 
 impl<S: LockStore> QuorumStore<S> {
     /// A hold that should be known. If it is not, another client took it.
-    pub(super) fn known(&self, name: &Hold) -> Arc<QuorumHold> {
+    pub(super) fn known(&self, name: &Hold) -> HoldRow {
         let foreign = || QuorumHold::foreign(self.count());
-        self.shared.holds.find_or(name.clone(), foreign)
+        self.shared.holds.find_or(name, foreign)
     }
 
     /// An attempt whose hold is to end.

@@ -14,8 +14,9 @@ use super::members::Members;
 use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::Hold;
+use crate::lock::{Hold, LockKey, LockMode};
 use crate::owned_task::OwnedTask;
+use crate::shared_table::SharedRow;
 use crate::store::{Attempt, LockStore, Wakeups};
 use crate::sync::Mutex;
 
@@ -80,12 +81,12 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// The votes on the last attempt for this key in this mode; at first those on the attempt that subscribes.
-    fn last_votes(&self, hold: &Hold) -> Arc<Mutex<RefusedVote>> {
+    fn last_votes(&self, hold: &Hold) -> SharedRow<(LockKey, LockMode), Mutex<RefusedVote>> {
         let known = self.shared.holds.find(hold);
         let known = known.map(|hold| hold.waiting()).unwrap_or_default();
         let name = (hold.key.clone(), hold.mode);
         let of_name = || Mutex::new(known);
-        self.shared.last_votes.find_or(name, of_name)
+        self.shared.last_votes.find_or(&name, of_name)
     }
 
     /// Records the votes on an attempt, before its grants are given back.
@@ -100,7 +101,7 @@ impl<S: LockStore> QuorumStore<S> {
 /// Combines the wake-ups of all stores into one.
 async fn gather(
     majority: usize,
-    last_votes: Arc<Mutex<RefusedVote>>,
+    last_votes: SharedRow<(LockKey, LockMode), Mutex<RefusedVote>>,
     mut by: mpsc::UnboundedReceiver<usize>,
     signal: watch::Sender<()>,
 ) {

@@ -51,6 +51,22 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
     }
 }
 
+/// A hold that was lost is not kept until its minimum, so there is nothing to ask about.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_lost_hold_within_its_minimum_asks_nothing() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock("1:n").hold_at_least(LONG).await.expect("free");
+    let admin = LockAdmin::new(store.inner());
+    assert!(admin.force_unlock("1:n").await.expect("it answers"));
+    guard.lost().await;
+    store.slow(LONG);
+    let (asked, began) = (store.count(), Instant::now());
+    let released = guard.release().await;
+    assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+    assert_eq!((store.count(), began.elapsed()), (asked, Duration::ZERO));
+}
+
 /// The same for a slow store, for several keys, and for a shared hold.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
