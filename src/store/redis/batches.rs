@@ -37,7 +37,7 @@ impl RedisStore {
         let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
         let answered = match router.call(purpose, key, &call).await {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
-            // are up.
+            // are up. The keys may belong to different ones of these: a renewal takes effect in any order with other commands.
             Err(error)
                 if purpose == Purpose::Renewals && no_connection(&error) && router.is_up() =>
             {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::Instant;
-use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore};
+use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, RedisStore};
 
 use crate::support::{Console, Peer, RedisServer, eventually};
 
@@ -46,6 +46,25 @@ async fn pairs(client: &LockClient, pairs: usize) -> Result<(), LockError> {
 fn allocations() -> usize {
     let stats = HEAP.stats();
     stats.allocations + stats.reallocations
+}
+
+/// A future is part of that of its caller, and of the stack of the thread that makes it.
+#[tokio::test]
+async fn the_futures_of_callers_are_small() {
+    let locks = LockClient::new(MemoryStore::new());
+    let guard = locks.lock("k").acquire().await.expect("free");
+    let sizes = [
+        (
+            "connect",
+            size_of_val(&RedisStore::connect("redis://host")),
+            4096,
+        ),
+        ("acquire", size_of_val(&locks.lock("k").acquire()), 2048),
+        ("release", size_of_val(&guard.release()), 640),
+    ];
+    for (what, size, limit) in sizes {
+        assert!(size <= limit, "{what}: {size} bytes");
+    }
 }
 
 #[tokio::test]

@@ -116,7 +116,8 @@ impl SharedConnection {
     /// `or_replica` accepts it.
     pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
         let connector = &self.server.connector;
-        let opening = async {
+        // Boxed: a caller that may connect, which is seldom, has a small future.
+        let opening = Box::pin(async {
             let mut taken = connector.take(self.purpose).await?;
             let greeting = self.waits.greeting();
             let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
@@ -131,7 +132,7 @@ impl SharedConnection {
             }
             greeting::check_rights(&mut taken.raw.handle).await?;
             Ok(NewConnection { taken, answer })
-        };
+        });
         self.server.in_time(opening).await
     }
 }
