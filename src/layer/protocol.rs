@@ -142,7 +142,8 @@ fn has_body<R: Body>(response: &Response<R>, method: &Method) -> bool {
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || method == Method::HEAD
         || method == Method::CONNECT && status.is_success();
-    !none && !response.body().is_end_stream()
+    // A server does not poll a body whose declared length is zero.
+    !none && length(response) != Some(0) && !response.body().is_end_stream()
 }
 
 /// The length from the head of the response, or from the body.

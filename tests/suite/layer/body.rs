@@ -38,6 +38,13 @@ fn streaming() -> Response {
     Response::new(Body::from_stream(frames))
 }
 
+/// A server does not poll a body whose declared length is zero.
+fn declared_empty() -> Response {
+    let mut response = Response::new(Body::from_stream(stream::empty::<io::Result<Bytes>>()));
+    response.headers_mut().insert("content-length", 0.into());
+    response
+}
+
 /// Two frames, and a declared length: a reader does not poll after the second.
 fn measured() -> Response {
     let mut response = streaming();
@@ -185,6 +192,7 @@ async fn a_response_without_a_body_releases_before_its_head() {
     for (method, response) in [
         ("HEAD", fixed as fn() -> Response),
         ("PUT", || Response::new(Body::empty())),
+        ("PUT", declared_empty),
         ("PUT", || status(StatusCode::NO_CONTENT)),
         ("PUT", || status(StatusCode::NOT_MODIFIED)),
         ("PUT", || status(StatusCode::SWITCHING_PROTOCOLS)),
